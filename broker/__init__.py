@@ -1,0 +1,1 @@
+"""The process: server, connections, handlers, partition leaders, topics, settings."""

@@ -1,0 +1,1 @@
+"""Groups and offsets as pure functions from values to values."""

@@ -1,0 +1,1 @@
+"""Classic consumer groups: one module per input."""

@@ -1,0 +1,62 @@
+"""What a rule may see besides its input and the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinator.group import Group
+
+
+class Topics(Protocol):
+    """The topics of one moment. The broker's `TopicsImage` is one; tests use a dict-backed one."""
+
+    def partition_count(self, name: str) -> int | None:
+        """Partitions of the topic, or None when there is no such topic."""
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The 16-byte id that the topic has now."""
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """The settings that rules look at; names and defaults are Kafka's, units are milliseconds unless named."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2_147_483_647
+    new_member_join_timeout_ms: int = 300_000
+    offset_metadata_max_chars: int = 4_096  # UTF-16 units, whatever the property's name says
+    offsets_retention_ms: int = 7 * 24 * 60 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """One committed offset of one (topic, partition)."""
+
+    offset: int
+    leader_epoch: int  # -1: absent
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    topic_id: bytes | None = None
+    log_offset: int = -1  # where its record lies in the log
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The state before an input. Nothing in it may be changed in place."""
+
+    group_id: str
+    group: Group | None
+    offsets: Mapping[tuple[str, int], CommittedOffset]  # committed; as of all records appended so far
+    pending_offsets: Mapping[int, Mapping[tuple[str, int], CommittedOffset]]  # by producer id, not yet decided
+    topics: Topics
+    settings: GroupSettings

@@ -1,0 +1,1 @@
+"""Segment files, indexes, the partition log, recovery, compaction, retention, checkpoints."""
