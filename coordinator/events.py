@@ -1,9 +1,53 @@
-"""What happened in a group and why, as values: log lines, metrics and the ledger are made of these (D10)."""
+"""What happened in a group and why, as values: log lines, metrics and the ledger are made of these (D10).
+
+Nothing else words a reason. A rebalance has one first cause and any number of further ones; the triggers are those of
+the ledger's specification, section 3.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from coordinator.group import Group
+
+REASON_MAX_CHARS = 255
+FURTHER_CAUSES_MAX = 100
+
+TRIGGERS = frozenset(
+    {
+        "member_joined",
+        "member_left",
+        "member_removed",
+        "session_expired",
+        "join_timeout",
+        "sync_timeout",
+        "poll_timeout",
+        "subscription_changed",
+        "partitions_changed",
+        "leader_rejoined",
+        "static_replaced",
+        "cooperative_followup",
+        "append_failed",
+        "over_capacity",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a rebalance began, or went on: who did what."""
+
+    at_ms: int
+    trigger: str  # one of `TRIGGERS`
+    member_id: str | None = None
+    instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    reason: str | None = None  # the client's own text (KIP-800)
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +58,5 @@ class GroupEvent:
     group_id: str
     generation: int
     facts: dict[str, Any] = field(default_factory=dict)
+    at_ms: int = 0
+    group: Group | None = None  # as it was afterwards, for readers that need every member; no part of a log line

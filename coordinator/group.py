@@ -5,6 +5,10 @@ Always true:
 - a group with members has a leader, and that leader is one of them;
 - `members`, `static_members` and `pending_members` are never changed in place: a changed group has new ones.
 
+- `parked_join_count` and `protocol_votes` are what counting over `members` gives;
+- a parked join exists only in PreparingRebalance, a parked sync only in CompletingRebalance;
+- `pending_members` and `members` share no id; `static_members` names members only.
+
 Source: Kafka's ClassicGroup, ClassicGroupMember, ClassicGroupState.
 """
 
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from coordinator.events import Cause
     from coordinator.outcome import ReplyTo
 
 
@@ -46,6 +51,38 @@ class Member:
     parked_join: ReplyTo | None = None
     parked_sync: ReplyTo | None = None
     is_new: bool = False  # joined, and not yet answered
+    joined_at_ms: int | None = None  # when its JoinGroup of the latest rebalance came
+    synced_at_ms: int | None = None  # when its SyncGroup of this generation came
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What the member says about itself for this protocol; empty when it does not know the protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """A rebalance from its first cause until the last member has its assignment. Never persisted."""
+
+    from_generation: int
+    began_at_ms: int
+    state_before: GroupState
+    first_cause: Cause
+    members_before: Mapping[str, Member]
+    leader_before: str | None
+    initial: bool = False  # the group was Empty: the join phase is the initial delay
+    further_causes: tuple[Cause, ...] = ()
+    further_causes_cut: int = 0  # more than `FURTHER_CAUSES_MAX` came
+    departed: tuple[tuple[Member, str], ...] = ()  # (member, `left`, `expired` or `removed`)
+    joined_at_ms: int | None = None  # the join phase was over
+    assigned_at_ms: int | None = None  # the leader's assignment came
+
+    @property
+    def rebalance_id(self) -> str:
+        """Unique within the group."""
+        return f"{self.from_generation}@{self.began_at_ms}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +105,17 @@ class Group:
     parked_join_count: int = 0
     subscribed_topics: frozenset[str] | None = None  # None: unknown, or not a `consumer` group
     new_member_added: bool = False  # during the initial delay: somebody else came, so wait once more
+    assignment_in_flight: bool = False  # the leader's assignment is on its way to the log
+    rebalance: Rebalance | None = None  # the one that goes on, or the one whose last members have not synced
+    last_rebalance_id: str | None = None  # the last one that ended `stable`
+    assigned_partition_counts: Mapping[str, int] | None = None  # of the subscribed topics, when last assigned
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that any member asks the others to wait for it; 0 without members."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it exists only to hold offsets: it never had a member."""
+        return self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_members
