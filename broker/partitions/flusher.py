@@ -1,0 +1,100 @@
+"""Group commit: one fsync serves every append before it, while the next one collects.
+
+Partitions ask during a turn; at its end those that are not being flushed go to a worker thread together. At most
+`ROUNDS` threads are busy with this, so that a slow file does not hold up all the others.
+
+Source: Kafka's UnifiedLog.flush; the sharing of one fsync is ours (D4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.partitions.partition import Partition
+    from broker.runtime import Runtime
+    from storage.partition_log import FlushTicket, PartitionLog
+
+ROUNDS = 3
+
+
+class Flusher:
+    """Takes partitions, gives them back by `partition.flushed()` or `partition.fail(error)`."""
+
+    __slots__ = ("_busy", "_rounds", "_runtime", "_scheduled", "_wanted")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._wanted: dict[Partition, None] = {}
+        self._busy: set[Partition] = set()
+        self._rounds = 0
+        self._scheduled = False
+
+    def request(self, partition: Partition) -> None:
+        """Fsync all that `partition` holds by the end of this turn, or as soon as its running fsync is done."""
+        self._wanted[partition] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self._runtime.soon(self._start)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being flushed or waits for it."""
+        return not self._wanted and not self._busy
+
+    def _start(self) -> None:
+        self._scheduled = False
+        if self._rounds >= ROUNDS:
+            return
+        busy = self._busy
+        ready = [partition for partition in self._wanted if partition not in busy]
+        work: list[tuple[Partition, PartitionLog, FlushTicket]] = []
+        for partition in ready:
+            del self._wanted[partition]
+            if partition.error is not None:
+                continue
+            log = partition.log
+            try:
+                work.append((partition, log, log.begin_flush()))
+            except Exception as error:
+                partition.fail(error)
+        if not work:
+            return
+        busy.update(partition for partition, _, _ in work)
+        self._rounds += 1
+
+        def sync() -> list[Exception | None]:
+            results: list[Exception | None] = []
+            for _, _, ticket in work:
+                try:
+                    ticket.sync()
+                except Exception as error:
+                    results.append(error)
+                else:
+                    results.append(None)
+            return results
+
+        self._runtime.in_thread(
+            sync,
+            lambda results: self._finish(work, results),
+            lambda error: self._finish(work, [error] * len(work)),
+        )
+
+    def _finish(self, work: list[tuple[Partition, PartitionLog, FlushTicket]], results: list[Exception | None]) -> None:
+        self._rounds -= 1
+        for (partition, log, ticket), error in zip(work, results, strict=True):
+            self._busy.discard(partition)
+            if partition.log is not log or partition.error is not None:
+                continue  # deleted, or failed and loaded anew meanwhile
+            if error is not None:
+                partition.fail(error)
+                continue
+            try:
+                log.finish_flush(ticket)
+            except Exception as failure:
+                partition.fail(failure)
+            else:
+                partition.flushed()
+        if self._wanted and not self._scheduled:
+            self._scheduled = True
+            self._runtime.soon(self._start)

@@ -1,0 +1,232 @@
+"""One partition's leader: its log, what is committed in it, and who waits for that.
+
+`append` puts a batch into the log; it is *committed* once the high watermark has passed it. Under `flush.messages` =
+2^63-1 (durability `os`) that is at once. Otherwise at most `flush.messages` - 1 records are ever committed without an
+fsync, so under 1 (`always`) none: one fsync in a worker thread serves every append that came before it, and the next
+one collects those that come while it runs.
+
+Always true: log start <= last stable offset <= high watermark <= log end, and the high watermark never falls while the
+partition lives. A log that refused a write or an fsync is failed: nothing more is appended or committed until it is
+loaded anew.
+
+Source: Kafka's Partition and UnifiedLog.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker.partitions.errors import PartitionFailed, PartitionGone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.partitions.settings import PartitionSettings
+    from protocol.errors import KafkaError
+    from storage.partition_log import PartitionLog
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went. `log_append_time_ms` is -1 unless the topic stamps its records with the broker's time."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False  # an idempotent producer's repetition: nothing was written, the offsets are the first ones'
+
+
+class Waiter(Protocol):
+    """A parked fetch."""
+
+    def partition_changed(self, partition: Partition) -> None:
+        """Look at `partition` again: it grew, its start or last stable offset moved, it failed or it is gone."""
+
+
+class Keeper(Protocol):
+    """What a partition needs of those around it (`Partitions`)."""
+
+    def wake(self, partition: Partition) -> None:
+        """Tell the waiters of `partition` at the end of this turn."""
+
+    def flush(self, partition: Partition) -> None:
+        """Fsync what is appended so far, at the end of this turn; then `partition.flushed()` or `.fail(error)`."""
+
+    def failed(self, partition: Partition) -> None:
+        """Load the partition's log anew."""
+
+
+class Partition:
+    """The leader of one partition. Only the event loop calls it."""
+
+    __slots__ = (
+        "_commits",
+        "_flush_messages",
+        "_keeper",
+        "error",
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "log",
+        "settings",
+        "topic",
+        "topic_id",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        log: PartitionLog,
+        settings: PartitionSettings,
+        leader_epoch: int = 0,
+    ) -> None:
+        self._keeper = keeper
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.error: KafkaError | None = None
+        # A sole replica leads with all that its log holds (Kafka's Partition.makeLeader).
+        self.high_watermark = log.log_end_offset
+        self.waiters: dict[Waiter, None] = {}
+        self._commits: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
+        self._flush_messages = settings.log.flush_messages
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} end {self.log.log_end_offset} hw {self.high_watermark}>"
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset kept."""
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of what read_committed may see: the first open transaction, or the high watermark."""
+        unstable = self.log.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log.log_start_offset)
+
+    def append(self, batch: bytearray | memoryview, log_append_time_ms: int = -1) -> AppendInfo:
+        """Append one encoded, already checked batch, and say which offsets it got. Takes over `batch`.
+
+        On return it is readable in the log; when it is committed is for `when_committed`.
+        Raises: PartitionFailed, and then nothing of it is in the log; OffsetOverflow and RecordListTooLarge by the log.
+        """
+        if self.error is not None:
+            raise self.error
+        log = self.log
+        base_offset = log.append(batch, leader_epoch=self.leader_epoch)
+        end = log.log_end_offset
+        if end - log.recovery_point < self._flush_messages:
+            # `when_committed` is empty here unless the settings were just changed, and then a flush is on its way.
+            self.high_watermark = end
+            if self._commits:
+                self._complete(end)
+            if self.waiters:
+                self._keeper.wake(self)
+        else:
+            self._keeper.flush(self)
+        return AppendInfo(base_offset, end - 1, log_append_time_ms, log.log_start_offset)
+
+    def when_committed(self, offset: int, callback: Callable[[KafkaError | None], None]) -> None:
+        """Call `callback(None)` once `offset` is committed, or `callback(error)` when it cannot be.
+
+        At once, when that is known already. Callbacks of one partition come in the order of their offsets.
+        """
+        if self.error is not None:
+            callback(self.error)
+        elif offset < self.high_watermark:
+            callback(None)
+        else:
+            self._commits.append((offset, callback))
+
+    def wait_for_data(self, waiter: Waiter) -> None:
+        """Tell `waiter` about every change until `stop_waiting`."""
+        self.waiters[waiter] = None
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        """Forget `waiter`; one that is not waiting is no error."""
+        self.waiters.pop(waiter, None)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the log start to `offset`, at most the high watermark; return the log start then."""
+        if self.error is not None:
+            raise self.error
+        log = self.log
+        if offset > log.log_start_offset:
+            log.delete_records_before(offset)
+            self.changed()
+        return log.log_start_offset
+
+    def changed(self) -> None:
+        """The log start or the last stable offset moved: parked fetches look again."""
+        if self.waiters:
+            self._keeper.wake(self)
+
+    def flushed(self) -> None:
+        """An fsync has moved the recovery point: commit what it covers, and ask for the next one if more has come."""
+        log = self.log
+        end = log.log_end_offset
+        if end - log.recovery_point < self._flush_messages:
+            committed = end
+        else:
+            committed = log.recovery_point
+            self._keeper.flush(self)
+        if committed > self.high_watermark:
+            self.high_watermark = committed
+            self._complete(committed)
+            if self.waiters:
+                self._keeper.wake(self)
+
+    def configure(self, settings: PartitionSettings) -> None:
+        """The topic's configuration changed."""
+        self.settings = settings
+        self._flush_messages = settings.log.flush_messages
+        self.log.config = settings.log
+        if self.error is None:
+            self.flushed()
+
+    def fail(self, cause: object) -> None:
+        """The disk refused. Whoever waits gets KAFKA_STORAGE_ERROR; the log is loaded anew."""
+        if self.error is not None:
+            return
+        self._end(PartitionFailed(self.topic, self.index, cause))
+        self._keeper.failed(self)
+
+    def delete(self) -> None:
+        """The topic is gone: whoever waits gets UNKNOWN_TOPIC_OR_PARTITION."""
+        self._end(PartitionGone(self.topic, self.index))
+
+    def recovered(self, log: PartitionLog) -> None:
+        """Go on with `log`, loaded anew after a failure. What was not committed was refused, and may be gone."""
+        self.log = log
+        self.error = None
+        self.high_watermark = log.log_end_offset
+        self.changed()
+
+    def _end(self, error: KafkaError) -> None:
+        self.error = error
+        commits, self._commits = self._commits, deque()
+        for _, callback in commits:
+            callback(error)
+        if self.waiters:
+            self._keeper.wake(self)
+
+    def _complete(self, committed: int) -> None:
+        commits = self._commits
+        while commits and commits[0][0] < committed:
+            commits.popleft()[1](None)
