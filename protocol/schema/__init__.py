@@ -4,6 +4,7 @@ from protocol.schema.declaration import Field, Message, Struct, field, message, 
 from protocol.schema.wire_types import (
     Array,
     Bool,
+    Buffer,
     Bytes,
     Float64,
     Int8,
@@ -21,6 +22,7 @@ from protocol.schema.wire_types import (
 __all__ = [
     "Array",
     "Bool",
+    "Buffer",
     "Bytes",
     "Field",
     "Float64",

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     import construct
 
     from protocol.api_keys import ApiKey
-
-    Buffer = bytes | bytearray | memoryview
+    from protocol.schema.wire_types import Buffer
 
 NO_DEFAULT = object()
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from protocol.schema.declaration import Struct
 
 
+Buffer = bytes | bytearray | memoryview
+"""Bytes that are passed on as they are. A memoryview's items are bytes too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """A type of one size in every version; `code` is its letter in `struct`."""
