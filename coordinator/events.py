@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.group import Group
+    from coordinator.group import Group, Rebalance
 
 REASON_MAX_CHARS = 255
 FURTHER_CAUSES_MAX = 100
@@ -59,4 +59,6 @@ class GroupEvent:
     generation: int
     facts: dict[str, Any] = field(default_factory=dict)
     at_ms: int = 0
-    group: Group | None = None  # as it was afterwards, for readers that need every member; no part of a log line
+    # For readers that need every member and every cause; no part of a log line.
+    group: Group | None = None  # as it was afterwards
+    rebalance: Rebalance | None = None  # that ended

@@ -9,10 +9,14 @@ validateSyncGroup and acceptJoiningMember; KIP-345.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from coordinator.group import Group, GroupState
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.classic.draft import Draft
 
 _NONE = ErrorCode.NONE
 _UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID
@@ -37,7 +41,7 @@ def check_session_timeout(session_timeout_ms: int, settings: GroupSettings) -> E
     return ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+def check_member(group: Group | Draft, member_id: str, instance_id: str | None) -> ErrorCode:
     """UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID; a pending member id is no member."""
     if instance_id is not None:
         holder = group.static_members.get(instance_id)

@@ -1,0 +1,79 @@
+"""The answers of the classic group APIs, complete but for their version.
+
+Whatever the version, "no protocol" is None here; who encodes JoinGroup below version 7 says "" instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from coordinator.group import Group, Member
+from protocol.errors import ErrorCode
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from coordinator.classic.draft import Draft
+
+
+def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """A refused JoinGroup."""
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=-1,
+        protocol_type=None,
+        protocol_name=None,
+        leader="",
+        skip_assignment=False,
+        member_id=member_id,
+        members=[],
+    )
+
+
+def joined(
+    group: Group | Draft,
+    member_id: str,
+    leader_id: str | None,
+    members: list[JoinGroupResponseMember],
+    *,
+    skip_assignment: bool = False,
+) -> JoinGroupResponse:
+    """The member is in the current generation. `members`: everybody, for who plans the assignment."""
+    return JoinGroupResponse(
+        error_code=ErrorCode.NONE,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def member_list(members: Iterable[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:
+    """Everybody with what they said for the selected protocol, the oldest first."""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(protocol_name),
+        )
+        for member in members
+    ]
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """A refused SyncGroup."""
+    return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
+
+
+def synced(group: Group | Draft, assignment: bytes) -> SyncGroupResponse:
+    """What a member is to do in the current generation."""
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=assignment,
+    )

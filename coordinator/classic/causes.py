@@ -1,0 +1,145 @@
+"""Why a rebalance begins: each rule that starts one names its cause here, in one vocabulary.
+
+Source: the rebalance ledger's specification, section 3; KIP-800 for the clients' reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from coordinator.classic.protocols import CONSUMER
+from coordinator.consumer_protocol import (
+    MetadataError,
+    assigned_partitions,
+    owned_partitions,
+    subscribed_topics,
+)
+from coordinator.events import REASON_MAX_CHARS, Cause
+from coordinator.group import Member
+
+if TYPE_CHECKING:
+    from coordinator.classic.draft import Draft
+    from coordinator.classic.inputs import Join, Leaver
+
+# What clients say, in lower case, when they leave because poll() was not called in time.
+_POLL_TIMEOUT_TEXTS = (
+    "consumer poll timeout has expired",  # Java's AbstractCoordinator, and kafka-python
+    "max.poll.interval",  # clients that name the setting as Java and librdkafka spell it
+    "max_poll_interval",  # and as Python spells it
+)
+
+
+def cause_by(
+    now_ms: int, trigger: str, member: Member, reason: str | None = None, detail: Mapping[str, Any] | None = None
+) -> Cause:
+    """A cause that one member is."""
+    return Cause(
+        now_ms,
+        trigger,
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        reason[:REASON_MAX_CHARS] if reason else None,
+        detail if detail is not None else {},
+    )
+
+
+def joined_cause(now_ms: int, member: Member, reason: str | None) -> Cause:
+    """A member id unknown so far was added."""
+    return cause_by(now_ms, "member_joined", member, reason, {"static": member.instance_id is not None})
+
+
+def left_cause(now_ms: int, member: Member, leaver: Leaver, client_id: str, client_host: str) -> Cause:
+    """LeaveGroup: by the member, by its own poll loop giving up, or by somebody else."""
+    if leaver.member_id == "":
+        who = {"by_client_id": client_id, "by_client_host": client_host}
+        return cause_by(now_ms, "member_removed", member, leaver.reason, who)
+    text = (leaver.reason or "").lower()
+    if any(known in text for known in _POLL_TIMEOUT_TEXTS):
+        return cause_by(now_ms, "poll_timeout", member, leaver.reason, {"text": leaver.reason})
+    return cause_by(now_ms, "member_left", member, leaver.reason)
+
+
+def changed_cause(draft: Draft, member: Member, join: Join) -> Cause | None:
+    """A known member wants other topics, or offers other protocols; None when it only says other bytes about itself.
+
+    Those differ at every generation for consumers that tell what they own, so they alone explain nothing.
+    """
+    if member.protocols == join.protocols:
+        return None
+    if draft.protocol_type == CONSUMER:
+        before, after = _topics(member.protocols), _topics(join.protocols)
+        if before is not None and after is not None and before != after:
+            topics = {"topics_added": sorted(after - before), "topics_removed": sorted(before - after)}
+            return cause_by(draft.now_ms, "subscription_changed", member, join.reason, topics)
+    names_before = [name for name, _ in member.protocols]
+    names = [name for name, _ in join.protocols]
+    if names_before != names:
+        detail = {"protocols_changed": [names_before, names]}
+        return cause_by(draft.now_ms, "subscription_changed", member, join.reason, detail)
+    return None
+
+
+def rejoined_cause(draft: Draft, member: Member, join: Join) -> Cause:
+    """A known member came back, so the group must rebalance."""
+    cause = changed_cause(draft, member, join)
+    if cause is not None:
+        return cause
+    changed_counts = _changed_partition_counts(draft)
+    if changed_counts:
+        topics = {"topics": changed_counts}
+        return cause_by(draft.now_ms, "partitions_changed", member, join.reason, topics)
+    if _gave_up_what_it_had_to(draft, member, join):
+        follows = {"follows": draft.last_rebalance_id}
+        return cause_by(draft.now_ms, "cooperative_followup", member, join.reason, follows)
+    if draft.leader_id == member.member_id:
+        return cause_by(draft.now_ms, "leader_rejoined", member, join.reason)
+    return cause_by(draft.now_ms, "subscription_changed", member, join.reason, {"metadata_changed": True})
+
+
+def rebalance_mode(protocol_name: str | None) -> str:
+    """`eager` or `cooperative`, as the assignor's name tells; `unknown` for a stranger's."""
+    name = (protocol_name or "").lower()
+    if "cooperative" in name:
+        return "cooperative"
+    return "eager" if name in {"range", "roundrobin", "sticky", "roundrobinassigner"} else "unknown"
+
+
+def _topics(protocols: tuple[tuple[str, bytes], ...]) -> set[str] | None:
+    topics: set[str] = set()
+    try:
+        for _, metadata in protocols:
+            topics.update(subscribed_topics(metadata))
+    except MetadataError:
+        return None
+    return topics
+
+
+def _changed_partition_counts(draft: Draft) -> dict[str, tuple[int, int | None]]:
+    """Topics whose partition count is not what it was when the group was last assigned: (then, now)."""
+    then, count_of = draft.assigned_partition_counts, draft.view.topics.partition_count
+    if not then:
+        return {}
+    counts = {topic: (before, count_of(topic)) for topic, before in then.items()}
+    return {topic: pair for topic, pair in counts.items() if pair[0] != pair[1]}
+
+
+def _gave_up_what_it_had_to(draft: Draft, member: Member, join: Join) -> bool:
+    """Whether this is a cooperative protocol's second round.
+
+    Then the member owns what its assignment left it, and that is not what it came with the first time.
+    """
+    if draft.last_rebalance_id is None or rebalance_mode(draft.protocol_name) != "cooperative":
+        return False
+    metadata = next((data for name, data in join.protocols if name == draft.protocol_name), b"")
+    try:
+        owned = owned_partitions(metadata)
+        return (
+            owned is not None
+            and owned == assigned_partitions(member.assignment)
+            and owned != owned_partitions(member.metadata(draft.protocol_name))
+        )
+    except MetadataError:
+        return False

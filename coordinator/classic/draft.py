@@ -1,0 +1,273 @@
+"""A group while one rule changes it: a working copy, and all that must happen because of the change.
+
+A rule begins with a `Draft` of the view's group, calls the steps of its chapter on it, and ends with `outcome()`. The
+draft never leaves the rule, the value it began with is never touched, and the members are copied once per input,
+however many of them change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from coordinator.classic.answers import join_error, sync_error
+from coordinator.classic.inputs import SessionExpired
+from coordinator.classic.protocols import add_votes
+from coordinator.classic.tokens import EmptyGroupToken
+from coordinator.events import FURTHER_CAUSES_MAX, Cause, GroupEvent
+from coordinator.group import Group, GroupState, Member, Rebalance
+from coordinator.outcome import AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.outcome import Input
+    from coordinator.view import View
+
+
+class Draft:
+    """See the module. `view` and `now_ms` are the rule's own arguments."""
+
+    __slots__ = (
+        "_events",
+        "_owns_members",
+        "assigned_partition_counts",
+        "assignment_in_flight",
+        "before",
+        "generation",
+        "group_id",
+        "last_rebalance_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "now_ms",
+        "parked_join_count",
+        "pending_members",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "protocol_votes",
+        "rebalance",
+        "records",
+        "replies",
+        "settings",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "timers",
+        "token",
+        "view",
+    )
+
+    def __init__(self, view: View, group: Group, now_ms: int) -> None:
+        self.view = view
+        self.settings = view.settings
+        self.now_ms = now_ms
+        self.before = group
+        self.group_id = group.group_id
+        self.state = group.state
+        self.previous_state = group.previous_state
+        self.state_timestamp_ms = group.state_timestamp_ms
+        self.protocol_type = group.protocol_type
+        self.protocol_name = group.protocol_name
+        self.generation = group.generation
+        self.leader_id = group.leader_id
+        self.members: Mapping[str, Member] = group.members
+        self.static_members: Mapping[str, str] = group.static_members
+        self.pending_members = group.pending_members
+        self.pending_sync = group.pending_sync
+        self.protocol_votes: Mapping[str, int] = group.protocol_votes
+        self.parked_join_count = group.parked_join_count
+        self.subscribed_topics = group.subscribed_topics
+        self.new_member_added = group.new_member_added
+        self.assignment_in_flight = group.assignment_in_flight
+        self.rebalance: Rebalance | None = group.rebalance
+        self.last_rebalance_id = group.last_rebalance_id
+        self.assigned_partition_counts = group.assigned_partition_counts
+        self.records: list[tuple[Any, Any | None]] = []
+        self.replies: list[Reply] = []
+        self.timers: list[SetTimer | CancelTimer] = []
+        self.token: AppendToken | None = None
+        self._events: list[tuple[str, int, dict[str, Any], Rebalance | None]] = []
+        self._owns_members = False
+
+    # What the rule returns
+
+    def group(self) -> Group:
+        """The value that this draft has become."""
+        return Group(
+            self.group_id,
+            self.state,
+            self.previous_state,
+            self.state_timestamp_ms,
+            self.protocol_type,
+            self.protocol_name,
+            self.generation,
+            self.leader_id,
+            self.members,
+            self.static_members,
+            self.pending_members,
+            self.pending_sync,
+            self.protocol_votes,
+            self.parked_join_count,
+            self.subscribed_topics,
+            self.new_member_added,
+            self.assignment_in_flight,
+            self.rebalance,
+            self.last_rebalance_id,
+            self.assigned_partition_counts,
+        )
+
+    def outcome(self) -> Outcome:
+        """The group as it is now, and all that was collected on the way."""
+        group = self.group()
+        if isinstance(self.token, EmptyGroupToken):
+            self.token.replies = tuple(self.replies)
+        group_id, now_ms = self.group_id, self.now_ms
+        return Outcome(
+            group,
+            tuple(self.records),
+            tuple(self.replies),
+            tuple(self.timers),
+            tuple(
+                [
+                    GroupEvent(kind, group_id, generation, facts, now_ms, group, rebalance)
+                    for kind, generation, facts, rebalance in self._events
+                ]
+            ),
+            self.token,
+        )
+
+    # Collecting
+
+    def reply(self, to: ReplyTo, response: Any) -> None:
+        """Answer one request."""
+        self.replies.append(Reply(to, response))
+
+    def event(self, kind: str, facts: dict[str, Any], rebalance: Rebalance | None = None) -> None:
+        """Say what happened."""
+        self._events.append((kind, self.generation, facts, rebalance))
+
+    def set_timer(self, name: str, after_ms: int, then: Input) -> None:
+        """`name`: `join` or `sync`."""
+        self.timers.append(SetTimer((name, self.group_id), self.now_ms + after_ms, then))
+
+    def cancel_timer(self, name: str) -> None:
+        """`name`: `join` or `sync`."""
+        self.timers.append(CancelTimer((name, self.group_id)))
+
+    def restart_session(self, member_id: str, after_ms: int) -> None:
+        """Expect the member, or the pending id, to show up within this time."""
+        group_id = self.group_id
+        self.timers.append(
+            SetTimer(("heartbeat", group_id, member_id), self.now_ms + after_ms, SessionExpired(group_id, member_id))
+        )
+
+    def forget_session(self, member_id: str) -> None:
+        """Expect nothing of it any more."""
+        self.timers.append(CancelTimer(("heartbeat", self.group_id, member_id)))
+
+    # Members
+
+    def own_members(self) -> dict[str, Member]:
+        """The members, to be changed in place: a copy that belongs to this draft."""
+        if not self._owns_members:
+            self.members = dict(self.members)
+            self._owns_members = True
+        return self.members  # type: ignore[return-value]  # a dict since the line above
+
+    def replace_members(self, members: dict[str, Member]) -> None:
+        """Take these members, same ids or not; who calls this keeps votes, statics and counts right."""
+        self.members = members
+        self._owns_members = True
+
+    def add_member(self, member: Member) -> None:
+        """A new member, with its JoinGroup parked. The first of a member-less group sets the protocol type."""
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        if member.instance_id is not None:
+            self.static_members = {**self.static_members, member.instance_id: member.member_id}
+        if member.member_id in self.pending_members:
+            self.pending_members = self.pending_members - {member.member_id}
+        self.own_members()[member.member_id] = member
+        self._vote(member, 1)
+        if member.parked_join is not None:
+            self.parked_join_count += 1
+
+    def remove_member(self, member_id: str) -> Member:
+        """Take a member out, answer what it had parked, and pass leadership on to the oldest that is left."""
+        members = self.own_members()
+        member = members.pop(member_id)
+        self._vote(member, -1)
+        if member.instance_id is not None:
+            self.static_members = {k: v for k, v in self.static_members.items() if k != member.instance_id}
+        if member_id in self.pending_sync:
+            self.pending_sync = self.pending_sync - {member_id}
+        if member.parked_join is not None:
+            self.parked_join_count -= 1
+            # The id is gone, so the client must begin without one.
+            self.reply(member.parked_join, join_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        if member.parked_sync is not None:
+            self.reply(member.parked_sync, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(members), None)
+        return member
+
+    def update_member(self, old: Member, new: Member) -> None:
+        """Put `new` in the place of `old`, under the same id."""
+        if old.protocols != new.protocols:
+            self._vote(old, -1)
+            self._vote(new, 1)
+        if (old.parked_join is None) != (new.parked_join is None):
+            self.parked_join_count += 1 if old.parked_join is None else -1
+        self.own_members()[new.member_id] = new
+
+    def rename_member(self, old: Member, new: Member) -> None:
+        """Put `new` in the place of `old`, under another id: same instance, same age, same leadership."""
+        old_id, new_id = old.member_id, new.member_id
+        self.replace_members(
+            {(new_id if key == old_id else key): (new if key == old_id else m) for key, m in self.members.items()}
+        )
+        if old.protocols != new.protocols:
+            self._vote(old, -1)
+            self._vote(new, 1)
+        if (old.parked_join is None) != (new.parked_join is None):
+            self.parked_join_count += 1 if old.parked_join is None else -1
+        if new.instance_id is not None:
+            self.static_members = {**self.static_members, new.instance_id: new_id}
+        if old_id in self.pending_sync:
+            self.pending_sync = self.pending_sync - {old_id} | {new_id}
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+
+    def _vote(self, member: Member, by: int) -> None:
+        votes = dict(self.protocol_votes)
+        add_votes(votes, member, by)
+        self.protocol_votes = votes
+
+    # States and the story of the rebalance
+
+    def enter(self, state: GroupState) -> None:
+        """Every transition stamps the time."""
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = self.now_ms
+
+    def further_cause(self, cause: Cause) -> None:
+        """Something more that the rebalance in progress has to deal with."""
+        rebalance = self.rebalance
+        if rebalance is None:
+            return
+        if len(rebalance.further_causes) < FURTHER_CAUSES_MAX:
+            self.rebalance = replace(rebalance, further_causes=(*rebalance.further_causes, cause))
+        else:
+            self.rebalance = replace(rebalance, further_causes_cut=rebalance.further_causes_cut + 1)
+
+    def departed(self, member: Member, change: str) -> None:
+        """`change`: `left`, `expired` or `removed`."""
+        if self.rebalance is not None:
+            self.rebalance = replace(self.rebalance, departed=(*self.rebalance.departed, (member, change)))

@@ -1,0 +1,43 @@
+"""Heartbeat: a member is alive, and learns whether it must join again.
+
+Source: KIP-62; Kafka's GroupMetadataManager.classicGroupHeartbeatToClassicGroup; group-coordinator 5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.classic.checks import check_group_id, check_heartbeat, extends_session
+from coordinator.classic.draft import Draft
+from coordinator.classic.inputs import SessionExpired
+from coordinator.classic.replacement import fenced
+from coordinator.outcome import Outcome, Reply, SetTimer
+from protocol.errors import ErrorCode
+from protocol.messages.heartbeat import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from coordinator.classic.inputs import Heartbeat
+    from coordinator.view import View
+
+
+def heartbeat(view: View, request: Heartbeat, now_ms: int) -> Outcome:
+    """The group stays as it is; the member's session begins anew, also while the others are being collected."""
+    group, member_id = view.group, request.member_id
+    error = check_group_id(request.group_id) or check_heartbeat(
+        group, member_id, request.instance_id, request.generation
+    )
+    reply = Reply(request.reply_to, HeartbeatResponse(error_code=error))
+    if group is not None and extends_session(error):
+        deadline_ms = now_ms + group.members[member_id].session_timeout_ms
+        key = ("heartbeat", group.group_id, member_id)
+        return Outcome(
+            group,
+            replies=(reply,),
+            timers=(SetTimer(key, deadline_ms, SessionExpired(group.group_id, member_id)),),
+        )
+    if group is not None and error is ErrorCode.FENCED_INSTANCE_ID:
+        draft = Draft(view, group, now_ms)
+        draft.replies.append(reply)
+        fenced(draft, "Heartbeat", request)
+        return draft.outcome()
+    return Outcome(group, replies=(reply,))

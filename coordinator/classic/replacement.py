@@ -1,0 +1,146 @@
+"""A static member that comes back without its member id: the instance keeps its place, under a new id.
+
+Source: KIP-345, KIP-814; Kafka's GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin;
+group-coordinator 3.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coordinator.append_errors import error_for_client
+from coordinator.classic.answers import join_error, joined, member_list, sync_error
+from coordinator.classic.causes import cause_by
+from coordinator.classic.draft import Draft
+from coordinator.classic.group_record import group_record
+from coordinator.classic.protocols import select_protocol, topics_of
+from coordinator.classic.rebalance import rebalance_or_complete
+from coordinator.classic.tokens import ReplacementToken
+from coordinator.group import GroupState, Member
+from coordinator.outcome import AppendFailed, Outcome, Reply
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.classic.inputs import Heartbeat, Join, Leaver, Sync
+    from coordinator.view import View
+
+
+def replace_static_member(draft: Draft, request: Join) -> None:
+    """The group must rebalance only if it is about to, or if its selected protocol would change."""
+    assert request.instance_id is not None
+    old = draft.members[draft.static_members[request.instance_id]]
+    leader_before = draft.leader_id
+    _fence_parked(draft, old)
+    new = replace(
+        old,
+        member_id=request.new_member_id,
+        protocols=request.protocols,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=(request.session_timeout_ms if request.version == 0 else request.rebalance_timeout_ms),
+        parked_join=None,
+        parked_sync=None,
+        is_new=False,
+    )
+    draft.rename_member(old, new)
+    draft.forget_session(old.member_id)
+    draft.restart_session(new.member_id, old.session_timeout_ms)
+    draft.event("member_replaced", _replaced_facts(old, new, request))
+    if draft.state is GroupState.STABLE and draft.protocol_name == select_protocol(draft.members, draft.protocol_votes):
+        _keep_generation(draft, request, old, new, leader_before)
+        return
+    parked = replace(new, parked_join=request.reply_to, joined_at_ms=draft.now_ms)
+    draft.update_member(new, parked)
+    detail = {"old_member_id": old.member_id, "old_client_id": old.client_id}
+    rebalance_or_complete(draft, cause_by(draft.now_ms, "static_replaced", parked, request.reason, detail))
+
+
+def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+    """The new id was not written down, so the old one holds again.
+
+    Unless a third process has taken the instance over meanwhile: then its own record decides, and an id that nobody
+    was told does no harm, since the next process to come replaces it.
+    """
+    token = failure.token
+    assert isinstance(token, ReplacementToken)
+    group, old = view.group, token.old
+    error = join_error(error_for_client(failure.error))
+    if group is None:
+        return Outcome(None, replies=(Reply(token.reply_to, error),))
+    error.generation_id = group.generation
+    error.protocol_type = group.protocol_type
+    error.protocol_name = group.protocol_name
+    error.leader = token.leader_before or ""
+    draft = Draft(view, group, now_ms)
+    draft.reply(token.reply_to, error)
+    draft.event("append_failed", {"error": failure.error.name, "lost": "replacement of a static member"})
+    if group.static_members.get(old.instance_id or "") == token.new_member_id:
+        new = group.members[token.new_member_id]
+        draft.rename_member(
+            new,
+            replace(
+                new,
+                member_id=old.member_id,
+                protocols=old.protocols,
+                session_timeout_ms=old.session_timeout_ms,
+                rebalance_timeout_ms=old.rebalance_timeout_ms,
+            ),
+        )
+        if draft.state is GroupState.STABLE:
+            draft.subscribed_topics = topics_of(draft.protocol_type, draft.protocol_name, draft.members)
+        draft.forget_session(new.member_id)
+        draft.restart_session(old.member_id, old.session_timeout_ms)
+    return draft.outcome()
+
+
+def fenced(draft: Draft, api: str, request: Join | Sync | Heartbeat | Leaver) -> None:
+    """Say that a request was refused because another process holds the instance id."""
+    draft.event(
+        "member_fenced",
+        {
+            "api": api,
+            "instance_id": request.instance_id,
+            "refused_member_id": request.member_id,
+            "client_id": getattr(request, "client_id", None),
+            "client_host": getattr(request, "client_host", None),
+            "holder_member_id": draft.static_members.get(request.instance_id or ""),
+        },
+    )
+
+
+def _fence_parked(draft: Draft, old: Member) -> None:
+    """Two processes with one instance id: the older of them must stop."""
+    if old.parked_join is not None:
+        draft.reply(old.parked_join, join_error(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+    if old.parked_sync is not None:
+        draft.reply(old.parked_sync, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+
+
+def _keep_generation(draft: Draft, request: Join, old: Member, new: Member, leader_before: str | None) -> None:
+    """No rebalance: the new id and what it says about itself are written down, then it is answered."""
+    # What a restart would make of the record, which holds the new metadata.
+    draft.subscribed_topics = topics_of(draft.protocol_type, draft.protocol_name, draft.members)
+    draft.records.append(group_record(draft))
+    draft.token = ReplacementToken(draft.group_id, old, new.member_id, leader_before, request.reply_to)
+    if request.version >= 9:
+        leads = draft.leader_id == new.member_id
+        everybody = member_list(draft.members.values(), draft.protocol_name) if leads else []
+        answer = joined(draft, new.member_id, draft.leader_id, everybody, skip_assignment=leads)
+    else:
+        # A leader cannot be told to skip the assignment, so it is shown its own old id and takes itself for a
+        # follower.
+        answer = joined(draft, new.member_id, leader_before, [])
+    draft.reply(request.reply_to, answer)
+
+
+def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | None]:
+    return {
+        "instance_id": old.instance_id,
+        "old_member_id": old.member_id,
+        "new_member_id": new.member_id,
+        "old_client_id": old.client_id,
+        "old_client_host": old.client_host,
+        "client_id": request.client_id,
+        "client_host": request.client_host,
+        "reason": request.reason,
+    }

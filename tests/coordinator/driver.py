@@ -1,0 +1,367 @@
+"""Drives rules as a partition leader would, with a clock that only moves when told to.
+
+    broker = Driver()
+    a = broker.join()                       # MEMBER_ID_REQUIRED
+    again = broker.join(a.response.member_id)
+    broker.advance(3_000)                   # timers fire, in order
+    assert again.response.generation_id == 1
+
+Records are committed at once; `hold_appends()` leaves them on their way until `release_appends()`, and `fail_appends()`
+has the next ones refused. Replies wait for the records before them. Whatever happens, the driver checks that no request
+is answered twice and that the group keeps its invariants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from coordinator.classic import inputs, rules
+from coordinator.events import GroupEvent
+from coordinator.group import Group, GroupState, Member
+from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
+from coordinator.view import GroupSettings, View
+from protocol.errors import ErrorCode
+
+D = 3_000  # the initial delay
+SESSION = 10_000
+REBALANCE = 30_000
+RANGE = (("range", b"m"),)
+
+
+@dataclass(eq=False)
+class Request:
+    """A request on its way: `response` is None while it is parked, or while a record before it is not committed."""
+
+    what: str
+    responses: list[Any] = field(default_factory=list)
+
+    @property
+    def response(self) -> Any:
+        return self.responses[0] if self.responses else None
+
+    @property
+    def error(self) -> ErrorCode | None:
+        return None if self.response is None else ErrorCode(self.response.error_code)
+
+    def answer(self, response: Any) -> None:
+        self.responses.append(response)
+        assert len(self.responses) == 1, f"{self.what} was answered twice"
+
+
+class Topics:
+    """Topics of a moment, out of a dict: name -> partition count. The id of a topic is its name, padded."""
+
+    def __init__(self, partitions: Mapping[str, int] | None = None) -> None:
+        self.partitions = dict(partitions or {})
+
+    def partition_count(self, name: str) -> int | None:
+        return self.partitions.get(name)
+
+    def topic_id(self, name: str) -> bytes | None:
+        return name.encode().ljust(16, b"\0")[:16] if name in self.partitions else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        name = topic_id.rstrip(b"\0").decode()
+        return name if name in self.partitions else None
+
+
+class Core(Protocol):
+    """What a `Shard` is to the driver."""
+
+    groups: dict[str, Group]
+
+    def handle(self, event: Input, now_ms: int, /) -> Outcome: ...
+
+    def install(self, group_id: str, outcome: Outcome, /) -> None: ...
+
+    def replay(self, key: Any, value: Any, producer_id: int, offset: int, /) -> None: ...
+
+
+class ClassicCore:
+    """The classic rules alone, without offsets."""
+
+    def __init__(self, settings: GroupSettings, topics: Topics) -> None:
+        self.settings = settings
+        self.topics = topics
+        self.groups: dict[str, Group] = {}
+
+    def handle(self, event: Input, now_ms: int) -> Outcome:
+        nothing: Mapping[Any, Any] = MappingProxyType({})
+        view = View(event.group_id, self.groups.get(event.group_id), nothing, nothing, self.topics, self.settings)
+        return rules.handle(view, event, now_ms)
+
+    def install(self, group_id: str, outcome: Outcome) -> None:
+        if outcome.group is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = outcome.group
+
+    def replay(self, key: Any, value: Any, producer_id: int, offset: int) -> None:
+        """The live group is not rebuilt from its records."""
+
+
+class Driver:
+    """One partition leader in virtual time. `core`: a `Shard`; by default the classic rules alone."""
+
+    def __init__(
+        self,
+        settings: GroupSettings | None = None,
+        topics: Topics | None = None,
+        core: Core | None = None,
+        group_id: str = "g",
+    ) -> None:
+        self.now_ms = 1_000_000
+        self.settings = settings or GroupSettings()
+        self.core = core or ClassicCore(self.settings, topics or Topics())
+        self.group_id = group_id
+        self.log: list[tuple[Any, Any]] = []
+        self.timers: dict[tuple[str, ...], SetTimer] = {}
+        self.events: list[GroupEvent] = []
+        self.requests: list[Request] = []
+        self._held: list[Outcome] | None = None
+        self._refusals: list[ErrorCode] = []
+        self._ids = 0
+
+    # What there is
+
+    @property
+    def group(self) -> Group | None:
+        return self.core.groups.get(self.group_id)
+
+    @property
+    def live(self) -> Group:
+        """The group, which must exist."""
+        group = self.group
+        assert group is not None, "there is no group"
+        return group
+
+    @property
+    def state(self) -> GroupState:
+        return self.live.state
+
+    def kinds(self) -> list[str]:
+        """What happened, in order."""
+        return [event.kind for event in self.events]
+
+    def last(self, kind: str) -> GroupEvent:
+        """The newest event of a kind."""
+        return next(event for event in reversed(self.events) if event.kind == kind)
+
+    def timer_in(self, *key: str) -> int | None:
+        """Milliseconds until `key` fires, for `("heartbeat", member)`, `("join",)` or `("sync",)`."""
+        timer = self.timers.get((key[0], self.group_id, *key[1:]))
+        return None if timer is None else timer.deadline_ms - self.now_ms
+
+    # Requests
+
+    def request(self, what: str) -> Request:
+        """A fresh handle for an answer."""
+        request = Request(what)
+        self.requests.append(request)
+        return request
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: tuple[tuple[str, bytes], ...] = RANGE,
+        protocol_type: str = "consumer",
+        session_timeout_ms: int = SESSION,
+        rebalance_timeout_ms: int = REBALANCE,
+        version: int = 5,
+        client_id: str = "c",
+        client_host: str = "/127.0.0.1",
+        reason: str | None = None,
+    ) -> Request:
+        self._ids += 1
+        request = self.request(f"join {member_id or client_id}")
+        self.feed(
+            inputs.Join(
+                self.group_id,
+                member_id,
+                instance_id,
+                protocol_type,
+                protocols,
+                session_timeout_ms,
+                rebalance_timeout_ms,
+                version,
+                inputs.fresh_member_id(instance_id, client_id, f"{self._ids:036d}") if not member_id else "",
+                client_id,
+                client_host,
+                request,
+                reason,
+            )
+        )
+        return request
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        version: int = 4,
+    ) -> Request:
+        request = self.request(f"sync {member_id}")
+        plan = list((assignments or {}).items())
+        self.feed(
+            inputs.Sync(
+                self.group_id,
+                member_id,
+                instance_id,
+                generation,
+                protocol_type,
+                protocol_name,
+                plan,
+                version,
+                request,
+            )
+        )
+        return request
+
+    def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode | None:
+        """The answer, or None when it waits for records that are on their way."""
+        request = self.request(f"heartbeat {member_id}")
+        self.feed(inputs.Heartbeat(self.group_id, member_id, instance_id, generation, request))
+        return request.error
+
+    def leave(self, *members: str | inputs.Leaver, version: int = 4) -> Request:
+        request = self.request(f"leave {members}")
+        leavers = [inputs.Leaver(member) if isinstance(member, str) else member for member in members]
+        self.feed(inputs.Leave(self.group_id, leavers, version, request, "admin", "/127.0.0.9"))
+        return request
+
+    # Effects
+
+    def feed(self, event: Input) -> Outcome:
+        """What a leader does with one input, up to and including its replies if they need not wait."""
+        outcome = self.core.handle(event, self.now_ms)
+        self.core.install(event.group_id, outcome)
+        check_invariants(self.core.groups.get(event.group_id))
+        assert bool(outcome.records) <= (outcome.token is not None), "records without a token"
+        for timer in outcome.timers:
+            if isinstance(timer, CancelTimer):
+                self.timers.pop(timer.key, None)
+            else:
+                self.timers.pop(timer.key, None)  # set again, it goes to the back of its deadline
+                self.timers[timer.key] = timer
+        self.events.extend(outcome.events)
+        if self._held is not None:
+            self._held.append(outcome)
+        else:
+            self._finish(outcome)
+        return outcome
+
+    def _finish(self, outcome: Outcome) -> None:
+        if outcome.records and self._refusals:
+            assert outcome.token is not None
+            self.feed(AppendFailed(self._token_group(outcome), outcome.token, self._refusals.pop(0)))
+            return
+        for key, value in outcome.records:
+            self.core.replay(key, value, -1, len(self.log))
+            self.log.append((key, value))
+        for reply in outcome.replies:
+            reply.to.answer(reply.response)
+        if outcome.token is not None and outcome.token.resumes:
+            self.feed(Appended(self._token_group(outcome), outcome.token))
+
+    @staticmethod
+    def _token_group(outcome: Outcome) -> str:
+        group_id: str = getattr(outcome.token, "group_id", "") or getattr(outcome.group, "group_id", "")
+        return group_id
+
+    def hold_appends(self) -> None:
+        """From now on nothing is committed, so that no reply leaves."""
+        self._held = []
+
+    def release_appends(self, *errors: ErrorCode) -> None:
+        """All that was held is committed; or, with errors, the first so many of the outcomes are refused."""
+        held, self._held = self._held or [], None
+        self._refusals = list(errors)
+        for outcome in held:
+            self._finish(outcome)
+
+    def fail_appends(self, *errors: ErrorCode) -> None:
+        """The next outcomes that have records are refused, one for each error."""
+        self._refusals = list(errors)
+
+    # Time
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; what is due on the way happens at its moment."""
+        end_ms = self.now_ms + ms
+        while True:
+            due = min(self.timers.values(), key=lambda timer: timer.deadline_ms, default=None)
+            if due is None or due.deadline_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, due.deadline_ms)
+            del self.timers[due.key]
+            self.feed(due.then)
+        self.now_ms = end_ms
+
+    # Groups that are already somewhere
+
+    def stable_group(self, *clients: str, static: tuple[str, ...] = (), **join: Any) -> list[str]:
+        """Members with these client ids (`static`: with this instance id too), Stable at generation 1.
+
+        The first is the leader. Each one's assignment is its client's name. Returns their ids.
+        """
+        ids = self.completing_group(*clients, static=static, **join)
+        plan = {member_id: client.encode() for member_id, client in zip(ids, clients, strict=True)}
+        for member_id in ids:
+            self.sync(member_id, 1, plan if member_id == ids[0] else None)
+        assert self.state is GroupState.STABLE and not self.live.pending_sync
+        self.events.clear()
+        return ids
+
+    def completing_group(self, *clients: str, static: tuple[str, ...] = (), **join: Any) -> list[str]:
+        """As `stable_group`, but nobody has synced yet."""
+        joins = [
+            self.join(
+                version=5 if client in static else 3,
+                client_id=client,
+                instance_id=client if client in static else None,
+                **join,
+            )
+            for client in clients
+        ]
+        self.advance(2 * self.settings.initial_rebalance_delay_ms)
+        assert self.state is GroupState.COMPLETING_REBALANCE
+        self.events.clear()
+        return [joined.response.member_id for joined in joins]
+
+
+def check_invariants(group: Group | None) -> None:
+    """What `coordinator.group` promises is always true."""
+    if group is None:
+        return
+    members = group.members
+    assert (group.leader_id is None) == (not members), "a group with members has a leader"
+    assert not members or group.leader_id in members, "the leader is a member"
+    assert group.state not in (GroupState.EMPTY, GroupState.DEAD) or not members
+    assert all(member.member_id == member_id for member_id, member in members.items())
+    assert group.parked_join_count == sum(member.parked_join is not None for member in members.values())
+    votes: dict[str, int] = {}
+    for member in members.values():
+        for name in {name for name, _ in member.protocols}:
+            votes[name] = votes.get(name, 0) + 1
+    assert dict(group.protocol_votes) == votes
+    assert {m.instance_id: m.member_id for m in members.values() if m.instance_id} == dict(group.static_members)
+    assert not group.pending_members & members.keys()
+    assert group.pending_sync <= members.keys()
+    preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
+    assert group.state is preparing or not any(map(_parked_join, members.values()))
+    assert group.state is completing or not any(member.parked_sync for member in members.values())
+    assert group.state in (completing, GroupState.STABLE) or not group.pending_sync
+    assert group.state is completing or not group.assignment_in_flight
+
+
+def _parked_join(member: Member) -> bool:
+    return member.parked_join is not None
