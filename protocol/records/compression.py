@@ -1,0 +1,176 @@
+"""The codecs of record batches: gzip, snappy (raw and xerial), lz4 frames, zstd.
+
+Decompression is always bounded: output is written into a buffer that grows up to `limit_bytes` and no
+further, so a few kilobytes from the network can never claim gigabytes.
+
+Source: Kafka's CompressionType, SnappyOutputStream of xerial, Lz4BlockOutputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from protocol.records.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Buffer = bytes | bytearray | memoryview
+
+DECOMPRESSED_LIMIT_BYTES = 128 * 1024 * 1024
+"""What one batch may decompress to, unless the caller says otherwise."""
+
+_INT32 = struct.Struct(">i")
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES = 32 * 1024
+# Magic, then version 1 with independent blocks, 64 KiB blocks, and the checksum byte of these two. The Java
+# client refuses frames whose blocks depend on each other, which is all that the library's own frames offer.
+_LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 0x80000000
+
+
+class Compression(IntEnum):
+    """The codec in bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def of_name(cls, name: str) -> Compression:
+        """The codec that `compression.type` names; `uncompressed` is `none`. Raises: KeyError."""
+        return _BY_NAME[name]
+
+
+_BY_NAME = {
+    "none": Compression.NONE,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """The bytes of `data` as Java's clients would compress them. Raises: UnsupportedCompression."""
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        return bytes(_cramjam().gzip.compress(data))
+    if codec == Compression.SNAPPY:
+        return _compress_xerial(data)
+    if codec == Compression.LZ4:
+        return _compress_lz4(data)
+    if codec == Compression.ZSTD:
+        return bytes(_cramjam().zstd.compress(data, level=3))
+    raise UnsupportedCompression(f"unknown compression codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
+    """The bytes that were compressed.
+
+    Raises: DecompressedTooLarge beyond `limit_bytes`; CorruptBatch when the stream is damaged or cut;
+    UnsupportedCompression.
+    """
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.SNAPPY:
+        if bytes(data[:8]) == _XERIAL_MAGIC:
+            return _decompress_xerial(data, limit_bytes)
+        return _decompress_raw_snappy(data, limit_bytes)
+    if codec == Compression.GZIP:
+        return _decompress_growing(_cramjam().gzip.decompress_into, data, limit_bytes)
+    if codec == Compression.LZ4:
+        return _decompress_growing(_cramjam().lz4.decompress_into, data, limit_bytes)
+    if codec == Compression.ZSTD:
+        return _decompress_growing(_cramjam().zstd.decompress_into, data, limit_bytes)
+    raise UnsupportedCompression(f"unknown compression codec {codec}")
+
+
+def _cramjam() -> Any:
+    import cramjam  # noqa: PLC0415 - a native library that a broker of uncompressed data never needs
+
+    return cramjam
+
+
+def _decompress_growing(decompress_into: Callable[..., int], data: Buffer, limit_bytes: int) -> bytes:
+    capacity = min(max(64 * 1024, 6 * len(data)), limit_bytes)
+    while True:
+        output = bytearray(capacity)
+        try:
+            size = decompress_into(data, output)
+        except _cramjam().DecompressionError as error:
+            # The library has one exception class; only its text tells a full buffer from a damaged stream.
+            if "failed to write whole buffer" not in str(error):
+                raise CorruptBatch(f"compressed records are damaged: {error}") from error
+            if capacity >= limit_bytes:
+                raise DecompressedTooLarge(limit_bytes) from None
+            capacity = min(capacity * 6, limit_bytes)
+            continue
+        return bytes(memoryview(output)[:size])
+
+
+def _decompress_raw_snappy(data: Buffer, limit_bytes: int) -> bytes:
+    cramjam = _cramjam()
+    try:
+        if cramjam.snappy.decompress_raw_len(data) > limit_bytes:
+            raise DecompressedTooLarge(limit_bytes)
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"compressed records are damaged: {error}") from error
+
+
+def _decompress_xerial(data: Buffer, limit_bytes: int) -> bytes:
+    position, end = len(_XERIAL_HEADER), len(data)
+    if end < position:
+        raise CorruptBatch("snappy stream ends inside its header")
+    view = memoryview(data)
+    parts = []
+    room_bytes = limit_bytes
+    while position < end:
+        if position + 4 > end:
+            raise CorruptBatch("snappy stream ends inside a block length")
+        size = _INT32.unpack_from(data, position)[0]
+        position += 4
+        if size < 0 or position + size > end:
+            raise CorruptBatch(f"snappy block of {size} bytes passes the end of its stream")
+        try:
+            part = _decompress_raw_snappy(view[position : position + size], room_bytes)
+        except DecompressedTooLarge:
+            raise DecompressedTooLarge(limit_bytes) from None
+        room_bytes -= len(part)
+        parts.append(part)
+        position += size
+    return b"".join(parts)
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    compress_raw = _cramjam().snappy.compress_raw
+    view = memoryview(data)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    compress_block = _cramjam().lz4.compress_block
+    view = memoryview(data)
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        raw = view[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(compress_block(raw, store_size=False))
+        if len(block) < len(raw):
+            parts += (len(block).to_bytes(4, "little"), block)
+        else:
+            parts += ((len(raw) | _LZ4_STORED).to_bytes(4, "little"), bytes(raw))
+    parts.append(b"\x00\x00\x00\x00")
+    return b"".join(parts)
