@@ -17,10 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.logs import get_logger
-from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
-from broker.partitions.validation import prepare
-from storage.producer_state import Duplicate, Refuse, check
+from broker.partitions.errors import PartitionFailed, PartitionGone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
     from storage.partition_log import PartitionLog
-
-log = get_logger()
 
 
 class AppendInfo(NamedTuple):
@@ -47,9 +42,6 @@ class Waiter(Protocol):
 
     def partition_changed(self, partition: Partition) -> None:
         """Look at `partition` again: it grew, its start or last stable offset moved, it failed or it is gone."""
-
-    def finish(self) -> None:
-        """Answer now with what there is: nothing will change any more."""
 
 
 class Keeper(Protocol):
@@ -77,7 +69,6 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
-        "name",
         "settings",
         "topic",
         "topic_id",
@@ -97,7 +88,6 @@ class Partition:
         self._keeper = keeper
         self.topic = topic
         self.index = index
-        self.name = f"{topic}-{index}"
         self.topic_id = topic_id
         self.log = log
         self.settings = settings
@@ -110,7 +100,7 @@ class Partition:
         self._flush_messages = settings.log.flush_messages
 
     def __repr__(self) -> str:
-        return f"<Partition {self.name} end {self.log.log_end_offset} hw {self.high_watermark}>"
+        return f"<Partition {self.topic}-{self.index} end {self.log.log_end_offset} hw {self.high_watermark}>"
 
     @property
     def log_start_offset(self) -> int:
@@ -125,21 +115,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed may see: the first open transaction, or the high watermark."""
-        return self.log.last_stable_offset(self.high_watermark)
-
-    def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when there is none.
-
-        The current epoch ends at the log end, even before its first batch.
-        """
-        if epoch == self.leader_epoch:
-            return epoch, self.log.log_end_offset
-        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
-
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch of the batch that holds `offset`; the current one where the log does not say."""
-        epoch = self.log.epochs.epoch_for_offset(offset)
-        return epoch if epoch >= 0 else self.leader_epoch
+        unstable = self.log.first_unstable_offset
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log.log_start_offset)
 
     def append(self, batch: bytearray | memoryview, log_append_time_ms: int = -1) -> AppendInfo:
         """Append one encoded, already checked batch, and say which offsets it got. Takes over `batch`.
@@ -162,32 +141,6 @@ class Partition:
         else:
             self._keeper.flush(self)
         return AppendInfo(base_offset, end - 1, log_append_time_ms, log.log_start_offset)
-
-    def produce(self, records: bytes | bytearray | memoryview | None, now_ms: int, version: int) -> AppendInfo:
-        """Check what a producer sent, and append it. `version` is that of its Produce request.
-
-        A repetition of one of the producer's last five batches is not written again: the info is the first one's.
-        Raises: KafkaError with the code to answer; nothing is in the log then.
-        """
-        if self.error is not None:
-            raise self.error
-        batch, header, log_append_time_ms = prepare(records, self.settings, now_ms, version, self.name)
-        if header.producer_id >= 0:
-            log = self.log
-            verdict = check(
-                log.producers.entries.get(header.producer_id),
-                producer_id=header.producer_id,
-                epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-                last_offset_delta=header.last_offset_delta,
-                transactional=header.is_transactional,
-            )
-            if isinstance(verdict, Duplicate):
-                start = log.log_start_offset
-                return AppendInfo(verdict.base_offset, verdict.last_offset, verdict.timestamp, start, duplicate=True)
-            if isinstance(verdict, Refuse):
-                raise RecordsRefused(verdict.code, verdict.why)
-        return self.append(batch, log_append_time_ms)
 
     def when_committed(self, offset: int, callback: Callable[[KafkaError | None], None]) -> None:
         """Call `callback(None)` once `offset` is committed, or `callback(error)` when it cannot be.
@@ -253,10 +206,6 @@ class Partition:
             return
         self._end(PartitionFailed(self.topic, self.index, cause))
         self._keeper.failed(self)
-
-    def read_failed(self, error: KafkaError) -> None:
-        """A read was refused: say so. Reading again may go well, so the partition goes on."""
-        log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
 
     def delete(self) -> None:
         """The topic is gone: whoever waits gets UNKNOWN_TOPIC_OR_PARTITION."""
