@@ -76,12 +76,19 @@ class TopicsListener(Protocol):
     def discard(self, delta: TopicsDelta) -> None:
         """Rename the folders of what was deleted, after `publish`. In a worker thread."""
 
+    def discarded(self) -> None:
+        """`discard` is done. On the event loop."""
+
 
 @dataclass(slots=True)
 class _Change:
     plan: Callable[[ClusterState], tuple[list[Any], Any]]
     answer: Callable[[Result], None]
     result: Result = field(default_factory=Result)
+
+
+class _NotInThisRound(Exception):
+    """The change needs what this round does to be finished, folders included."""
 
 
 class Catalogue:
@@ -111,6 +118,7 @@ class Catalogue:
         self._listeners: list[TopicsListener] = []
         self._queue: list[_Change] = []
         self._busy = False
+        self._deleted_names: set[str] = set()  # by this round: their folders still lie in the way
         self._collisions: dict[str, str] = {}
         self._effective: dict[str, tuple[Mapping[str, str], topic_configs.Effective]] = {}
 
@@ -249,6 +257,8 @@ class Catalogue:
         """Create a topic; `Result.value` is the `Topic` (with `validate_only`: what it would be)."""
 
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            if wish.name in self._deleted_names:
+                raise _NotInThisRound
             topic_id = self._new_uuid()
             made = topic_changes.create_topic(state, self.placing, wish, topic_id=topic_id, collisions=self._collisions)
             if validate_only:
@@ -281,6 +291,7 @@ class Catalogue:
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
             found, made = topic_changes.delete_topic(state, name=name, topic_id=topic_id)
             gone = state.topic_image(found)
+            self._deleted_names.add(gone.name)
             self._collisions.pop(gone.name.replace(".", "_"), None)
             return made, gone
 
@@ -357,17 +368,25 @@ class Catalogue:
             self._runtime.soon(self._begin_round)
 
     def _begin_round(self) -> None:
-        changes, self._queue = self._queue, []
+        queued, self._queue = self._queue, []
+        changes: list[_Change] = []
         made: list[Any] = []
-        for change in changes:
+        self._deleted_names.clear()
+        for change in queued:
             if self.failed is not None:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
+                changes.append(change)
                 continue
             try:
                 planned, value = change.plan(self.state)
+            except _NotInThisRound:
+                self._queue.append(change)
+                continue
             except Refused as refusal:
                 change.result = Result(refusal.code, str(refusal))
+                changes.append(change)
                 continue
+            changes.append(change)
             change.result.value = value
             for record in planned:
                 self.state.apply(record)
@@ -409,8 +428,13 @@ class Catalogue:
             for listener in self._listeners:
                 listener.discard(delta)
 
+        def done(_: object) -> None:
+            for listener in self._listeners:
+                listener.discarded()
+            self._end_round(changes)
+
         # A folder that could not be renamed is found at the next start by its topic id, and renamed then.
-        self._runtime.in_thread(work, lambda _: self._end_round(changes), lambda _: self._end_round(changes))
+        self._runtime.in_thread(work, done, done)
 
     def _refused(self, changes: list[_Change], error: Exception) -> None:
         """The write failed: nothing of the round holds, so the state is read again from what is in the log."""

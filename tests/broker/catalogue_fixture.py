@@ -26,7 +26,8 @@ class Folders:
     def __init__(self) -> None:
         self.prepared: list[TopicsDelta] = []
         self.published: list[TopicsDelta] = []
-        self.discarded: list[TopicsDelta] = []
+        self.deleted: list[TopicsDelta] = []
+        self.rounds_with_deletions = 0
 
     def prepare(self, delta: TopicsDelta) -> Any:
         self.prepared.append(delta)
@@ -37,7 +38,10 @@ class Folders:
         self.published.append(delta)
 
     def discard(self, delta: TopicsDelta) -> None:
-        self.discarded.append(delta)
+        self.deleted.append(delta)
+
+    def discarded(self) -> None:
+        self.rounds_with_deletions += 1
 
 
 class CatalogueDriver:

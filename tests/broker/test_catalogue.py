@@ -222,7 +222,7 @@ def test_a_deleted_topic_vanishes_and_its_name_gets_a_new_id(tmp_path: Path) -> 
     gone = driver.delete("t")
     assert gone.value == first
     assert driver.catalogue.image.topic("t") is None
-    assert driver.folders.discarded[-1].deleted == (first,)
+    assert driver.folders.deleted[-1].deleted == (first,)
     second = driver.create("t").value
     assert second.topic_id != first.topic_id
     assert CatalogueDriver(tmp_path, seed=1).catalogue.image.topic_by_id(first.topic_id) is None
@@ -238,13 +238,18 @@ def test_deleting_what_is_not_there_says_so_by_name_and_by_id(tmp_path: Path) ->
 
 
 def test_deleted_and_created_again_in_one_turn_is_another_topic(tmp_path: Path) -> None:
+    """The new one waits until the old one's folders are out of the way."""
     driver = CatalogueDriver(tmp_path)
     first = driver.create("t").value
-    driver.all(
+    gone, made = driver.all(
         partial(driver.catalogue.delete_topic, name="t"), partial(driver.catalogue.create_topic, NewTopic("t", 2))
     )
-    delta = driver.folders.published[-1]
-    assert (delta.deleted, [t.partition_count for t in delta.created]) == ((first,), [2])
+    assert gone.value == first
+    assert made.value is driver.catalogue.image.topic("t")
+    deletion, creation = driver.folders.published[-2:]
+    assert (deletion.deleted, deletion.created) == ((first,), ())
+    assert (creation.deleted, [t.partition_count for t in creation.created]) == ((), [2])
+    assert driver.folders.rounds_with_deletions == 1
 
 
 def test_partitions_are_added_and_never_taken_away(tmp_path: Path) -> None:
