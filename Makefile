@@ -5,18 +5,20 @@ BIN := $(VENV)/bin
 # PORT=9192 DATA=/tmp/kohort make run
 PORT ?= 9092
 DATA ?= ./data
+# make crash ROUNDS=1000
+ROUNDS ?= 20
 
-.PHONY: run test test-all check format setup clean
+.PHONY: run test test-all check format setup bench crash clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
-	@$(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA)
+	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA)
 
 # In CI the slow tests run too (CI=true); `make test-all` is the same by hand.
-test: $(VENV)/.dev ## install what is missing, run the tests
+test: $(VENV)/.dev ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
 test-all: $(VENV)/.dev ## the slow tests too
-	CI=$(CI) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/ruff format --check .
@@ -24,13 +26,23 @@ check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev
+bench: $(VENV)/.run ## what requests cost; ARGS="--against kafka" measures Apache Kafka in the same run
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
+	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
+
+format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-setup: $(VENV)/.dev
+setup: $(VENV)/.dev ## install everything that tests and checks need
 
 $(VENV)/.run: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Kohort needs Python 3.11 or newer as $(PYTHON); name another with: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null \
+	  || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
@@ -39,5 +51,8 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.run
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,check]'
 	@touch $@
 
-clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+clean: ## remove what was installed and built; ./data stays
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/.build
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12

@@ -58,6 +58,7 @@ class AppendToken:
 
     __slots__ = ()
     resumes: ClassVar[bool] = False  # success is an input too (`Appended`), not failure alone
+    divisible: ClassVar[bool] = False  # the records may go into several batches; else all of them, or none
 
 
 @dataclass(slots=True)

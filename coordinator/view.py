@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,9 +37,8 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """One committed offset of one (topic, partition)."""
+class CommittedOffset(NamedTuple):
+    """One committed offset of one (topic, partition). A tuple, since there are millions of them and one per commit."""
 
     offset: int
     leader_epoch: int  # -1: absent

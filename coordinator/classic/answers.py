@@ -1,6 +1,7 @@
 """The answers of the classic group APIs, complete but for their version.
 
-Whatever the version, "no protocol" is None here; who encodes JoinGroup below version 7 says "" instead.
+Whatever the version, "no protocol" is None here: a parked request's version is known to the edge alone, which passes
+what it is about to encode through `for_version`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ def joined(
         member_id=member_id,
         members=members,
     )
+
+
+def for_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    """The answer as this version can say it: below 7 the name of no protocol is ""; the answer itself is changed."""
+    if version < 7 and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
 
 
 def member_list(members: Iterable[Member], protocol_name: str | None) -> list[JoinGroupResponseMember]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.append_errors import error_for_client
 from coordinator.classic import story
-from coordinator.classic.answers import join_error, joined, member_list, sync_error
+from coordinator.classic.answers import join_error, joined, member_list
 from coordinator.classic.causes import cause_by, changed_cause, joined_cause, rejoined_cause
 from coordinator.classic.checks import (
     check_capacity,
@@ -27,7 +27,7 @@ from coordinator.classic.rebalance import maybe_complete, prepare, rebalance_or_
 from coordinator.classic.replacement import fenced, replace_static_member
 from coordinator.classic.tokens import NewGroupToken
 from coordinator.group import Group, GroupState, Member
-from coordinator.outcome import AppendFailed, CancelTimer, Outcome, Reply
+from coordinator.outcome import AppendFailed, Outcome, Reply
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def join(view: View, request: Join, now_ms: int) -> Outcome:
     _admit(draft, request)
     # The group must be on record before its first member knows of it, even if that member's join failed.
     draft.records.append(new_group_record(request.group_id, now_ms))
-    draft.token = NewGroupToken(request.group_id, request.reply_to)
+    draft.token = NewGroupToken(request.group_id, tuple([reply.to for reply in draft.replies]))
     return draft.outcome()
 
 
@@ -63,28 +63,26 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome
     assert isinstance(token, NewGroupToken)
     error = error_for_client(failure.error)
     group = view.group
-    requesters = {id(token.reply_to): Reply(token.reply_to, join_error(error))}
+    replies = [Reply(to, join_error(error)) for to in token.answered]
     if group is None or group.generation > 0 or group.state is GroupState.DEAD:
-        # It has been through a join phase meanwhile: the one who created it was answered there, or was never parked.
-        return Outcome(group, replies=tuple(requesters.values()) if group is None else ())
+        # It has been through a join phase meanwhile, so it lives without that record.
+        return Outcome(group, replies=tuple(replies))
     draft = Draft(view, group, now_ms)
+    draft.replies.extend(replies)
     for member in group.members.values():
         if member.parked_join is not None:
-            requesters[id(member.parked_join)] = Reply(member.parked_join, join_error(error))
-        if member.parked_sync is not None:
-            draft.reply(member.parked_sync, sync_error(error))
+            draft.reply(member.parked_join, join_error(error))
         draft.forget_session(member.member_id)
     for member_id in group.pending_members:
         draft.forget_session(member_id)
+    draft.cancel_timer("join")
     draft.event("append_failed", {"error": failure.error.name, "lost": "new group"})
+    story.ended(draft, "removed")
+    outcome = draft.outcome()
     # Offsets that were committed into it meanwhile keep their group.
-    kept = Group(group.group_id, state_timestamp_ms=now_ms) if view.offsets or view.pending_offsets else None
-    return Outcome(
-        kept,
-        replies=(*requesters.values(), *draft.replies),
-        timers=(*draft.timers, CancelTimer(("join", group.group_id))),
-        events=draft.outcome().events,
-    )
+    has_offsets = view.offsets or view.pending_offsets
+    outcome.group = Group(group.group_id, state_timestamp_ms=now_ms) if has_offsets else None
+    return outcome
 
 
 def _admit(draft: Draft, request: Join) -> None:

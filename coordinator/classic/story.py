@@ -85,7 +85,7 @@ def assignment_came(draft: Draft) -> None:
 
 
 def ended(draft: Draft, outcome: str, *, by: str | None = None) -> None:
-    """`outcome`: `stable`, `empty` or `superseded` (by which rebalance)."""
+    """`outcome`: `stable`, `empty`, `removed` or `superseded` (by which rebalance)."""
     rebalance = draft.rebalance
     if rebalance is None:
         return

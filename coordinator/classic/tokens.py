@@ -18,7 +18,7 @@ class NewGroupToken(AppendToken):
     """The first record of a group (3.1)."""
 
     group_id: str
-    reply_to: ReplyTo  # of the JoinGroup that made the group
+    answered: tuple[ReplyTo, ...]  # by the same outcome, whose replies are dropped
 
 
 @dataclass(slots=True)

@@ -47,3 +47,9 @@ class InvalidRecord(KafkaError):
     def __init__(self, message: str, record_index: int = -1) -> None:
         super().__init__(message)
         self.record_index = record_index
+
+
+class UnparsableRecord(KafkaError):
+    """A record of a type that is known has a key or a value that cannot be read: its log cannot be loaded."""
+
+    code = ErrorCode.CORRUPT_MESSAGE

@@ -1,0 +1,1 @@
+"""What the broker costs: one script per question, each also asked of Apache Kafka with `--against kafka`."""

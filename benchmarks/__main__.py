@@ -1,0 +1,14 @@
+"""Every question, one after the other: `make bench`, `make bench ARGS="--against kafka"`."""
+
+import subprocess
+import sys
+
+QUESTIONS = ("requests", "join", "start", "offsets")
+
+if __name__ == "__main__":
+    # A name in front picks one script: `make bench ARGS="requests --row commit"`.
+    names, rest = QUESTIONS, sys.argv[1:]
+    if rest and rest[0] in QUESTIONS:
+        names, rest = (rest[0],), rest[1:]
+    for name in names:
+        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *rest], check=True)

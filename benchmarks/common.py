@@ -1,0 +1,163 @@
+"""What the benchmark scripts share: brokers as processes, the load generator, tables.
+
+Nothing here passes or fails: a table says what was measured, on what, and what the budget is.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from tests.wire import Wire
+
+HERE = Path(__file__).resolve().parent
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "num.partitions": 4}
+
+
+@dataclass
+class Row:
+    """One line of a table: a question, the figure of each broker, the unit, and what we want to stay within."""
+
+    question: str
+    unit: str
+    budget: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    more_is_better: bool = False
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """The options that every script takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--against", choices=["kafka"], help="measure Apache Kafka too (tools/kafka), in the same run")
+    parser.add_argument("--only", choices=["kohort", "kafka"], help="measure this broker alone")
+    parser.add_argument("--rounds", type=int, default=3, help="every figure is the median of so many (3)")
+    parser.add_argument("--json", type=Path, help="append the rows to this file, one JSON object a line")
+    return parser
+
+
+def kinds(options: argparse.Namespace) -> list[type[BrokerProcess]]:
+    """The brokers to measure."""
+    if options.only:
+        return [Kafka if options.only == "kafka" else Kohort]
+    return [Kohort, Kafka] if options.against else [Kohort]
+
+
+def kload() -> Path:
+    """The load generator, compiled when its source is newer."""
+    source, program = HERE / "kload.c", HERE / ".build" / "kload"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            sys.exit("make bench needs a C compiler (`cc`) for its load generator, benchmarks/kload.c")
+        program.parent.mkdir(exist_ok=True)
+        subprocess.run([compiler, "-O2", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def load(broker: BrokerProcess, mode: str, **options: object) -> dict[str, Any]:
+    """Run the load generator; return what it printed. Exits when answers carried an error."""
+    host, _, port = broker.address.rpartition(":")
+    words = [str(kload()), host, port, mode, *(f"{key}={value}" for key, value in options.items())]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    if ended.returncode or not ended.stdout:
+        sys.exit(f"{' '.join(words)}\n{ended.stderr}")
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    if answer.get("errors"):
+        sys.exit(f"{' '.join(words)}: {answer['errors']} answers carried an error, the last {answer['last_error']}")
+    return answer
+
+
+@contextlib.contextmanager
+def brokers(options: argparse.Namespace, **settings: object) -> Iterator[list[BrokerProcess]]:
+    """Each kind of broker started on a fresh directory; ended and swept away afterwards."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder, contextlib.ExitStack() as stack:
+        yield [stack.enter_context(kind(Path(folder) / kind.name, {**SETTINGS, **settings})) for kind in kinds(options)]
+
+
+def create_topic(broker: BrokerProcess, name: str, partitions: int, **configs: str) -> None:
+    """A topic that is there when this returns, and the offsets topic with it."""
+    with Wire(broker.address) as wire:
+        error = wire.create_topic(name, partitions, **configs)
+        if error:
+            sys.exit(f"{broker.name}: creating {name} answered error {error}")
+        everyone = list(range(partitions))
+        # Apache Kafka answers before its partitions have their leaders.
+        eventually(lambda: all(code == 0 for code, _ in wire.end_offsets(name, everyone).values()), deadline_s=60)
+        eventually(lambda: wire.coordinator_error("any") == 0, deadline_s=60)
+
+
+def drop_from_page_cache(folder: Path) -> None:
+    """Make the next reader of these files go to the disk."""
+    os.sync()
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as opened:
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def median(figures: Sequence[float]) -> float:
+    """The middle one."""
+    return statistics.median(figures)
+
+
+def machine() -> str:
+    """What was measured, and on what."""
+    cpu = platform.processor() or platform.machine()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.partition(":")[2].strip()
+            break
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    revision = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return (
+        f"Kohort {revision or version('kohort')}, Python {platform.python_version()}, uvloop {version('uvloop')}; "
+        f"Apache Kafka {os.environ.get('KAFKA_VERSION', '4.3.1')}; {os.cpu_count()} x {cpu}, {memory:.0f} GiB, "
+        f"Linux {platform.release()}; load average {os.getloadavg()[0]:.1f} at the start"
+    )
+
+
+def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    """Print the table, ratios where both were measured; append it to `--json`."""
+    names = [kind.name for kind in kinds(options)]
+    heads = ["", *names, *(["kohort / kafka"] if len(names) > 1 else []), "budget"]
+    lines = []
+    for row in rows:
+        cells = [row.question]
+        for name in names:
+            figure = row.figures.get(name)
+            note = f" ({row.notes[name]})" if name in row.notes else ""
+            cells.append("-" if figure is None else f"{figure:,.{digits(figure)}f} {row.unit}{note}")
+        if len(names) > 1:
+            both = row.figures.keys() >= set(names) and row.figures["kafka"]
+            cells.append(f"{row.figures['kohort'] / row.figures['kafka']:.2f}" if both else "-")
+        lines.append([*cells, row.budget])
+    widths = [max(len(line[n]) for line in [heads, *lines]) for n in range(len(heads))]
+    for line in [heads, ["-" * width for width in widths], *lines]:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |")
+    sys.stdout.flush()
+    if options.json:
+        with options.json.open("a") as file:
+            for row in rows:
+                file.write(json.dumps({"question": row.question, "unit": row.unit, **row.figures}) + "\n")
+
+
+def digits(figure: float) -> int:
+    """Three figures that mean something."""
+    return 0 if figure >= 100 else 1 if figure >= 10 else 2

@@ -1,0 +1,23 @@
+"""How long do 1,000 members take to be in one generation of one group, each on a connection of its own?"""
+
+from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, median, show
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = arguments(__doc__)
+    parser.add_argument("--members", type=int, default=1000)
+    options = parser.parse_args()
+    row = Row(f"{options.members:,} members join one group", "s", "<= 0.13")
+    with brokers(options) as running:
+        for broker in running:
+            create_topic(broker, "bench", 1)
+            load(broker, "join", conns=options.members)  # warms it up
+            times = [load(broker, "join", conns=options.members)["seconds"] for _ in range(options.rounds)]
+            row.figures[broker.name] = median(times)
+    print(f"\n{machine()}; median of {options.rounds}\n")
+    show([row], options)
+
+
+if __name__ == "__main__":
+    main()

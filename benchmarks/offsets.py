@@ -1,0 +1,110 @@
+"""How long do committed offsets take to load, and how long is a broker away after SIGKILL under load?
+
+Records are written by real commits. `loaded` is measured from the start of the process to the first right answer to an
+OffsetFetch, with the files out of the page cache.
+"""
+
+import subprocess
+import threading
+import time
+
+from benchmarks.common import (
+    Row,
+    arguments,
+    brokers,
+    create_topic,
+    drop_from_page_cache,
+    kload,
+    load,
+    machine,
+    median,
+    show,
+)
+from tests.broker_process import BrokerProcess
+from tests.wire import Wire
+
+PARTITIONS = 100  # of the topic that offsets are committed for: so many records a commit
+
+
+def commit_records(broker: BrokerProcess, count: int, group: str | None) -> None:
+    """Write `count` offset records: of one group (one partition of the log), or of groups over all partitions."""
+    written = 0
+    if group is None:
+        while written < count:
+            answer = load(broker, "commit", conns=50, topic="bench", partitions=PARTITIONS, seconds=0.5)
+            written += answer["requests"] * PARTITIONS
+        return
+    with Wire(broker.address) as wire:
+        in_flight = 0
+        while written < count or in_flight:
+            if written < count:
+                wire.send_commit(group, "bench", dict.fromkeys(range(PARTITIONS), written))
+                written, in_flight = written + PARTITIONS, in_flight + 1
+            if in_flight >= 20 or written >= count:
+                wire.receive()
+                in_flight -= 1
+
+
+def seconds_until_answered(broker: BrokerProcess, group: str, began: float) -> float:
+    """From `began` until the group's offsets are told."""
+    while True:
+        try:
+            with Wire(broker.address, timeout_s=5) as wire:
+                while True:
+                    if wire.coordinator_error(group) == 0:
+                        error, offsets = wire.committed(group, "bench", [0])
+                        if error == 0 and offsets[0] >= 0:
+                            return time.monotonic() - began
+                    time.sleep(0.005)
+        except OSError:
+            time.sleep(0.005)
+
+
+def served_after_start(broker: BrokerProcess, group: str) -> float:
+    """Start the broker, and ask from the first moment on."""
+    began = time.monotonic()
+    starting = threading.Thread(target=broker.start)
+    starting.start()
+    took = seconds_until_answered(broker, group, began)
+    starting.join()
+    return took
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = arguments(__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000, help="offset records over all partitions")
+    parser.add_argument("--one", type=int, default=583_000, help="offset records of one partition")
+    options = parser.parse_args()
+    one = Row(f"load {options.one:,} offset records of one partition, cold", "s", "<= 1")
+    spread = Row(f"load {options.records:,} offset records more, over all partitions, cold", "s", "")
+    killed = Row("ready again after SIGKILL under commits, all those records there", "s", "<= 3")
+    with brokers(options) as running:
+        for broker in running:
+            create_topic(broker, "bench", PARTITIONS)
+            commit_records(broker, options.one, "bench")
+            for row, records in ((one, 0), (spread, options.records)):
+                if records:
+                    commit_records(broker, records, None)
+                times = []
+                for _ in range(options.rounds):
+                    broker.stop()
+                    drop_from_page_cache(broker.data)
+                    times.append(served_after_start(broker, "bench"))
+                row.figures[broker.name] = median(times)
+            times = []
+            for _ in range(options.rounds):
+                host, _, port = broker.address.rpartition(":")
+                words = [str(kload()), host, port, "commit", "conns=16", "topic=bench", "partitions=10", "seconds=20"]
+                with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as under_load:
+                    time.sleep(1.5)
+                    broker.kill()
+                    under_load.wait()
+                times.append(served_after_start(broker, "bench"))
+            killed.figures[broker.name] = median(times)
+    print(f"\n{machine()}; median of {options.rounds}\n")
+    show([one, spread, killed], options)
+
+
+if __name__ == "__main__":
+    main()

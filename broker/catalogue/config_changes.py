@@ -1,0 +1,173 @@
+"""What may happen to configs: set, delete, append, subtract, or replace all. Pure: values in, records or a refusal out.
+
+Source: KIP-339; Kafka's ConfigurationControlManager, ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from broker import topic_configs
+from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.topic_changes import Refused
+from broker.config_def import ConfigError, ConfigType
+from protocol.errors import ErrorCode
+from protocol.records import metadata_records as records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.catalogue.cluster_state import ClusterState
+    from broker.config_def import ConfigKey
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with one key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One key of one IncrementalAlterConfigs resource."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigs:
+    """The broker's own keys, and what was set at start. `static` holds only what somebody set explicitly."""
+
+    node_id: int
+    keys: Mapping[str, ConfigKey]
+    static: Mapping[str, str | None]
+
+    def explicit(self, state: ClusterState) -> dict[str, str | None]:
+        """What is set by anybody: at start, for the cluster, for this broker; the last of these wins."""
+        merged: dict[str, str | None] = dict(self.static)
+        merged.update(state.configs.get((BROKER_RESOURCE, ""), {}))
+        merged.update(state.configs.get((BROKER_RESOURCE, str(self.node_id)), {}))
+        return merged
+
+
+def incremental(
+    state: ClusterState, broker: BrokerConfigs, resource: tuple[int, str], changes: Sequence[ConfigChange]
+) -> list[Any]:
+    """The records of an IncrementalAlterConfigs resource. Raises: Refused."""
+    keys = _keys(state, broker, resource)
+    seen: set[str] = set()
+    overrides: dict[str, str | None] = dict(state.configs.get(resource, {}))
+    made: list[Any] = []
+    for change in changes:
+        if change.name in seen:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {change.name}")
+        seen.add(change.name)
+        if change.operation == ConfigOperation.DELETE:
+            value = None
+        elif change.value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+        elif change.operation == ConfigOperation.SET:
+            value = change.value
+        elif change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            value = _edited(state, broker, keys, overrides, change)
+        else:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown config operation {change.operation}")
+        if value is None:
+            overrides.pop(change.name, None)
+        else:
+            overrides[change.name] = value
+        made.append(_record(resource, change.name, value))
+    _validate(resource, keys, overrides, seen)
+    return made
+
+
+def replace_all(
+    state: ClusterState, broker: BrokerConfigs, resource: tuple[int, str], values: Mapping[str, str | None]
+) -> list[Any]:
+    """The records of an AlterConfigs resource: what is not named goes back to its default. Raises: Refused."""
+    keys = _keys(state, broker, resource)
+    for name, value in values.items():
+        if value is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    _validate(resource, keys, values, set(values))
+    now = state.configs.get(resource, {})
+    made = [_record(resource, name, None) for name in now if name not in values]
+    made.extend(_record(resource, name, value) for name, value in values.items() if now.get(name) != value)
+    return made
+
+
+def _record(resource: tuple[int, str], name: str, value: str | None) -> Any:
+    return records.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+
+
+def _keys(state: ClusterState, broker: BrokerConfigs, resource: tuple[int, str]) -> Mapping[str, ConfigKey]:
+    kind, name = resource
+    if kind == TOPIC_RESOURCE:
+        if name not in state.topic_ids:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic_configs.TOPIC_CONFIGS
+    if kind == BROKER_RESOURCE:
+        if name not in ("", str(broker.node_id)):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} or empty, got {name!r}"
+            )
+        return broker.keys
+    raise Refused(ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here")
+
+
+def _edited(
+    state: ClusterState,
+    broker: BrokerConfigs,
+    keys: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str | None],
+    change: ConfigChange,
+) -> str:
+    """The list value after an append or subtract, which start from the effective value."""
+    key = keys.get(change.name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {ConfigOperation(change.operation).name} to key {change.name} because its type is not LIST.",
+        )
+    text = overrides.get(change.name)
+    if text is None:
+        behind = topic_configs.broker_value(key, broker.explicit(state)) if key.synonyms else None
+        text = behind[1] if behind is not None else key.default or ""
+    now = [part for part in text.split(",") if part]
+    given = [part.strip() for part in (change.value or "").split(",") if part.strip()]
+    if change.operation == ConfigOperation.APPEND:
+        now.extend(part for part in given if part not in now)
+    else:
+        now = [part for part in now if part not in given]
+    return ",".join(now)
+
+
+def _validate(
+    resource: tuple[int, str], keys: Mapping[str, ConfigKey], overrides: Mapping[str, str | None], changed: set[str]
+) -> None:
+    try:
+        if resource[0] == TOPIC_RESOURCE:
+            # Only what this change names must be known: a directory of Kafka's may hold keys that have retired since.
+            for name in changed - set(overrides):
+                if name not in keys:
+                    raise ConfigError(f"Unknown topic config name: {name}")
+            known = {name: text for name, text in overrides.items() if name in keys or name in changed}
+            topic_configs.validate(known)
+            return
+        for name in changed:
+            key = keys.get(name)
+            if key is None:
+                raise ConfigError(f"Unknown broker config name: {name}")
+            if key.read_only:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+            if name in overrides:
+                key.parse(overrides[name])
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error

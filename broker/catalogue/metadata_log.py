@@ -1,0 +1,239 @@
+"""The files of `__cluster_metadata-0`: read whole at start, appended to with one fsync per batch.
+
+Kohort behaves like the leader of a quorum of one. Kafka reads the same files when it is started on the directory.
+
+Always true:
+- what `append` has returned is durable, and what it has refused is not in the file;
+- an append that finds the file longer than it left it writes nothing: another process has opened the directory.
+
+Source: KIP-595, KIP-630; Kafka's KafkaRaftLog, FileQuorumStateStore.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from protocol.records import batch as record_batch
+from protocol.records.errors import CorruptBatch
+from protocol.types import METADATA_TOPIC_ID, uuid_text
+from storage.errors import CorruptFile, DirectoryRefused, StorageError
+from storage.files import DISK, Disk, LogFile, replace_file, sync_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FOLDER = "__cluster_metadata-0"
+_MAX_BATCH_RECORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """One batch as it was read: `values` are record frames, or control records when `control`."""
+
+    base_offset: int
+    leader_epoch: int
+    control: bool
+    values: tuple[tuple[bytes | None, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """What was cut off the end of the log at open."""
+
+    file: str
+    kept_bytes: int
+    cut_bytes: int
+
+
+class MetadataLogFailed(StorageError):
+    """The log cannot be appended to any more; start again to read what is there."""
+
+
+class MetadataLog:
+    """The open log. `append` and `sync` may run in a worker thread, one call at a time."""
+
+    def __init__(self, folder: Path, *, node_id: int, disk: Disk = DISK) -> None:
+        self.folder = folder
+        self.node_id = node_id
+        self.next_offset = 0
+        self.leader_epoch = 0
+        self.torn: TornTail | None = None
+        self._disk = disk
+        self._epochs: list[tuple[int, int]] = []  # (epoch, first offset)
+        self._size_bytes = 0
+        self._file: LogFile
+        self.failed: str | None = None  # why nothing may be written any more
+
+    @classmethod
+    def open(cls, directory: Path, *, node_id: int, disk: Disk = DISK) -> tuple[MetadataLog, list[MetadataBatch]]:
+        """Open or create the log below `directory`; return it with every batch that it holds, oldest first.
+
+        A torn last batch is cut (`torn` says what). Raises: CorruptFile when a batch before the last is damaged,
+        DirectoryRefused when the log begins with a snapshot or belongs to a larger quorum, StorageError.
+        """
+        log = cls(directory / FOLDER, node_id=node_id, disk=disk)
+        try:
+            return log, log._load()
+        except OSError as error:
+            raise StorageError("cannot open", log.folder, error) from error
+
+    def _load(self) -> list[MetadataBatch]:
+        created = not self.folder.exists()
+        self.folder.mkdir(exist_ok=True)
+        if created:
+            sync_directory(self.folder.parent, self._disk)
+        if any(
+            path.suffix == ".checkpoint" and int(path.name[:20] or 0) > 0 for path in self.folder.glob("*.checkpoint")
+        ):
+            raise DirectoryRefused(
+                f"{self.folder} begins with a snapshot, which Apache Kafka wrote: Kohort does not open those yet"
+            )
+        segments = sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
+        if segments and int(segments[0].stem) > 0:
+            raise CorruptFile(segments[0], "the metadata log does not begin at offset 0 and there is no snapshot")
+        batches: list[MetadataBatch] = []
+        for path in segments:
+            batches.extend(self._read_segment(path, last=path == segments[-1]))
+        path = segments[-1] if segments else self.folder / f"{0:020d}.log"
+        self._file = LogFile(path, os.O_RDWR | os.O_CREAT, self._disk)
+        if not segments:
+            sync_directory(self.folder, self._disk)
+        self._size_bytes = self._file.size()
+        quorum_epoch = self._read_quorum_epoch()
+        self.leader_epoch = max(self.leader_epoch, quorum_epoch)
+        return batches
+
+    def _read_segment(self, path: Path, *, last: bool) -> Iterator[MetadataBatch]:
+        data = path.read_bytes()
+        position = 0
+        while position < len(data):
+            try:
+                header = record_batch.verify(data, position)
+                if header.base_offset != self.next_offset:
+                    raise CorruptBatch(f"base offset {header.base_offset} where {self.next_offset} is due")
+            except CorruptBatch as error:
+                self._cut(path, data, position, str(error), last=last)
+                return
+            values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(data, position))
+            yield MetadataBatch(header.base_offset, header.leader_epoch, header.is_control, values)
+            self.next_offset = header.last_offset + 1
+            if header.leader_epoch > self.leader_epoch:
+                self.leader_epoch = header.leader_epoch
+                self._epochs.append((self.leader_epoch, header.base_offset))
+            position += header.size_bytes
+
+    def _cut(self, path: Path, data: bytes, position: int, why: str, *, last: bool) -> None:
+        """Cut a torn tail. What has valid batches after it is no torn tail: Kafka would drop all of it, we refuse."""
+        if not last or _valid_batch_after(data, position, self.next_offset):
+            raise CorruptFile(path, f"damaged batch at byte {position} with valid ones after it: {why}")
+        file = LogFile(path, os.O_RDWR, self._disk)
+        self._disk.ftruncate(file.fd, position)
+        self._disk.fsync(file.fd)
+        self.torn = TornTail(str(path), position, len(data) - position)
+
+    def append(self, values: Sequence[tuple[bytes | None, bytes]], *, now_ms: int, control: bool = False) -> int:
+        """Append records as one batch, not yet durable; return the offset of the first.
+
+        Raises: StorageError, after which nothing of the batch is in the file, or MetadataLogFailed, after which
+        nothing may be written any more.
+        """
+        if self.failed is not None:
+            raise MetadataLogFailed(self.failed, self.folder)
+        if self._file.size() != self._size_bytes:
+            self.failed = "another process has written to"
+            raise MetadataLogFailed(self.failed, self.folder)
+        assert len(values) <= _MAX_BATCH_RECORDS
+        base_offset = self.next_offset
+        encoded = record_batch.encode_batch(
+            [record_batch.Record(base_offset + i, now_ms, key, value, ()) for i, (key, value) in enumerate(values)],
+            base_offset=base_offset,
+            leader_epoch=self.leader_epoch,
+            control=control,
+        )
+        try:
+            self._file.write_fully(encoded, self._size_bytes)
+        except OSError as error:
+            self._truncate()
+            raise StorageError("cannot append to", self._file.path, error) from error
+        self._size_bytes += len(encoded)
+        self.next_offset += len(values)
+        return base_offset
+
+    def sync(self) -> None:
+        """Make all appends durable. A failed fsync may have lost pages for good, so the log is closed to writing."""
+        try:
+            self._disk.fdatasync(self._file.fd)
+        except OSError as error:
+            self.failed = "a flush has failed on"
+            raise StorageError("cannot flush", self._file.path, error) from error
+
+    def mark(self) -> tuple[int, int]:
+        """Where the log ends now, for `rewind`."""
+        return self._size_bytes, self.next_offset
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Take back the appends since `mark`: half of a change must not stay when its other half was refused."""
+        self._size_bytes, self.next_offset = mark
+        self._truncate()
+
+    def _truncate(self) -> None:
+        try:
+            self._disk.ftruncate(self._file.fd, self._size_bytes)
+        except OSError as error:
+            self.failed = f"an unfinished append could not be taken back ({error}) from"
+
+    def begin_epoch(self, leader_change: tuple[bytes, bytes], *, now_ms: int) -> None:
+        """Become leader of the next epoch: `quorum-state` first, then the LEADER_CHANGE control batch."""
+        self.leader_epoch += 1
+        self._epochs.append((self.leader_epoch, self.next_offset))
+        state = {
+            "clusterId": "",
+            "leaderId": self.node_id,
+            "leaderEpoch": self.leader_epoch,
+            "votedId": -1,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": self.node_id}],
+            "data_version": 0,
+        }
+        replace_file(self.folder / "quorum-state", json.dumps(state, separators=(",", ":")).encode(), self._disk)
+        partition_metadata = self.folder / "partition.metadata"
+        if not partition_metadata.exists():
+            text = f"version: 0\ntopic_id: {uuid_text(METADATA_TOPIC_ID)}"
+            replace_file(partition_metadata, text.encode(), self._disk)
+        self.append([leader_change], now_ms=now_ms, control=True)
+        lines = ["0", str(len(self._epochs)), *(f"{epoch} {offset}" for epoch, offset in self._epochs)]
+        replace_file(self.folder / "leader-epoch-checkpoint", ("\n".join(lines) + "\n").encode(), self._disk)
+
+    def _read_quorum_epoch(self) -> int:
+        """The epoch of `quorum-state`, 0 when there is none. Raises: CorruptFile, DirectoryRefused."""
+        path = self.folder / "quorum-state"
+        try:
+            state: Any = json.loads(path.read_bytes())
+            epoch = int(state["leaderEpoch"])
+            voters = [int(voter["voterId"]) for voter in state.get("currentVoters", [])]
+        except FileNotFoundError:
+            return 0
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFile(path, f"it is not the JSON that Kafka writes ({error})") from error
+        if voters not in ([], [self.node_id]):
+            raise DirectoryRefused(f"{path}: the voters are {voters}; Kohort opens directories of a single node only")
+        return epoch
+
+
+def _valid_batch_after(data: bytes, position: int, next_offset: int) -> bool:
+    """Whether a whole valid batch begins anywhere after `position`."""
+    for start in range(position + 1, len(data) - record_batch.HEADER_BYTES + 1):
+        if data[start + 16] != 2:
+            continue
+        if int.from_bytes(data[start : start + 8]) < next_offset:
+            continue
+        try:
+            record_batch.verify(data, start)
+        except CorruptBatch:
+            continue
+        return True
+    return False

@@ -1,0 +1,203 @@
+"""What may happen to topics: create, grow, delete. Pure: a state and a wish give records or a refusal.
+
+The texts of refusals say both sides; the codes are Kafka's. Source: Kafka's ReplicationControlManager, Topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker import topic_configs
+from broker.catalogue.cluster_state import TOPIC_RESOURCE
+from broker.config_def import ConfigError
+from protocol.errors import ErrorCode
+from protocol.records import metadata_records as records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from broker.catalogue.cluster_state import ClusterState
+
+MAX_NAME_LENGTH = 249
+MAX_PARTITIONS = 100_000  # of one topic: more folders than any file system here would thank us for
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class Refused(Exception):
+    """A change that is not made: the code and the sentence for the client."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that somebody wants. -1 takes the broker's default; with `assignments` both counts must be -1."""
+
+    name: str
+    partition_count: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where partitions go on this node, and what a topic gets that asks for nothing."""
+
+    node_id: int
+    directory_id: bytes
+    default_partitions: int
+    default_replication_factor: int = 1
+
+
+def check_name(name: str) -> None:
+    """Raises: Refused with INVALID_TOPIC_EXCEPTION when no topic may have this name."""
+    problem = None
+    if not name:
+        problem = "the empty string is not allowed"
+    elif name in (".", ".."):
+        problem = f"{name!r} is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"the length of {name!r} is longer than the max allowed length {MAX_NAME_LENGTH}"
+    elif not _LEGAL.issuperset(name):
+        problem = f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    elif name == "__cluster_metadata":
+        problem = f"{name!r} is the log of the cluster's metadata"
+    if problem is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def create_topic(
+    state: ClusterState, placing: Placing, wish: NewTopic, *, topic_id: bytes, collisions: Mapping[str, str]
+) -> list[Any]:
+    """The records that create a topic: Topic, its configs, its partitions.
+
+    `collisions` maps each existing name with `.` read as `_` to the name itself. Raises: Refused.
+    """
+    check_name(wish.name)
+    if wish.name in state.topic_ids:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wish.name}' already exists.")
+    twin = collisions.get(wish.name.replace(".", "_"))
+    if twin is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic: {twin}")
+    count = _partition_count(placing, wish)
+    configs = dict(wish.configs or {})
+    try:
+        topic_configs.validate(configs)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    made: list[Any] = [records.TopicRecord(name=wish.name, topic_id=topic_id)]
+    made.extend(
+        records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=key, value=value)
+        for key, value in sorted(configs.items())
+    )
+    made.extend(_partition(placing, topic_id, partition) for partition in range(count))
+    return made
+
+
+def _partition_count(placing: Placing, wish: NewTopic) -> int:
+    if wish.assignments:
+        if wish.partition_count != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        if wish.replication_factor != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if sorted(wish.assignments) != list(range(len(wish.assignments))):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "partitions should be a consecutive 0-based integer sequence",
+            )
+        for brokers in wish.assignments.values():
+            _check_assignment(placing, brokers)
+        return len(wish.assignments)
+    if wish.replication_factor < -1 or wish.replication_factor == 0:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    factor = placing.default_replication_factor if wish.replication_factor == -1 else wish.replication_factor
+    if factor > 1:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            "reached because only 1 broker(s) are registered.",
+        )
+    count = placing.default_partitions if wish.partition_count == -1 else wish.partition_count
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions must be from 1 to {MAX_PARTITIONS}, or -1 to use the default value, not {count}.",
+        )
+    return count
+
+
+def _check_assignment(placing: Placing, brokers: Sequence[int]) -> None:
+    if list(brokers) != [placing.node_id]:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment {list(brokers)} must be [{placing.node_id}], the only broker.",
+        )
+
+
+def _partition(placing: Placing, topic_id: bytes, partition: int) -> Any:
+    return records.PartitionRecord(
+        partition_id=partition,
+        topic_id=topic_id,
+        replicas=[placing.node_id],
+        isr=[placing.node_id],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=placing.node_id,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[placing.directory_id],
+    )
+
+
+def create_partitions(
+    state: ClusterState, placing: Placing, name: str, count: int, assignments: Sequence[Sequence[int]] | None
+) -> list[Any]:
+    """The records that grow a topic to `count` partitions; `assignments` has one row per new one. Raises: Refused."""
+    topic_id = state.topic_ids.get(name)
+    if topic_id is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message)
+    now = len(state.topics[topic_id].partitions)
+    if count == now:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now} partition(s).")
+    if count < now:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
+        )
+    if count > MAX_PARTITIONS:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {MAX_PARTITIONS}.")
+    if assignments is not None:
+        if len(assignments) != count - now:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {count - now} additional partition(s), but only {len(assignments)} assignment(s) "
+                "were specified.",
+            )
+        for brokers in assignments:
+            _check_assignment(placing, brokers)
+    return [_partition(placing, topic_id, partition) for partition in range(now, count)]
+
+
+def delete_topic(state: ClusterState, *, name: str | None, topic_id: bytes | None) -> tuple[bytes, list[Any]]:
+    """(id, records) that delete the topic of this name or id. Raises: Refused."""
+    if topic_id is not None:
+        if topic_id not in state.topics:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
+        return topic_id, [records.RemoveTopicRecord(topic_id=topic_id)]
+    found = state.topic_ids.get(name or "")
+    if found is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message)
+    return found, [records.RemoveTopicRecord(topic_id=found)]

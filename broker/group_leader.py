@@ -1,0 +1,471 @@
+"""The leader of one `__consumer_offsets` partition: the only thing that turns an outcome into effects.
+
+An input is handled at once. The records of all outcomes of one turn of the loop are collected in one batch, which is
+appended when the turn ends; its records are then replayed into the shard, and the replies go out when it is committed.
+
+Always true:
+- a reply leaves after the records of its own outcome and of all outcomes before it are committed;
+- outcomes take effect in the order of their inputs, and so do their answers;
+- what the shard holds of offsets is what the records say that were appended.
+
+Source: Kafka's CoordinatorRuntime; group-coordinator 2.2.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.logs import get_logger
+from coordinator.classic.inputs import (
+    Heartbeat,
+    InitialDelayPassed,
+    Join,
+    JoinTimedOut,
+    Loaded,
+    SessionExpired,
+    Sync,
+    Unload,
+)
+from coordinator.loading import LoadFailed, load
+from coordinator.offsets.inputs import CommitOffsets, ExpireOffsets, ForgetTopics
+from coordinator.outcome import Appended, AppendFailed, Outcome, Reply, SetTimer
+from coordinator.shard import Shard
+from protocol.errors import EncodeError, ErrorCode, KafkaError
+from protocol.records.batch_encoder import encode_pairs, encoded_pair_bytes
+from protocol.records.batch_header import HEADER_BYTES
+from protocol.records.group_records import encode_key, encode_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.partitions import Partition
+    from broker.runtime import Runtime
+    from coordinator.events import GroupEvent
+    from coordinator.outcome import Input
+    from coordinator.view import GroupSettings, Topics
+
+log = get_logger()
+
+_KEYS_KEPT = 100_000
+_NOT_YET = -1
+
+# What a member sent last, told by the input in whose name its session timer was set.
+_LAST_APIS: dict[type[Input], str] = {
+    Heartbeat: "Heartbeat",
+    CommitOffsets: "OffsetCommit",
+    Join: "JoinGroup",
+    InitialDelayPassed: "JoinGroup",
+    JoinTimedOut: "JoinGroup",
+    Sync: "SyncGroup",
+    Appended: "SyncGroup",
+}
+
+
+class LeaderState(Enum):
+    """Whether a partition's groups are served."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"  # its log refused a write or an fsync, or cannot be understood
+    RESIGNED = "resigned"
+
+
+_REFUSALS = {
+    LeaderState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    # Not "loading": aiokafka takes that answer to an OffsetFetch for "nothing is committed", and starts anew.
+    LeaderState.FAILED: ErrorCode.NOT_COORDINATOR,
+    LeaderState.RESIGNED: ErrorCode.NOT_COORDINATOR,
+}
+
+
+class _Batch:
+    """Outcomes whose records share a batch, and those that came after them and must wait for it.
+
+    A step is (input, group id, outcome). `last_offset` is known once the batch is appended.
+    """
+
+    __slots__ = ("last_offset", "pairs", "records", "size_bytes", "steps")
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[bytes, bytes | None]] = []
+        self.records: list[tuple[Any, Any | None]] = []
+        self.size_bytes = HEADER_BYTES
+        self.steps: list[tuple[Input | None, str, Outcome]] = []
+        self.last_offset = _NOT_YET
+
+
+class _Call:
+    """Where a "reply" goes that is a call of our own."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback = callback
+
+    def complete(self, _: object) -> None:
+        self._callback()
+
+
+class GroupLeader:
+    """Owns a `Shard` and its partition of `__consumer_offsets`. Only the event loop calls it.
+
+    `publish` gets every event of every group, when its outcome is committed or refused.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_encoded_keys",
+        "_end_offset",
+        "_now_ms",
+        "_open",
+        "_partition",
+        "_publish",
+        "_runtime",
+        "_set_timer",
+        "_settings",
+        "_tenure",
+        "_turn_asked",
+        "_waiting",
+        "compression",
+        "index",
+        "leader_epoch",
+        "shard",
+        "state",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        index: int,
+        settings: GroupSettings,
+        topics: Topics,
+        publish: Callable[[GroupEvent], None],
+        *,
+        compression: int = 0,
+    ) -> None:
+        self._runtime = runtime
+        self._now_ms = runtime.now_ms
+        self._set_timer = runtime.timers.set
+        self._settings = settings
+        self._publish = publish
+        self.index = index
+        self.compression = compression
+        self.state = LeaderState.LOADING
+        self.shard = Shard(settings, topics)
+        self.leader_epoch = -1  # of the last load
+        self._partition: Partition | None = None
+        self._tenure = 0  # counts loads: timers of an earlier one mean nothing
+        self._end_offset = 0  # where the next batch must go
+        self._open: _Batch | None = None  # collects records until the turn ends
+        self._batches: deque[_Batch] = deque()  # appended, not committed yet
+        self._waiting: _Batch | None = None  # the youngest batch that is not committed: replies wait for it
+        self._turn_asked = False
+        self._encoded_keys: dict[Any, bytes] = {}
+
+    # -- inputs --------------------------------------------------------------------------------------------
+
+    def submit(self, event: Input) -> None:
+        """Handle one input; its answer goes to its `reply_to`, perhaps before this returns."""
+        if self.state is not LeaderState.ACTIVE:
+            self._refuse(event)
+            return
+        if event.reads_offsets and self._open is not None:
+            self._write()
+            if not self._serves():
+                self._refuse(event)
+                return
+        self._act(event, event.group_id, self.shard.handle(event, self._now_ms()))
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once all that was handled so far is committed or refused: for reads of the whole shard."""
+        self._finish_or_wait(None, "", Outcome(None, replies=(Reply(_Call(callback), None),)))
+
+    def _act(self, event: Input, group_id: str, outcome: Outcome) -> None:
+        """Make an outcome happen: group, timers, records, replies and events."""
+        shard = self.shard
+        if shard.groups.get(group_id) is not outcome.group:
+            shard.install(group_id, outcome)
+        for timer in outcome.timers:
+            if type(timer) is SetTimer:
+                fire = partial(self._fired, timer.then, type(event), self._tenure)
+                self._set_timer(timer.key, timer.deadline_ms, fire)
+            else:
+                self._runtime.timers.cancel(timer.key)
+        if outcome.records and not self._stage(event, group_id, outcome):
+            return
+        self._finish_or_wait(event, group_id, outcome)
+
+    def _finish_or_wait(self, event: Input | None, group_id: str, outcome: Outcome) -> None:
+        waiting = self._waiting
+        if waiting is not None:
+            waiting.steps.append((event, group_id, outcome))
+            return
+        self._finish(outcome)
+
+    def _finish(self, outcome: Outcome) -> None:
+        for reply in outcome.replies:
+            reply.to.complete(reply.response)
+        for happened in outcome.events:
+            self._publish(happened)
+
+    def _serves(self) -> bool:
+        return self.state is LeaderState.ACTIVE
+
+    def _refuse(self, event: Input) -> None:
+        reply = self.shard.unserved(event, _REFUSALS[self.state])
+        if reply is not None:
+            reply.to.complete(reply.response)
+
+    def _fired(self, event: Input, armed_by: type[Input], tenure: int) -> None:
+        """A timer is due. `armed_by`: the kind of input in whose name it was set."""
+        if tenure != self._tenure or not self._serves():
+            return
+        if type(event) is SessionExpired:
+            group = self.shard.groups.get(event.group_id)
+            member = group.members.get(event.member_id) if group is not None else None
+            if member is not None and not member.is_new:
+                # The timer was set when the member was last heard of, or answered.
+                event.last_heard_ms = member.session_timeout_ms
+                event.last_api = _LAST_APIS.get(armed_by)
+        self.submit(event)
+
+    # -- the whole shard -----------------------------------------------------------------------------------
+
+    def expire_offsets(self) -> None:
+        """The retention check. Its tombstones may go into several batches."""
+        self._each_group(ExpireOffsets)
+
+    def forget_topics(self, topic_ids: dict[str, bytes]) -> None:
+        """Topics were deleted (name -> the id that it had): what was committed for them goes."""
+        self._each_group(lambda group_id: ForgetTopics(group_id, topic_ids))
+
+    def _each_group(self, make: Callable[[str], Input]) -> None:
+        if not self._serves():
+            return
+        if self._open is not None:
+            self._write()
+        # Each group reads its own offsets only, so the tombstones of the groups before it need not be applied yet.
+        for group_id in self.shard.group_ids():
+            if not self._serves():
+                return
+            event = make(group_id)
+            self._act(event, group_id, self.shard.handle(event, self._now_ms()))
+
+    # -- records -------------------------------------------------------------------------------------------
+
+    def _stage(self, event: Input, group_id: str, outcome: Outcome) -> bool:
+        """Put the outcome's records into the open batch; False when they were refused, or divided."""
+        if not self._serves():
+            self._reject(event, group_id, outcome, ErrorCode.KAFKA_STORAGE_ERROR)
+            return False
+        assert self._partition is not None
+        keys = self._encoded_keys
+        pairs: list[tuple[bytes, bytes | None]] = []
+        size = 0
+        try:
+            for key, value in outcome.records:
+                key_bytes = keys.get(key)
+                if key_bytes is None:
+                    key_bytes = self._encode_key(key)
+                value_bytes = None if value is None else encode_value(value)
+                pairs.append((key_bytes, value_bytes))
+                size += encoded_pair_bytes(key_bytes, value_bytes)
+        except EncodeError as error:  # a name longer than a record can hold, which flexible requests can carry
+            log.warning("group_record_not_encodable", group_id=group_id, error=str(error))
+            self._reject(event, group_id, outcome, ErrorCode.RECORD_LIST_TOO_LARGE)
+            return False
+        limit = self._partition.settings.max_message_bytes
+        if HEADER_BYTES + size > limit:
+            self._too_large(event, group_id, outcome)
+            return False
+        batch = self._open
+        if batch is not None and batch.size_bytes + size > limit:
+            self._write()
+            if not self._serves():
+                self._reject(event, group_id, outcome, ErrorCode.KAFKA_STORAGE_ERROR)
+                return False
+            batch = self._open  # settling may have opened one, which is small
+        if batch is None:
+            batch = self._waiting = self._open = _Batch()
+            if not self._turn_asked:
+                self._turn_asked = True
+                self._runtime.soon(self._end_turn)
+        batch.pairs += pairs
+        batch.records += outcome.records
+        batch.size_bytes += size
+        return True
+
+    def _encode_key(self, key: Any) -> bytes:
+        if len(self._encoded_keys) >= _KEYS_KEPT:
+            self._encoded_keys.clear()
+        encoded = self._encoded_keys[key] = encode_key(key)
+        return encoded
+
+    def _too_large(self, event: Input, group_id: str, outcome: Outcome) -> None:
+        """No batch can hold the records: tombstones of a check are divided, everything else fails alone."""
+        token, records = outcome.token, outcome.records
+        if token is None or not token.divisible or len(records) < 2:
+            self._reject(event, group_id, outcome, ErrorCode.RECORD_LIST_TOO_LARGE)
+            return
+        half = len(records) // 2
+        self._act(event, group_id, Outcome(outcome.group, records[:half], token=token))
+        self._act(event, group_id, Outcome(outcome.group, records[half:], events=outcome.events, token=token))
+
+    def _end_turn(self) -> None:
+        self._turn_asked = False
+        if self._open is not None:
+            self._write()
+
+    def _write(self) -> None:
+        """Append the open batch and replay it; settle it if that commits it."""
+        batch, partition = self._open, self._partition
+        assert batch is not None
+        assert partition is not None
+        self._open = None
+        try:
+            data = encode_pairs(batch.pairs, timestamp=self._now_ms(), compression=self.compression, base_sequence=0)
+            offset = partition.append(data).base_offset
+        except (KafkaError, OSError) as error:
+            log.error("group_records_refused", partition=self.index, record_count=len(batch.records), error=str(error))
+            if partition.error is not None:
+                self._fail(batch)
+                return
+            self._waiting = self._batches[-1] if self._batches else None
+            self._refused(batch, error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        if offset != self._end_offset:
+            log.error("group_log_moved", partition=self.index, expected=self._end_offset, found=offset)
+            self._fail(batch)
+            self.load(partition)
+            return
+        replay = self.shard.replay
+        for key, value in batch.records:
+            replay(key, value, -1, offset)
+            offset += 1
+        self._end_offset = offset
+        batch.last_offset = offset - 1
+        if not self._batches and partition.high_watermark >= offset:
+            self._waiting = None
+            self._settle(batch)
+        else:
+            self._batches.append(batch)
+            partition.when_committed(batch.last_offset, partial(self._committed, batch))
+
+    # -- what became of them -------------------------------------------------------------------------------
+
+    def _committed(self, batch: _Batch, error: KafkaError | None) -> None:
+        if not self._batches or self._batches[0] is not batch:
+            return  # the shard was closed meanwhile, and everybody has an answer
+        if error is not None:
+            self._fail()
+            return
+        self._batches.popleft()
+        if self._waiting is batch:
+            self._waiting = None
+        self._settle(batch)
+
+    def _settle(self, batch: _Batch) -> None:
+        """The batch is committed: answer everything that waited for it, in order."""
+        for _, group_id, outcome in batch.steps:
+            self._finish(outcome)
+            token = outcome.token
+            if token is not None and token.resumes and self._serves():
+                resumed = Appended(group_id, token)
+                self._act(resumed, group_id, self.shard.handle(resumed, self._now_ms()))
+
+    def _refused(self, batch: _Batch, error: ErrorCode) -> None:
+        """The batch is not in the log: its outcomes are taken back, the last one first; then the others go on."""
+        for event, group_id, outcome in reversed(batch.steps):
+            if outcome.records and event is not None:
+                self._reject(event, group_id, outcome, error)
+        for event, _, outcome in batch.steps:
+            if outcome.records:
+                continue
+            if event is not None and event.reads_offsets and not self._serves():
+                self._refuse(event)  # it may have seen an offset that is lost
+            else:
+                self._finish(outcome)
+
+    def _reject(self, event: Input, group_id: str, outcome: Outcome, error: ErrorCode) -> None:
+        """Drop the outcome's replies, and let its rule say what follows. What happened is told all the same."""
+        for happened in outcome.events:
+            self._publish(happened)
+        if outcome.token is not None:
+            failed = AppendFailed(group_id, outcome.token, error)
+            self._act(failed, group_id, self.shard.handle(failed, self._now_ms()))
+
+    # -- taking over and giving up -------------------------------------------------------------------------
+
+    def load(self, partition: Partition, chunk_bytes: int = 5_242_880) -> None:
+        """Make the shard from the partition's log, and serve it from now on. A load is one call: nothing runs between.
+
+        A log that cannot be understood leaves the partition failed, with a line that says why.
+        """
+        shard = Shard(self._settings, self.shard.topics)
+        self._partition = partition
+        self._tenure += 1
+        self.leader_epoch = partition.leader_epoch
+        try:
+            loaded = load(shard, lambda: _chunks(partition, chunk_bytes))
+        except (LoadFailed, KafkaError, OSError) as error:
+            self.state = LeaderState.FAILED
+            log.error("group_load_failed", partition=self.index, error=str(error))
+            return
+        if loaded.skipped_types:
+            log.warning("group_records_skipped", partition=self.index, types=loaded.skipped_types)
+        self.shard = shard
+        self._end_offset = partition.log_end_offset
+        self.state = LeaderState.ACTIVE
+        for group_id in list(shard.groups):
+            event = Loaded(group_id)
+            self._act(event, group_id, shard.handle(event, self._now_ms()))
+
+    def resign(self, leader_epoch: int) -> None:
+        """Give the partition up, unless what is loaded is as new as this epoch."""
+        if leader_epoch <= self.leader_epoch:
+            return
+        self.leader_epoch = leader_epoch
+        self.close()
+
+    def close(self) -> None:
+        """Write what is open, tell everybody who waits to look for the coordinator, and forget everything."""
+        if self._serves():
+            if self._open is not None:
+                self._write()
+            self._end(LeaderState.RESIGNED)
+        self.state = LeaderState.RESIGNED
+
+    def _fail(self, batch: _Batch | None = None) -> None:
+        """The log failed with `batch` and all in flight: answer everybody. `load` goes on when it is repaired."""
+        if batch is not None:
+            self._batches.append(batch)
+        if self._serves():
+            self._end(LeaderState.FAILED)
+
+    def _end(self, state: LeaderState) -> None:
+        self.state = state
+        batches = [*self._batches, *([self._open] if self._open is not None else [])]
+        self._batches.clear()
+        self._open = self._waiting = None
+        for batch in batches:
+            self._refused(batch, ErrorCode.KAFKA_STORAGE_ERROR)
+        for group_id in list(self.shard.groups):
+            event = Unload(group_id)
+            self._act(event, group_id, self.shard.handle(event, self._now_ms()))
+        self.shard = Shard(self._settings, self.shard.topics)
+        self._tenure += 1
+
+
+def _chunks(partition: Partition, chunk_bytes: int) -> Iterator[bytes]:
+    """The partition's log from start to end, whole batches."""
+    offset, end = partition.log_start_offset, partition.log_end_offset
+    while offset < end:
+        result = partition.log.read(offset, chunk_bytes, copied=True)
+        if not result.size_bytes and result.next_offset <= offset:
+            return
+        if result.size_bytes:
+            yield b"".join(result.buffers)
+        offset = result.next_offset

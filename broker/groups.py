@@ -1,0 +1,228 @@
+"""All group leaders of this node: who leads which group, and what befalls them together.
+
+`__consumer_offsets` is made when somebody first looks for a coordinator. Its partitions are loaded before the listener
+accepts, or when the topic appears; topics that are deleted take their committed offsets along.
+
+Source: Kafka's GroupCoordinatorService; group-coordinator 1 and 8.4.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+from broker.group_leader import GroupLeader, LeaderState
+from broker.internal_topics import OFFSETS_TOPIC, new_topic
+from broker.logs import get_logger
+from broker.placement import Placement
+from coordinator.routing import partition_for
+from coordinator.view import GroupSettings
+from protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.catalogue.catalogue import Catalogue, Result, TopicsDelta
+    from broker.partitions import Partition, Partitions
+    from broker.runtime import Runtime
+    from broker.settings import Settings
+    from broker.topics_image import TopicsImage
+    from coordinator.events import GroupEvent
+
+log = get_logger()
+
+_ROUTES_KEPT = 100_000
+_STAGGER_MS = 200  # between the retention checks of two partitions, so that they do not all fall into one turn
+
+
+class Groups:
+    """The leaders of `__consumer_offsets`, by partition. A listener of the catalogue, after `Partitions`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: Settings,
+        catalogue: Catalogue,
+        partitions: Partitions,
+        *,
+        new_uuid: Callable[[], str] | None = None,
+    ) -> None:
+        self.placement = Placement(settings.node_id)
+        self.leaders: list[GroupLeader] = []
+        self.new_uuid = new_uuid or random_uuid
+        self.event_listeners: list[Callable[[GroupEvent], None]] = [log_event]
+        self._runtime = runtime
+        self._settings = settings
+        self._group_settings = group_settings(settings)
+        self._catalogue = catalogue
+        self._partitions = partitions
+        self._routes: dict[str, GroupLeader] = {}
+        self._creating = False
+        # Answers for groups whose partition is not here, or while there is no `__consumer_offsets` at all.
+        self._nobody = self._new_leader(-1)
+        self._nobody.state = LeaderState.RESIGNED
+        partitions.on_recovered.append(self._recovered)
+
+    # -- routing -------------------------------------------------------------------------------------------
+
+    def leader_of(self, group_id: str) -> GroupLeader:
+        """The leader of the group's partition; one that refuses everything when that is not here."""
+        leader = self._routes.get(group_id)
+        if leader is None:
+            if not self.leaders:
+                return self._nobody
+            if len(self._routes) >= _ROUTES_KEPT:
+                self._routes.clear()
+            leader = self._routes[group_id] = self.leaders[partition_for(group_id, len(self.leaders))]
+        return leader
+
+    def coordinator_of(self, group_id: str) -> int | None:
+        """The node that coordinates the group; None while there is no `__consumer_offsets`, whose making is begun."""
+        if not self.leaders:
+            self._create_topic()
+            return None
+        return self.placement.leader_of(OFFSETS_TOPIC, partition_for(group_id, len(self.leaders)))
+
+    def _create_topic(self) -> None:
+        if self._creating or self._catalogue.image.topic(OFFSETS_TOPIC) is not None:
+            return
+        self._creating = True
+        self._catalogue.ensure_topic(new_topic(OFFSETS_TOPIC, self._settings), self._created)
+
+    def _created(self, result: Result) -> None:
+        self._creating = False
+        if result.error is not ErrorCode.NONE:
+            log.error("offsets_topic_refused", error=result.error.name, reason=result.message)
+
+    # -- taking over ---------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Load every group, before the listener accepts: some clients take "loading" for "nothing was committed"."""
+        topic = self._catalogue.image.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            self._lead(topic.partition_count)
+
+    def _lead(self, partition_count: int) -> None:
+        started_ms = self._runtime.now_ms()
+        image = self._catalogue.image
+        self.leaders = [self._new_leader(index) for index in range(partition_count)]
+        self._routes.clear()
+        collecting = gc.isenabled()
+        # Millions of objects that all stay: the collector would look at them again and again, and find nothing.
+        gc.disable()
+        try:
+            for leader in self.leaders:
+                leader.shard.topics = image
+                self._load(leader)
+        finally:
+            if collecting:
+                gc.enable()
+        gc.freeze()
+        check_ms = self._settings.offsets_retention_check_interval_ms
+        for leader in self.leaders:
+            self._check_later(leader, check_ms + leader.index * _STAGGER_MS)
+        groups = sum(len(leader.shard.groups) for leader in self.leaders)
+        offsets = sum(len(table) for leader in self.leaders for table in leader.shard.offsets.values())
+        took_ms = self._runtime.now_ms() - started_ms
+        log.info("groups_loaded", partitions=partition_count, groups=groups, offsets=offsets, took_ms=took_ms)
+
+    def _load(self, leader: GroupLeader) -> None:
+        try:
+            partition = self._partitions.get(OFFSETS_TOPIC, leader.index)
+        except (KafkaError, OSError) as error:
+            leader.state = LeaderState.FAILED
+            log.error("group_load_failed", partition=leader.index, error=str(error))
+            return
+        assert partition is not None
+        leader.load(partition, self._settings.offsets_load_buffer_size)
+
+    def _recovered(self, partition: Partition) -> None:
+        """A partition's log was loaded anew after a failure: so are its groups."""
+        if partition.topic == OFFSETS_TOPIC and partition.index < len(self.leaders):
+            leader = self.leaders[partition.index]
+            leader.shard.topics = self._catalogue.image
+            self._load(leader)
+
+    def _new_leader(self, index: int) -> GroupLeader:
+        return GroupLeader(
+            self._runtime,
+            index,
+            self._group_settings,
+            self._catalogue.image,
+            self._publish_event,
+            compression=self._settings.offsets_topic_compression_codec,
+        )
+
+    def _publish_event(self, event: GroupEvent) -> None:
+        for listener in self.event_listeners:
+            listener(event)
+
+    # -- from time to time ---------------------------------------------------------------------------------
+
+    def _check_later(self, leader: GroupLeader, after_ms: int) -> None:
+        def check() -> None:
+            if leader.index < len(self.leaders) and self.leaders[leader.index] is leader:
+                self._check_later(leader, self._settings.offsets_retention_check_interval_ms)
+                leader.expire_offsets()
+
+        self._runtime.timers.set(("expire_offsets", leader.index), self._runtime.now_ms() + after_ms, check)
+
+    # -- what the catalogue tells --------------------------------------------------------------------------
+
+    def prepare(self, delta: TopicsDelta) -> Any:
+        """Nothing to make: the logs are the business of `Partitions`."""
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:  # `prepared`: nothing
+        """Topics came or went."""
+        for leader in self.leaders:
+            leader.shard.topics = image
+        deleted = {topic.name: topic.topic_id for topic in delta.deleted}
+        if OFFSETS_TOPIC in deleted:
+            self.close()
+        elif deleted:
+            for leader in self.leaders:
+                leader.forget_topics(deleted)
+        if any(topic.name == OFFSETS_TOPIC for topic in delta.created):
+            topic = image.topic(OFFSETS_TOPIC)
+            if topic is not None:
+                self._lead(topic.partition_count)
+
+    def discard(self, delta: TopicsDelta) -> None:
+        """Nothing to throw away."""
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write what is open, and tell every member that waits to look for another coordinator."""
+        leaders, self.leaders = self.leaders, []
+        self._routes.clear()
+        for leader in leaders:
+            leader.close()
+            self._runtime.timers.cancel(("expire_offsets", leader.index))
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """What rules look at, out of the broker's settings."""
+    return GroupSettings(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_size=settings.group_max_size,
+        offset_metadata_max_chars=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+    )
+
+
+def log_event(event: GroupEvent) -> None:
+    """One line for each thing that happened in a group."""
+    log.info(event.kind, group_id=event.group_id, generation=event.generation, **event.facts)
+
+
+def random_uuid() -> str:
+    """A version 4 UUID in lower case. `uuid` itself is not imported: it would cost a start several milliseconds."""
+    random = bytearray(os.urandom(16))
+    random[6] = random[6] & 0x0F | 0x40
+    random[8] = random[8] & 0x3F | 0x80
+    text = random.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,136 @@
+"""DescribeCluster, and what a cluster of one node answers to elections and reassignments.
+
+Source: KIP-700, KIP-919, KIP-1073, KIP-460, KIP-455.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorizer import ResourceType, authorized_operations
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.context import RequestContext
+    from protocol.messages.alter_partition_reassignments import ReassignablePartition
+
+_BROKERS, _CONTROLLERS = 1, 2
+_NOT_ASKED = -2_147_483_648
+
+
+def describe_cluster(
+    broker: Broker, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """This node, as broker and controller in one."""
+    if request.endpoint_type != _BROKERS:
+        known = request.endpoint_type == _CONTROLLERS
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        return DescribeClusterResponse(
+            error_code=error,
+            error_message="This is an endpoint of type BROKER; another type was asked for.",
+            endpoint_type=request.endpoint_type,
+            cluster_id="",
+            brokers=[],
+        )
+    endpoint = broker.endpoint(context.listener)
+    rights = _NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        rights = authorized_operations(context, ResourceType.CLUSTER)
+    return DescribeClusterResponse(
+        error_code=ErrorCode.NONE,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.settings.broker_rack,
+                is_fenced=False,
+            )
+        ],
+        cluster_authorized_operations=rights,
+    )
+
+
+def elect_leaders(broker: Broker, _context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Every partition has its leader: this node. Asked for all partitions, there is nothing to tell."""
+    image = broker.catalogue.image
+    results: list[ReplicaElectionResult] = []
+    for asked in request.topic_partitions or ():
+        count = image.partition_count(asked.topic) or 0
+        results.append(
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    _election(partition, exists=0 <= partition < count) for partition in asked.partitions
+                ],
+            )
+        )
+    return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results)
+
+
+def _election(partition: int, *, exists: bool) -> PartitionResult:
+    error = ErrorCode.ELECTION_NOT_NEEDED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return PartitionResult(partition_id=partition, error_code=error, error_message=error.message)
+
+
+def alter_partition_reassignments(
+    broker: Broker, _context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """The only replica set there is can be asked for again; any other is refused."""
+    image = broker.catalogue.image
+    responses: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        count = image.partition_count(topic.name) or 0
+        responses.append(
+            ReassignableTopicResponse(
+                name=topic.name, partitions=[_reassignment(broker, one, count) for one in topic.partitions]
+            )
+        )
+    return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, responses=responses)
+
+
+def _reassignment(broker: Broker, asked: ReassignablePartition, count: int) -> ReassignablePartitionResponse:
+    message = None
+    if not 0 <= asked.partition_index < count:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = "The partition does not exist."
+    elif asked.replicas is None:
+        error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        message = error.message
+    elif list(asked.replicas) == [broker.node_id]:
+        error = ErrorCode.NONE
+    else:
+        error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        message = f"The only broker is {broker.node_id}, so replicas {list(asked.replicas)} cannot be placed."
+    return ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=error, error_message=message)
+
+
+def list_partition_reassignments(
+    _broker: Broker, _context: RequestContext, _request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """None is ever under way."""
+    return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

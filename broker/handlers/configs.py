@@ -1,0 +1,256 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+
+Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigHelper, ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from broker import topic_configs
+from broker.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
+from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.config_changes import ConfigChange
+from broker.handlers.gathering import Gathering
+from broker.setting_types import ConfigSource
+from protocol.errors import ErrorCode
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementallyAlteredResource,
+)
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from broker.broker import Broker
+    from broker.catalogue.catalogue import Result
+    from broker.config_def import ConfigKey
+    from broker.context import Deferred, RequestContext
+
+_BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 8, 16, 32
+
+
+def describe_configs(
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Every known key of each resource, or the keys asked for; not only what was overridden."""
+    return DescribeConfigsResponse(results=[_describe(broker, context, request, one) for one in request.resources])
+
+
+def _describe(broker: Broker, context: RequestContext, request: DescribeConfigsRequest, asked: Any) -> Any:
+    kind, name = asked.resource_type, asked.resource_name
+    keys = set(asked.configuration_keys) if asked.configuration_keys else None
+    error, message = ErrorCode.NONE, None
+    entries: list[DescribeConfigsResourceResult] = []
+    options = (request.include_synonyms, request.include_documentation)
+    if kind == TOPIC_RESOURCE:
+        topic = broker.catalogue.image.topic(name)
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+            error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+        elif topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            message = error.message
+        else:
+            entries = topic_entries(broker, topic.configs, keys, *options)
+    elif kind == BROKER_RESOURCE:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+        elif name == "":
+            entries = _cluster_entries(broker, keys, *options)
+        elif name == str(broker.node_id):
+            entries = _broker_entries(broker, keys, *options)
+        else:
+            error = ErrorCode.INVALID_REQUEST
+            message = f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+    else:
+        error, message = ErrorCode.INVALID_REQUEST, f"Kohort has no configs of resource type {kind}"
+    return DescribeConfigsResult(
+        error_code=error, error_message=message, resource_type=kind, resource_name=name, configs=entries
+    )
+
+
+def _broker_layers(broker: Broker) -> tuple[tuple[ConfigSource, Mapping[str, str | None]], ...]:
+    """What is set explicitly, the strongest first."""
+    configs = broker.catalogue.state.configs
+    return (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, configs.get((BROKER_RESOURCE, str(broker.node_id)), {})),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.get((BROKER_RESOURCE, ""), {})),
+        (ConfigSource.STATIC_BROKER_CONFIG, broker.catalogue.broker_configs.static),
+    )
+
+
+def _behind(
+    broker: Broker, key: ConfigKey, layers: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...]
+) -> Iterator[tuple[str, str | None, ConfigSource]]:
+    """(name, value, source) of everything that could give `key` its value, the strongest first."""
+    names = key.synonyms or (key.name,)
+    known = broker.catalogue.broker_configs.keys
+    for source, layer in layers:
+        for name in names:
+            if layer.get(name) is not None:
+                found = topic_configs.broker_value(key, {name: layer[name]}) if key.synonyms else (name, layer[name])
+                if found is not None:
+                    yield name, found[1], source
+    for name in names:
+        if key.synonyms and name in known and known[name].default is not None:
+            yield name, known[name].default, ConfigSource.DEFAULT_CONFIG
+        elif not key.synonyms:
+            yield name, key.default, ConfigSource.DEFAULT_CONFIG
+
+
+def topic_entries(
+    broker: Broker,
+    overrides: Mapping[str, str],
+    names: Collection[str] | None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> list[DescribeConfigsResourceResult]:
+    """The configs of a topic with these overrides, sorted by name; `names` None for all of them."""
+    layers = _broker_layers(broker)
+    entries: list[DescribeConfigsResourceResult] = []
+    for key in topic_configs.TOPIC_CONFIGS.values():
+        if names is not None and key.name not in names:
+            continue
+        chain = list(_behind(broker, key, layers)) if key.synonyms else []
+        if key.name in overrides:
+            chain.insert(0, (key.name, overrides[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        value, source = _first(chain, key)
+        entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
+    return entries
+
+
+def _first(chain: list[tuple[str, str | None, ConfigSource]], key: ConfigKey) -> tuple[str | None, ConfigSource]:
+    """The value that holds. A default is the topic key's own: a synonym may count in other units."""
+    if chain and chain[0][2] is not ConfigSource.DEFAULT_CONFIG:
+        return chain[0][1], chain[0][2]
+    return key.default, ConfigSource.DEFAULT_CONFIG
+
+
+def _broker_entries(
+    broker: Broker, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    layers = _broker_layers(broker)
+    entries: list[DescribeConfigsResourceResult] = []
+    for key in broker.catalogue.broker_configs.keys.values():
+        if names is not None and key.name not in names:
+            continue
+        chain = list(_behind(broker, key, layers))
+        value, source = _first(chain, key)
+        entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
+    return entries
+
+
+def _cluster_entries(
+    broker: Broker, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    """The cluster-wide defaults: only what somebody has set."""
+    known = broker.catalogue.broker_configs.keys
+    overrides = broker.catalogue.state.configs.get((BROKER_RESOURCE, ""), {})
+    return [
+        _entry(
+            known[name],
+            value,
+            ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+            [(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)] if synonyms else [],
+            documentation,
+        )
+        for name, value in sorted(overrides.items())
+        if name in known and (names is None or name in names)
+    ]
+
+
+def _entry(
+    key: ConfigKey,
+    value: str | None,
+    source: ConfigSource,
+    chain: list[tuple[str, str | None, ConfigSource]],
+    documentation: bool,
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=key.name,
+        value=None if key.sensitive else value,
+        read_only=key.read_only,
+        config_source=source,
+        is_sensitive=key.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=None if key.sensitive else text, source=origin)
+            for name, text, origin in chain
+        ],
+        config_type=key.type,
+        documentation=key.doc if documentation else None,
+    )
+
+
+def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Deferred:
+    """Replace all overrides of each resource."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    gathering = Gathering(len(request.resources), lambda results: AlterConfigsResponse(responses=results))
+    for index, one in enumerate(request.resources):
+        resource = (one.resource_type, one.resource_name)
+
+        def altered(result: Result, index: int = index, resource: tuple[int, str] = resource) -> None:
+            gathering.put(index, _altered(AlteredResource, resource, result.error, result.message))
+
+        refusal = _refusal(context, resource, times[resource])
+        names = [config.name for config in one.configs]
+        if refusal is None and len(set(names)) < len(names):
+            refusal = ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+        if refusal is not None:
+            gathering.put(index, _altered(AlteredResource, resource, *refusal))
+            continue
+        values = {config.name: config.value for config in one.configs}
+        broker.catalogue.replace_configs(resource, values, altered, validate_only=request.validate_only)
+    return gathering.deferred
+
+
+def incremental_alter_configs(
+    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Deferred:
+    """Set, delete, append to or subtract from single configs of each resource."""
+    times = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    gathering = Gathering(len(request.resources), lambda results: IncrementalAlterConfigsResponse(responses=results))
+    for index, one in enumerate(request.resources):
+        resource = (one.resource_type, one.resource_name)
+
+        def altered(result: Result, index: int = index, resource: tuple[int, str] = resource) -> None:
+            gathering.put(index, _altered(IncrementallyAlteredResource, resource, result.error, result.message))
+
+        refusal = _refusal(context, resource, times[resource])
+        if refusal is not None:
+            gathering.put(index, _altered(IncrementallyAlteredResource, resource, *refusal))
+            continue
+        changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]
+        broker.catalogue.alter_configs(resource, changes, altered, validate_only=request.validate_only)
+    return gathering.deferred
+
+
+def _refusal(context: RequestContext, resource: tuple[int, str], times: int) -> tuple[ErrorCode, str] | None:
+    kind, name = resource
+    if times > 1:
+        return ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+    if kind == TOPIC_RESOURCE:
+        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+    elif kind == BROKER_RESOURCE:
+        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+    else:
+        return ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here"
+    return None
+
+
+def _altered(response: type, resource: tuple[int, str], error: ErrorCode, message: str | None) -> Any:
+    return response(error_code=error, error_message=message, resource_type=resource[0], resource_name=resource[1])

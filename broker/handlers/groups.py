@@ -1,0 +1,282 @@
+"""FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
+
+Requests become inputs of the group's leader, and answers get their version's shape. The rules are in `coordinator`.
+
+Source: Kafka's KafkaApis; group-coordinator 0, 1.2 and 2.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.context import Deferred
+from broker.group_leader import LeaderState
+from broker.handlers.gathering import Gathering
+from coordinator.classic.answers import join_error, sync_error
+from coordinator.classic.checks import check_sync_shape
+from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
+from coordinator.offsets.describe import list_groups as list_of
+from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
+from protocol.errors import ErrorCode
+from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.broker import Broker
+    from broker.context import RequestContext
+
+_GROUP, _TRANSACTION = 0, 1
+_NULL_PROTOCOL_SINCE = 7
+_READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
+_GROUP_RESOURCE = ResourceType.GROUP
+_FORBIDDEN = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+class Shaped:
+    """Where a rule's answer goes when the request's version wants it in another shape."""
+
+    __slots__ = ("_shape", "deferred")
+
+    def __init__(self, shape: Callable[[Any], Any]) -> None:
+        self.deferred = Deferred()
+        self._shape = shape
+
+    def complete(self, response: Any) -> None:
+        """Answer with `response` in the request's shape."""
+        self.deferred.complete(self._shape(response))
+
+
+# -- FindCoordinator ---------------------------------------------------------------------------------------------
+
+
+def find_coordinator(
+    broker: Broker, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Say where the coordinator of each key is: one key up to version 3, any number from version 4 on."""
+    version = context.version
+    if version >= 4:
+        found = [_find(broker, context, request.key_type, key) for key in request.coordinator_keys]
+        for coordinator in found:
+            # Kafka sends an empty text with the ordinary errors, and the error's own only for kinds it does not know.
+            known = request.key_type in (_GROUP, _TRANSACTION)
+            text = "" if known else ErrorCode(coordinator.error_code).message
+            coordinator.error_message = text
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(broker, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=ErrorCode(one.error_code).message,  # of NONE it is "NONE", as Kafka's is
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    error = _coordinator_error(context, key_type, key)
+    if error is ErrorCode.NONE:
+        node_id = broker.groups.coordinator_of(key)
+        if node_id == broker.node_id:
+            endpoint = broker.endpoint(context.listener)
+            return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error)
+
+
+def _coordinator_error(context: RequestContext, key_type: int, key: str) -> ErrorCode:
+    if key_type == _GROUP:
+        return ErrorCode.NONE if authorize(context, _DESCRIBE, _GROUP_RESOURCE, key) else _FORBIDDEN
+    if key_type == _TRANSACTION:
+        # There is no transaction coordinator yet. "Not available" would let a producer ask until its time is out; this
+        # it tells its user at once. InitProducerId answers the same.
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.INVALID_REQUEST
+
+
+# -- the life of a member ------------------------------------------------------------------------------------------
+
+
+def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Any:
+    """A member wants to be in the next generation; the answer usually waits for the others."""
+    group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
+    shaped: Shaped | None = None
+    if context.version < _NULL_PROTOCOL_SINCE:
+        shaped = Shaped(_without_null_protocol)
+    reply_to: Any = shaped or Deferred()
+    deferred: Deferred = shaped.deferred if shaped is not None else reply_to
+    if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
+        reply_to.complete(join_error(_FORBIDDEN, member_id))
+        return deferred
+    groups = broker.groups
+    client_id = context.client_id
+    groups.leader_of(group_id).submit(
+        Join(
+            group_id,
+            member_id,
+            instance_id,
+            request.protocol_type,
+            tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
+            request.session_timeout_ms,
+            request.session_timeout_ms if context.version == 0 else request.rebalance_timeout_ms,
+            context.version,
+            "" if member_id else fresh_member_id(instance_id, client_id, groups.new_uuid()),
+            client_id,
+            "/" + context.host,
+            reply_to,
+            request.reason,
+        )
+    )
+    return deferred
+
+
+def _without_null_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
+    if response.protocol_name is None:
+        response.protocol_name = ""
+    return response
+
+
+def sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
+    """A member asks what it is to read; the leader says what everybody is."""
+    error = check_sync_shape(context.version, request.protocol_type, request.protocol_name)
+    if error is not ErrorCode.NONE:
+        return sync_error(error)
+    group_id = request.group_id
+    if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
+        return sync_error(_FORBIDDEN)
+    deferred = Deferred()
+    broker.groups.leader_of(group_id).submit(
+        Sync(
+            group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            request.protocol_type,
+            request.protocol_name,
+            [(assignment.member_id, assignment.assignment) for assignment in request.assignments],
+            context.version,
+            deferred,
+            context.client_id,
+            "/" + context.host,
+        )
+    )
+    return deferred
+
+
+def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
+    """A member is alive."""
+    group_id = request.group_id
+    if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
+        return HeartbeatResponse(error_code=_FORBIDDEN)
+    deferred = Deferred()
+    broker.groups.leader_of(group_id).submit(
+        Heartbeat(
+            group_id,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            deferred,
+            context.client_id,
+            context.host,
+        )
+    )
+    return deferred
+
+
+def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
+    """Members go: one up to version 2, any number from version 3 on."""
+    group_id = request.group_id
+    if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
+        return LeaveGroupResponse(error_code=_FORBIDDEN)
+    if context.version < 3:
+        leavers = [Leaver(request.member_id)]
+    else:
+        leavers = [Leaver(member.member_id, member.group_instance_id, member.reason) for member in request.members]
+    deferred = Deferred()
+    broker.groups.leader_of(group_id).submit(
+        Leave(group_id, leavers, context.version, deferred, context.client_id, "/" + context.host)
+    )
+    return deferred
+
+
+# -- administration ------------------------------------------------------------------------------------------------
+
+
+class _Part:
+    """Where one group's result goes in an answer about several."""
+
+    __slots__ = ("_gathering", "_index", "_shape")
+
+    def __init__(self, gathering: Gathering, index: int, shape: Callable[[Any], Any] | None = None) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._shape = shape
+
+    def complete(self, result: Any) -> None:
+        self._gathering.put(self._index, result if self._shape is None else self._shape(result))
+
+
+def describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Deferred:
+    """State and members of each group asked for."""
+    gathering = Gathering(len(request.groups), lambda results: DescribeGroupsResponse(groups=results))
+
+    def with_operations(described: DescribedGroup) -> DescribedGroup:
+        if described.error_code == ErrorCode.NONE:
+            described.authorized_operations = authorized_operations(context, _GROUP_RESOURCE, described.group_id)
+        return described
+
+    shape = with_operations if request.include_authorized_operations else None
+    for index, group_id in enumerate(request.groups):
+        if not authorize(context, _DESCRIBE, _GROUP_RESOURCE, group_id):
+            gathering.put(index, DescribedGroup(group_id=group_id, error_code=_FORBIDDEN))
+            continue
+        reply_to = _Part(gathering, index, shape)
+        broker.groups.leader_of(group_id).submit(DescribeGroup(group_id, context.version, reply_to))
+    return gathering.deferred
+
+
+def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:
+    """Remove groups that have no members, with their offsets."""
+    names = list(dict.fromkeys(request.groups_names))
+    gathering = Gathering(len(names), lambda results: DeleteGroupsResponse(results=results))
+    for index, group_id in enumerate(names):
+        if not authorize(context, _DELETE, _GROUP_RESOURCE, group_id):
+            gathering.put(index, DeletableGroupResult(group_id=group_id, error_code=_FORBIDDEN))
+            continue
+        broker.groups.leader_of(group_id).submit(DeleteGroup(group_id, _Part(gathering, index)))
+    return gathering.deferred
+
+
+def list_groups(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> Deferred:
+    """Every group, or those in one of the states and of one of the types asked for."""
+    leaders = broker.groups.leaders
+    sees_all = authorize(context, _DESCRIBE, ResourceType.CLUSTER)
+
+    def respond(parts: list[Any]) -> ListGroupsResponse:
+        for leader in leaders:
+            if leader.state is LeaderState.LOADING:
+                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        groups = [
+            group
+            for part in parts
+            for group in part
+            if sees_all or authorize(context, _DESCRIBE, _GROUP_RESOURCE, group.group_id)
+        ]
+        return ListGroupsResponse(groups=groups)
+
+    gathering = Gathering(len(leaders), respond)
+    for index, leader in enumerate(leaders):
+
+        def settled(index: int = index, shard: Any = leader.shard) -> None:
+            gathering.put(index, list_of(shard.groups.values(), request.states_filter, request.types_filter))
+
+        leader.when_settled(settled)
+    return gathering.deferred

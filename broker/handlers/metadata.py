@@ -1,0 +1,244 @@
+"""Metadata and DescribeTopicPartitions: which topics there are, and who leads them.
+
+Source: KIP-516, KIP-966; Kafka's KafkaApis, DescribeTopicPartitionsRequestHandler.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.catalogue.topic_changes import Refused, check_name
+from broker.handlers.gathering import Gathering
+from broker.internal_topics import LEDGER_TOPIC, new_topic
+from protocol.errors import ErrorCode
+from protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.catalogue.catalogue import Result
+    from broker.context import Deferred, RequestContext
+    from broker.topics_image import Topic
+
+_NOT_ASKED = -2_147_483_648  # the authorized operations of somebody who did not ask for them
+
+
+def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Deferred:
+    """The topics asked for, created first where the client and the broker allow that."""
+    asked = request.topics
+    if asked is None or (context.version == 0 and not asked):
+        # A consumer of `.*` must not read, and so cause, its own rebalances.
+        topics = [
+            _described(broker, context, request, topic)
+            for topic in broker.catalogue.image
+            if topic.name != LEDGER_TOPIC and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        return _response(broker, context, request, topics)
+    if context.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+        refused = [
+            MetadataResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
+            )
+            for topic in asked
+        ]
+        return _response(broker, context, request, refused)
+    missing = _to_create(broker, context, request)
+    if not missing:
+        return _answer(broker, context, request, {})
+    results = Gathering(
+        len(missing),
+        lambda results: _answer(broker, context, request, dict(zip(missing, results, strict=True))),
+    )
+    for index, name in enumerate(missing):
+        broker.catalogue.ensure_topic(new_topic(name, broker.settings), partial(_put_error, results, index))
+    return results.deferred
+
+
+def _put_error(results: Gathering, index: int, result: Result) -> None:
+    results.put(index, result.error)
+
+
+def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
+    """Names that are asked for, absent, legal and may be created by this client."""
+    if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
+        return []
+    image = broker.catalogue.image
+    names: dict[str, None] = {}
+    for asked in request.topics or ():
+        name = asked.name
+        if name is None or image.topic(name) is not None:
+            continue
+        if not authorize(context, Operation.CREATE, ResourceType.TOPIC, name):
+            continue
+        try:
+            check_name(name)
+        except Refused:
+            continue
+        names[name] = None
+    return list(names)
+
+
+def _answer(
+    broker: Broker, context: RequestContext, request: MetadataRequest, created: dict[str, ErrorCode]
+) -> MetadataResponse:
+    """The answer for topics by name or id, as the image is now; `created` says what became of the absent ones."""
+    image = broker.catalogue.image
+    topics: list[MetadataResponseTopic] = []
+    for asked in request.topics or ():
+        if asked.name is None:
+            topic = image.topic_by_id(asked.topic_id)
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic = image.topic(asked.name)
+            error = created.get(asked.name) or _absence(asked.name)
+        if topic is not None:
+            topics.append(_described(broker, context, request, topic))
+        else:
+            topics.append(
+                MetadataResponseTopic(error_code=error, name=asked.name, topic_id=asked.topic_id, partitions=[])
+            )
+    return _response(broker, context, request, topics)
+
+
+def _absence(name: str) -> ErrorCode:
+    """Why there is no topic of this name: nobody made one, or nobody may."""
+    try:
+        check_name(name)
+    except Refused as refusal:
+        return refusal.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _described(
+    broker: Broker, context: RequestContext, request: MetadataRequest, topic: Topic
+) -> MetadataResponseTopic:
+    node = [broker.node_id]
+    rights = _NOT_ASKED
+    if request.include_topic_authorized_operations:
+        rights = authorized_operations(context, ResourceType.TOPIC, topic.name)
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition,
+                leader_id=broker.node_id,
+                leader_epoch=leader_epoch,
+                replica_nodes=node,
+                isr_nodes=node,
+                offline_replicas=[],
+            )
+            for partition, leader_epoch in enumerate(topic.leader_epochs)
+        ],
+        topic_authorized_operations=rights,
+    )
+
+
+def _response(
+    broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    endpoint = broker.endpoint(context.listener)
+    rights = _NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        rights = authorized_operations(context, ResourceType.CLUSTER)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.settings.broker_rack
+            )
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.node_id,
+        topics=topics,
+        cluster_authorized_operations=rights,
+    )
+
+
+def describe_topic_partitions(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Topics by name, at most so many partitions in one answer, and a cursor to go on from.
+
+    Without names: all topics. The cursor names the topic and partition that come next.
+    """
+    image = broker.catalogue.image
+    fetch_all = not request.topics
+    if fetch_all:
+        asked = [name for name in image.names() if name != LEDGER_TOPIC]
+    else:
+        asked = sorted({topic.name for topic in request.topics})
+    cursor = request.cursor
+    first_partition = 0
+    if cursor is not None:
+        asked = [name for name in asked if name >= cursor.topic_name]
+        if asked and asked[0] == cursor.topic_name:
+            first_partition = max(cursor.partition_index, 0)
+    left = max(min(request.response_partition_limit, broker.settings.max_request_partition_size_limit), 1)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for position, name in enumerate(asked):
+        topic = image.topic(name)
+        if topic is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if not fetch_all:
+                error = _absence(name)
+                topics.append(
+                    DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID, partitions=[])
+                )
+            continue
+        if left == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
+            )
+        begin = first_partition if position == 0 else 0
+        end = min(topic.partition_count, begin + left)
+        topics.append(_partitions(broker, context, topic, range(begin, end)))
+        left -= max(end - begin, 0)
+        if end < topic.partition_count:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=end)
+            )
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+
+
+def _partitions(
+    broker: Broker, context: RequestContext, topic: Topic, partitions: range
+) -> DescribeTopicPartitionsResponseTopic:
+    node = [broker.node_id]
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=partition,
+                leader_id=broker.node_id,
+                leader_epoch=topic.leader_epochs[partition],
+                replica_nodes=node,
+                isr_nodes=node,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+                offline_replicas=[],
+            )
+            for partition in partitions
+        ],
+        topic_authorized_operations=authorized_operations(context, ResourceType.TOPIC, topic.name),
+    )

@@ -1,0 +1,172 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: requests become inputs of the group's leader.
+
+Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest;
+group-coordinator 7.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.authorizer import Operation, ResourceType, authorize
+from broker.context import Deferred
+from broker.handlers.gathering import Gathering
+from broker.handlers.groups import Shaped, _Part
+from coordinator.offsets.commit import all_partitions
+from coordinator.offsets.inputs import CommitOffsets, DeleteOffsets, FetchOffsets
+from coordinator.offsets.topic_filter import filter_commit, filter_delete, filter_fetch
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.context import RequestContext
+
+_READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
+_GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
+_FORBIDDEN = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_BY_ID_SINCE = 10
+_GROUPS_SINCE = 8
+
+
+def offset_commit(
+    broker: Broker, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred:
+    """Store offsets. Topics that cannot be are answered here; if no other is left, the group is not even looked at."""
+    version, group_id = context.version, request.group_id
+    deferred = Deferred()
+    commit = CommitOffsets(
+        group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.topics,
+        version,
+        request.retention_time_ms,
+        deferred,
+    )
+    if not authorize(context, _READ, _GROUP, group_id):
+        return all_partitions(commit, _FORBIDDEN)
+    commit.topics, commit.refused = filter_commit(
+        request.topics,
+        broker.catalogue.image,
+        partial(authorize, context, _READ, _TOPIC),
+        by_id=version >= _BY_ID_SINCE,
+    )
+    if not commit.topics:
+        return OffsetCommitResponse(topics=commit.refused)
+    broker.groups.leader_of(group_id).submit(commit)
+    return deferred
+
+
+def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRequest) -> Deferred:
+    """What groups have committed: one group up to version 7, several from version 8 on."""
+    version = context.version
+    if version < _GROUPS_SINCE:
+        shaped = Shaped(partial(_single_group, version, request))
+        topics = None
+        if request.topics is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+                for topic in request.topics
+            ]
+        asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+        _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=shaped)
+        return shaped.deferred
+    gathering = Gathering(len(request.groups), lambda results: OffsetFetchResponse(groups=results))
+    for index, asked in enumerate(request.groups):
+        part = _Part(gathering, index)
+        _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=part)
+    return gathering.deferred
+
+
+def _fetch_group(
+    broker: Broker, context: RequestContext, asked: OffsetFetchRequestGroup, *, require_stable: bool, reply_to: Any
+) -> None:
+    group_id = asked.group_id
+    if not authorize(context, _DESCRIBE, _GROUP, group_id):
+        reply_to.complete(OffsetFetchResponseGroup(group_id=group_id, error_code=_FORBIDDEN))
+        return
+    by_id = context.version >= _BY_ID_SINCE
+    fetch = FetchOffsets(group_id, None, require_stable, by_id, reply_to)
+    allowed = partial(authorize, context, _DESCRIBE, _TOPIC)
+    if asked.topics is None:
+        fetch.reply_to = _Visible(reply_to, allowed)
+    else:
+        fetch.topics, fetch.refused = filter_fetch(asked.topics, broker.catalogue.image, allowed, by_id=by_id)
+    broker.groups.leader_of(group_id).submit(fetch)
+
+
+class _Visible:
+    """Leaves topics that the caller may not see out of an answer about all topics."""
+
+    __slots__ = ("_allowed", "_reply_to")
+
+    def __init__(self, reply_to: Any, allowed: Any) -> None:
+        self._reply_to = reply_to
+        self._allowed = allowed
+
+    def complete(self, group: OffsetFetchResponseGroup) -> None:
+        group.topics = [topic for topic in group.topics if self._allowed(topic.name)]
+        self._reply_to.complete(group)
+
+
+def _single_group(version: int, request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """The answer of versions 1 to 7. Version 1 has no error of its own, so every partition carries it."""
+    if group.error_code == ErrorCode.NONE or version >= 2:
+        topics = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ]
+        return OffsetFetchResponse(topics=topics, error_code=group.error_code)
+    topics = [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(
+                    partition_index=partition, committed_offset=-1, metadata="", error_code=group.error_code
+                )
+                for partition in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return OffsetFetchResponse(topics=topics)
+
+
+def offset_delete(
+    broker: Broker, context: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Deferred:
+    """Forget offsets of topics that the group does not read at present."""
+    if not authorize(context, _DELETE, _GROUP, request.group_id):
+        return OffsetDeleteResponse(error_code=_FORBIDDEN)
+    allowed = partial(authorize, context, _READ, _TOPIC)
+    topics, refused = filter_delete(request.topics, broker.catalogue.image, allowed)
+    if not topics:
+        return OffsetDeleteResponse(topics=refused)
+    deferred = Deferred()
+    broker.groups.leader_of(request.group_id).submit(DeleteOffsets(request.group_id, topics, deferred, refused))
+    return deferred

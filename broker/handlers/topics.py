@@ -1,0 +1,182 @@
+"""CreateTopics, DeleteTopics, CreatePartitions: one result per topic, whatever happens to its neighbours.
+
+Source: KIP-4, KIP-525, KIP-516; Kafka's ControllerApis.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker.authorizer import Operation, ResourceType, authorize
+from broker.catalogue.topic_changes import NewTopic
+from broker.handlers.configs import topic_entries
+from broker.handlers.gathering import Gathering
+from protocol.errors import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from protocol.messages.create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.catalogue.catalogue import Result
+    from broker.context import Deferred, RequestContext
+    from protocol.messages.create_topics import CreatableTopic
+
+
+def create_topics(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Deferred:
+    """Create topics; a name that the request gives twice is refused and not created."""
+    names = Counter(topic.name for topic in request.topics)
+    wishes = list({topic.name: topic for topic in request.topics}.values())
+    gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
+    for index, topic in enumerate(wishes):
+        refused = _refusal(context, topic, twice=names[topic.name] > 1)
+        if refused is not None:
+            gathering.put(index, refused)
+            continue
+        wish = NewTopic(
+            topic.name,
+            partition_count=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignments={row.partition_index: row.broker_ids for row in topic.assignments} or None,
+            configs={config.name: config.value for config in topic.configs},
+        )
+
+        def created(result: Result, index: int = index, name: str = topic.name) -> None:
+            gathering.put(index, _created(broker, name, result, shown=not request.validate_only))
+
+        broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
+    return gathering.deferred
+
+
+def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> CreatableTopicResult | None:
+    if twice:
+        error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+    elif len({row.partition_index for row in topic.assignments}) < len(topic.assignments):
+        error, message = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice."
+    elif not authorize(context, Operation.CREATE, ResourceType.TOPIC, topic.name):
+        error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+    else:
+        return None
+    return CreatableTopicResult(
+        name=topic.name, topic_id=ZERO_UUID, error_code=error, error_message=message, configs=[]
+    )
+
+
+def _created(broker: Broker, name: str, result: Result, *, shown: bool) -> CreatableTopicResult:
+    if result.error is not ErrorCode.NONE or result.value is None:
+        error = result.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted again before we could look
+        return CreatableTopicResult(
+            name=name, topic_id=ZERO_UUID, error_code=error, error_message=result.message, configs=[]
+        )
+    topic = result.value
+    return CreatableTopicResult(
+        name=name,
+        topic_id=topic.topic_id if shown else ZERO_UUID,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=topic.partition_count,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.config_source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in topic_entries(broker, topic.configs, None)
+        ],
+    )
+
+
+def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Deferred:
+    """Delete topics by name, or from v6 by name or id."""
+    asked: list[tuple[str | None, bytes]]
+    if context.version < 6:
+        asked = [(name, ZERO_UUID) for name in request.topic_names]
+    else:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
+    times = Counter(asked)
+    for index, (name, topic_id) in enumerate(asked):
+
+        def deleted(result: Result, index: int = index, name: str | None = name, topic_id: bytes = topic_id) -> None:
+            topic = result.value
+            gathering.put(
+                index,
+                DeletableTopicResult(
+                    name=topic.name if topic is not None else name,
+                    topic_id=topic.topic_id if topic is not None else topic_id,
+                    error_code=result.error,
+                    error_message=result.message,
+                ),
+            )
+
+        refusal = _delete_refusal(broker, context, name, topic_id, times[name, topic_id])
+        if refusal is not None:
+            error, message = refusal
+            gathering.put(
+                index, DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+            )
+        elif name is not None:
+            broker.catalogue.delete_topic(deleted, name=name)
+        else:
+            broker.catalogue.delete_topic(deleted, topic_id=topic_id)
+    return gathering.deferred
+
+
+def _delete_refusal(
+    broker: Broker, context: RequestContext, name: str | None, topic_id: bytes, times: int
+) -> tuple[ErrorCode, str] | None:
+    if not broker.settings.delete_topic_enable:
+        return ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+    if times > 1:
+        return ErrorCode.INVALID_REQUEST, "Duplicate topic name or id."
+    if name is not None and topic_id != ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
+    if name is None and topic_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
+    known = name if name is not None else broker.catalogue.image.topic_name(topic_id)
+    if known is not None and not authorize(context, Operation.DELETE, ResourceType.TOPIC, known):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+    return None
+
+
+def create_partitions(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Deferred:
+    """Grow topics; one result per topic, on success too (librdkafka takes an empty list for a failure)."""
+    names = Counter(topic.name for topic in request.topics)
+    wishes = list({topic.name: topic for topic in request.topics}.values())
+    gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results))
+    for index, topic in enumerate(wishes):
+        if names[topic.name] > 1:
+            gathering.put(index, _grown(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            continue
+        if not authorize(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
+            gathering.put(index, _grown(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+            continue
+        assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
+        broker.catalogue.create_partitions(
+            topic.name,
+            topic.count,
+            assignments,
+            lambda result, index=index, name=topic.name: gathering.put(
+                index, _grown(name, result.error, result.message)
+            ),
+            validate_only=request.validate_only,
+        )
+    return gathering.deferred
+
+
+def _grown(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error, error_message=message)

@@ -1,0 +1,235 @@
+"""The one module that touches asyncio, threads and processes (D6).
+
+Everything else is plain objects that never await: they get a `Runtime` and hand it callbacks. Tests, and later a
+simulation, give them another one that runs the same broker in virtual time.
+
+A turn of the loop: every readable socket is read and its requests handled; then, in one go, everything that was asked
+for with `soon`, and last what was asked for with `last` (the writes: one per connection and turn).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.logs import get_logger
+from broker.timers import Timers
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+
+T = TypeVar("T")
+log = get_logger()
+
+CLOCK_CHECK_MS = 10_000
+
+# Callbacks of `soon` may ask for more; after so many rounds the rest waits for the next turn, so that sockets are read.
+_MAX_ROUNDS = 64
+
+
+class Runtime(ABC):
+    """Time, deferred calls and work elsewhere, for objects that never await."""
+
+    timers: Timers
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """Milliseconds since 1970 of a clock that never jumps and never goes back."""
+
+    @abstractmethod
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` at the end of this loop turn, after the requests that were read in it."""
+
+    @abstractmethod
+    def last(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after all that `soon` was asked for in this turn, what that asked for included."""
+
+    @abstractmethod
+    def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
+        """Run `work` in a worker thread; then `done(result)` or `failed(exception)` on the event loop.
+
+        Works may run side by side and finish in any order: who needs an order hands over one at a time.
+        """
+
+    @abstractmethod
+    def in_process(
+        self,
+        work: Callable[..., T],
+        arguments: tuple[Any, ...],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run `work(*arguments)` in another process; then `done(result)` or `failed(exception)` on the event loop.
+
+        `work` is a function of a module, and arguments and result can be pickled. One runs at a time.
+        """
+
+
+class LoopRuntime(Runtime):
+    """The real thing, on an asyncio loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._anchor_ns = time.time_ns() - time.monotonic_ns()
+        self._floor_ms = 0
+        self.timers = Timers(self._wake_at)
+        self.timers.offset_ms = self._anchor_ns // 1_000_000
+        self._soon: list[Callable[[], None]] = []
+        self._last: list[Callable[[], None]] = []
+        self._turn_scheduled = False
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_deadline_ms = 0
+        self._threads: ThreadPoolExecutor | None = None
+        self._processes: ProcessPoolExecutor | None = None
+        self._closed = False
+
+    def now_ms(self) -> int:
+        """The wall clock as it was at the start, carried on by the monotonic one."""
+        now_ms = (self._anchor_ns + time.monotonic_ns()) // 1_000_000
+        return now_ms if now_ms > self._floor_ms else self._floor_ms
+
+    def follow_wall_clock(self) -> None:
+        """Take over a step of the wall clock of more than a second; to be called every `CLOCK_CHECK_MS`.
+
+        Forwards at once. Backwards by at most half of what passed since the last look, during which `now_ms` stands
+        still: it never falls. Timers keep to the monotonic clock. Source: docs/decisions/clock.md.
+        """
+        step_ns = time.time_ns() - time.monotonic_ns() - self._anchor_ns
+        if abs(step_ns) <= 1_000_000_000:
+            return
+        log.warning("wall_clock_stepped", by_ms=step_ns // 1_000_000)
+        self._floor_ms = self.now_ms()
+        self._anchor_ns += max(step_ns, -CLOCK_CHECK_MS * 1_000_000 // 2)
+        self.timers.offset_ms = self._anchor_ns // 1_000_000
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """At the end of this turn."""
+        self._soon.append(callback)
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def last(self, callback: Callable[[], None]) -> None:
+        """At the very end of this turn."""
+        self._last.append(callback)
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        for _ in range(_MAX_ROUNDS):
+            if self._soon:
+                callbacks, self._soon = self._soon, []
+            elif self._last:
+                callbacks, self._last = self._last, []
+            else:
+                break
+            for callback in callbacks:
+                try:
+                    callback()
+                except Exception:
+                    # A bug of one caller; the others' callbacks (answers, flushes) must run all the same.
+                    log.exception("callback_failed", callback=repr(callback))
+        self._turn_scheduled = False
+        if self._soon or self._last:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def _wake_at(self, deadline_ms: int) -> None:
+        if self._wake is not None:
+            if self._wake_deadline_ms <= deadline_ms:
+                return
+            self._wake.cancel()
+        elif self._closed:
+            return
+        self._wake_deadline_ms = deadline_ms
+        # One millisecond more: the loop counts from its own idea of now, and waking early would be in vain.
+        delay_ms = max(deadline_ms - self.now_ms(), 0) + 1
+        self._wake = self._loop.call_later(delay_ms / 1_000, self._run_timers)
+
+    def _run_timers(self) -> None:
+        self._wake = None
+        try:
+            self.timers.run_due(self.now_ms())
+        except Exception:
+            log.exception("timer_failed")
+        finally:
+            next_ms = self.timers.next_deadline_ms()
+            if next_ms is not None:
+                self._wake_at(next_ms)
+
+    def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
+        """In one of a few threads."""
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  start-up does not pay for it
+
+            self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="kohort-worker")
+        self._deliver(self._threads.submit(work), done, failed)
+
+    def in_process(
+        self,
+        work: Callable[..., T],
+        arguments: tuple[Any, ...],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """In the one other process, started with the first work."""
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415  start-up does not pay for it
+        from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+
+        # `spawn`, not `fork`: the child must hold none of our descriptors (sockets, the directory's lock).
+        if self._processes is None:
+            from multiprocessing import get_context  # noqa: PLC0415
+
+            self._processes = ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"))
+        pool = self._processes
+
+        def fail(error: Exception) -> None:
+            if isinstance(error, BrokenProcessPool) and self._processes is pool:
+                self._processes = None  # the child was killed: the next work starts another one
+            failed(error)
+
+        try:
+            future = pool.submit(work, *arguments)
+        except BrokenProcessPool as error:
+            broken = error
+            self.soon(lambda: fail(broken))
+        else:
+            self._deliver(future, done, fail)
+
+    def _deliver(self, future: Future[T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
+        def back_on_the_loop() -> None:
+            try:
+                error = future.exception()
+                if error is None:
+                    done(future.result())
+                elif isinstance(error, Exception):
+                    failed(error)
+                else:
+                    raise error
+            except Exception:
+                log.exception("completion_failed", callback=repr(done))
+
+        def from_the_worker(_: Future[T]) -> None:
+            # When the loop has closed meanwhile (a forced stop) nobody waits for the result any more.
+            if not self._closed:
+                self._loop.call_soon_threadsafe(back_on_the_loop)
+
+        future.add_done_callback(from_the_worker)
+
+    def close(self) -> None:
+        """Drop the timers, wait for running threads, end the worker process. Nothing is called back afterwards."""
+        self._closed = True
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        if self._processes is not None:
+            # The cleaner's half-written files are swept at the next start: nothing is lost by ending it at once.
+            for process in list((self._processes._processes or {}).values()):
+                process.terminate()
+            self._processes.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,123 @@
+"""Keeps folders and partitions as the catalogue says.
+
+Folders are made in a worker after the metadata is durable, partitions open on the event loop when the image is
+published, and a deleted topic's folders are renamed after nobody can reach it any more.
+
+Source: data-directory 1.5 (strays) and 4.2; Kafka's BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from broker.logs import get_logger
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.catalogue.catalogue import TopicsDelta
+    from broker.catalogue.cluster_state import ClusterState
+    from broker.partitions import Partitions
+    from broker.runtime import Runtime
+    from broker.topics_image import Topic, TopicsImage
+    from storage.log_directory import LogDirectory, Scan
+
+log = get_logger()
+
+
+class TopicFolders:
+    """A `TopicsListener`: the log directory and the open partitions."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: LogDirectory,
+        partitions: Partitions,
+        *,
+        new_uuid: Callable[[], bytes],
+        delete_delay_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._directory = directory
+        self._partitions = partitions
+        self._new_uuid = new_uuid
+        self._delete_delay_ms = delete_delay_ms
+        self._retired: list[Any] = []
+
+    def adopt(self, scan: Scan, state: ClusterState, image: TopicsImage) -> None:
+        """At start: set strays aside, make what is missing, delete what was deleted. Raises: StorageError."""
+        wanted = {
+            (topic.name, partition): topic.topic_id for topic in image for partition in range(topic.partition_count)
+        }
+        for (name, partition), topic_id in scan.logs.items():
+            if topic_id is not None and wanted.get((name, partition)) == topic_id:
+                del wanted[name, partition]
+                continue
+            # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
+            kind = "delete" if topic_id in state.removed_topic_ids else "stray"
+            target = self._directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
+            log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
+            if kind == "delete" and target is not None:
+                scan.to_delete.append(target)
+        if wanted:
+            log.info("folders_created", count=len(wanted))
+        self._directory.create_folders(wanted)
+        self._partitions.topics_changed(image.names(), image)
+        self._remove_later(scan.to_delete)
+
+    def prepare(self, delta: TopicsDelta) -> None:
+        """Make the folders of new partitions. One that cannot be made puts its partition out of service."""
+        wanted = {(t.name, p): t.topic_id for t in delta.created for p in range(t.partition_count)}
+        for before, after in delta.grown:
+            for partition in range(before.partition_count, after.partition_count):
+                wanted[after.name, partition] = after.topic_id
+        try:
+            self._directory.create_folders(wanted)
+        except StorageError as error:
+            log.error("folders_not_created", error=str(error))
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, _prepared: Any) -> None:
+        """The partitions are now as `image` says."""
+        self._partitions.topics_changed(_names(delta), image)
+
+    def discard(self, delta: TopicsDelta) -> None:
+        """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""
+        retired = []
+        for topic in delta.deleted:
+            for partition in range(topic.partition_count):
+                try:
+                    target = self._directory.retire(topic.name, partition, unique=self._new_uuid())
+                except StorageError as error:
+                    # Found at the next start by its topic id, which the metadata log says was removed.
+                    log.error("folder_not_renamed", topic=topic.name, partition=partition, error=str(error))
+                    continue
+                if target is not None:
+                    retired.append(target)
+        self._retired.extend(retired)
+
+    def discarded(self) -> None:
+        """On the event loop, after `discard`: remove the renamed folders when their time has come."""
+        retired, self._retired = self._retired, []
+        self._remove_later(retired)
+
+    def _remove_later(self, folders: list[Any]) -> None:
+        if not folders:
+            return
+        deadline_ms = self._runtime.now_ms() + self._delete_delay_ms
+
+        def remove() -> None:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        def due() -> None:
+            self._runtime.in_thread(remove, lambda _: None, lambda _: None)
+
+        self._runtime.timers.set(("remove", folders[0]), deadline_ms, due)
+
+
+def _names(delta: TopicsDelta) -> Iterable[str]:
+    """Every topic that a delta touches, once."""
+    touched: list[Topic] = [*delta.created, *delta.deleted, *delta.reconfigured]
+    return dict.fromkeys([*(topic.name for topic in touched), *(after.name for _, after in delta.grown)])

@@ -1,0 +1,226 @@
+"""The groups and offsets of one `__consumer_offsets` partition, and which rule answers which input.
+
+Always true:
+- groups change only by `install` and `load`, offsets only by `replay` and `load`;
+- a cached view shows the present: it is dropped when its group, its offset tables or the topics change.
+
+Source: Kafka's GroupCoordinatorShard.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from coordinator.classic import rules as classic
+from coordinator.classic import tenure
+from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
+from coordinator.offsets import rules as offsets
+from coordinator.offsets.unserved import unserved
+from coordinator.outcome import Appended, AppendFailed
+from coordinator.view import CommittedOffset, GroupSettings, View
+from protocol.records.group_records import OffsetCommitKey
+from protocol.types import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from coordinator.group import Group
+    from coordinator.outcome import AppendToken, Input, Outcome, Reply
+    from coordinator.view import Topics
+    from protocol.errors import ErrorCode
+    from protocol.records.group_records import OffsetCommitValue
+
+TopicPartition = tuple[str, int]
+OffsetTable = dict[TopicPartition, CommittedOffset]
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+class Shard:
+    """State and rules of one partition. Nothing here knows of a log, a clock or a connection."""
+
+    __slots__ = ("_pending_groups", "_topics", "_views", "groups", "offsets", "pending", "settings")
+
+    def __init__(self, settings: GroupSettings, topics: Topics) -> None:
+        self.settings = settings
+        self.groups: dict[str, Group] = {}
+        self.offsets: dict[str, OffsetTable] = {}  # by group; never an empty table
+        self.pending: dict[str, dict[int, OffsetTable]] = {}  # by group and producer id; never an empty table
+        self._pending_groups: dict[int, set[str]] = {}  # by producer id
+        self._topics = topics
+        self._views: dict[str, View] = {}
+
+    # What happens to a group
+
+    def handle(self, event: Input, now_ms: int) -> Outcome:
+        """What follows from `event`. Nothing is changed yet: that is `install`, and `replay` of the records."""
+        view = self._views.get(event.group_id)
+        if view is None:
+            view = self._view(event.group_id)
+        return _RULES[type(event)](view, event, now_ms)
+
+    def unserved(self, event: Input, error: ErrorCode) -> Reply | None:
+        """The answer to a request that cannot be served now; None when nobody waits for one.
+
+        `error`: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS while the log is being loaded.
+        """
+        if isinstance(event, (Join, Sync, Heartbeat, Leave)):
+            return tenure.unserved(event, error, self.settings)
+        return unserved(event, error)
+
+    def install(self, group_id: str, outcome: Outcome) -> None:
+        """Make the outcome's group the current one."""
+        group = outcome.group
+        if self.groups.get(group_id) is group:
+            return
+        if group is None:
+            del self.groups[group_id]
+        else:
+            self.groups[group_id] = group
+        self._views.pop(group_id, None)
+
+    @property
+    def topics(self) -> Topics:
+        """The topics as rules see them now."""
+        return self._topics
+
+    @topics.setter
+    def topics(self, topics: Topics) -> None:
+        self._topics = topics
+        self._views.clear()
+
+    def _view(self, group_id: str) -> View:
+        group = self.groups.get(group_id)
+        view = View(
+            group_id,
+            group,
+            self.offsets.get(group_id, _NOTHING),
+            self.pending.get(group_id, _NOTHING),
+            self._topics,
+            self.settings,
+        )
+        if group is not None:  # anybody can ask for a group that is not there, under any name
+            self._views[group_id] = view
+        return view
+
+    def group_ids(self) -> list[str]:
+        """Every name under which there is a group or an offset."""
+        return list({**self.groups, **self.offsets, **self.pending})
+
+    # What is in the log
+
+    def replay(self, key: Any, value: Any | None, producer_id: int = -1, offset: int = -1) -> None:
+        """Take over one record that is in the log at `offset`: committed offsets are what their records say.
+
+        `producer_id` is that of a transactional batch, else -1. Group records change nothing here: the live group holds
+        more than they do (`load_group` is for those of a log that is being loaded).
+        """
+        if type(key) is not OffsetCommitKey:
+            return
+        if value is None:
+            self.remove_offset(key.group, (key.topic, key.partition))
+        elif producer_id == -1:
+            self.put_offset(key.group, (key.topic, key.partition), committed_offset(value, offset))
+        else:
+            self.put_pending(producer_id, key.group, (key.topic, key.partition), committed_offset(value, offset))
+
+    def put_offset(self, group_id: str, key: TopicPartition, committed: CommittedOffset) -> None:
+        """An offset is committed."""
+        table = self.offsets.get(group_id)
+        if table is None:
+            self.offsets[group_id] = table = {}
+            self._views.pop(group_id, None)
+        table[key] = committed
+
+    def remove_offset(self, group_id: str, key: TopicPartition) -> None:
+        """A tombstone: what is committed goes, and what transactions hold for the same partition."""
+        table = self.offsets.get(group_id)
+        if table is not None and table.pop(key, None) is not None and not table:
+            del self.offsets[group_id]
+            self._views.pop(group_id, None)
+        pending = self.pending.get(group_id)
+        if pending is not None:
+            for producer_id in [producer_id for producer_id, held in pending.items() if key in held]:
+                del pending[producer_id][key]
+                self._drop_if_empty(producer_id, group_id)
+
+    # Transactions
+
+    def put_pending(self, producer_id: int, group_id: str, key: TopicPartition, committed: CommittedOffset) -> None:
+        """A transaction that is not decided yet holds an offset."""
+        by_producer = self.pending.get(group_id)
+        if by_producer is None:
+            self.pending[group_id] = by_producer = {}
+            self._views.pop(group_id, None)
+        by_producer.setdefault(producer_id, {})[key] = committed
+        self._pending_groups.setdefault(producer_id, set()).add(group_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """A marker: the producer's pending offsets count, or are gone. Of two for one partition the later one wins."""
+        for group_id in self._pending_groups.pop(producer_id, ()):
+            held = self.pending[group_id].pop(producer_id)
+            if not self.pending[group_id]:
+                del self.pending[group_id]
+                self._views.pop(group_id, None)
+            if not committed:
+                continue
+            for key, offset in held.items():
+                current = self.offsets.get(group_id, {}).get(key)
+                if current is None or offset.log_offset > current.log_offset:
+                    self.put_offset(group_id, key, offset)
+
+    def pending_producers(self) -> Iterator[int]:
+        """The producers with a transaction that is not decided yet."""
+        return iter(self._pending_groups)
+
+    def _drop_if_empty(self, producer_id: int, group_id: str) -> None:
+        by_producer = self.pending[group_id]
+        if by_producer[producer_id]:
+            return
+        del by_producer[producer_id]
+        if not by_producer:
+            del self.pending[group_id]
+            self._views.pop(group_id, None)
+        groups = self._pending_groups[producer_id]
+        groups.discard(group_id)
+        if not groups:
+            del self._pending_groups[producer_id]
+
+
+def committed_offset(value: OffsetCommitValue, log_offset: int = -1) -> CommittedOffset:
+    """What a record says, as the rules see it."""
+    expires_ms = value.expire_timestamp
+    topic_id = value.topic_id
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        None if expires_ms == -1 else expires_ms,
+        None if topic_id == ZERO_UUID else topic_id,
+        log_offset,
+    )
+
+
+_ON_APPENDED = classic.ON_APPENDED
+_ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], Outcome]] = {
+    **classic.ON_APPEND_FAILED,
+    **offsets.ON_APPEND_FAILED,
+}
+
+
+def _appended(view: View, event: Appended, now_ms: int) -> Outcome:
+    return _ON_APPENDED[type(event.token)](view, event, now_ms)
+
+
+def _append_failed(view: View, event: AppendFailed, now_ms: int) -> Outcome:
+    return _ON_APPEND_FAILED[type(event.token)](view, event, now_ms)
+
+
+_RULES: Mapping[type[Input], Callable[[View, Any, int], Outcome]] = {
+    **classic.RULES,
+    **offsets.RULES,
+    Appended: _appended,
+    AppendFailed: _append_failed,
+}

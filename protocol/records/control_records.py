@@ -1,0 +1,88 @@
+"""Control records: what a log says about itself, to its readers. Key: int16 version 0, int16 type.
+
+Source: KIP-98 (transaction markers), KIP-595 (leader change); Kafka's ControlRecordType, ControlRecordUtils.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.schema import Array, Int16, Int32, Message, Struct, field, message, struct
+
+if TYPE_CHECKING:
+    from protocol.schema import Buffer
+
+
+class ControlType(IntEnum):
+    """What a control record says."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+@message(versions=(0, 0))
+class ControlKey(Message):
+    """The key of every control record."""
+
+    version: int = field(Int16)
+    type: int = field(Int16)
+
+
+@message(versions=(0, 0))
+class EndTransactionMarker(Message):
+    """The value of a COMMIT or ABORT marker."""
+
+    version: int = field(Int16)
+    coordinator_epoch: int = field(Int32)
+
+
+@struct
+class Voter(Struct):
+    """One voter of a quorum."""
+
+    voter_id: int = field(Int32)
+
+
+@message(versions=(0, 0), flexible_from=0)
+class LeaderChangeMessage(Message):
+    """A leader begins its epoch."""
+
+    version: int = field(Int16)
+    leader_id: int = field(Int32)
+    voters: list[Voter] = field(Array(Voter))
+    granting_voters: list[Voter] = field(Array(Voter))
+
+
+def control_type(key: Buffer | None) -> ControlType | None:
+    """What a control record with this key says; None for a type that is not known, which readers skip.
+
+    Versions above 0 are read as 0. Raises: ProtocolError when the key is too short or its version negative.
+    """
+    decoded, _ = ControlKey.decoder(0)(bytes(key or b""), 0)
+    if decoded.version < 0:
+        raise ProtocolError(f"control record key of version {decoded.version}")
+    try:
+        return ControlType(decoded.type)
+    except ValueError:
+        return None
+
+
+def leader_change(node_id: int) -> tuple[bytes, bytes]:
+    """(key, value) with which the only voter of a quorum begins to lead."""
+    voters = [Voter(voter_id=node_id)]
+    value = LeaderChangeMessage(version=0, leader_id=node_id, voters=voters, granting_voters=voters)
+    return ControlKey(version=0, type=ControlType.LEADER_CHANGE).encode(0), value.encode(0)
+
+
+def end_transaction(*, commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """(key, value) of a transaction marker."""
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    value = EndTransactionMarker(version=0, coordinator_epoch=coordinator_epoch)
+    return ControlKey(version=0, type=kind).encode(0), value.encode(0)

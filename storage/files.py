@@ -1,0 +1,129 @@
+"""The one door to the operating system: every file operation of storage goes through a `Disk`.
+
+A test hands in a disk that fails or stops at the n-th operation, which is how "a crash after every file
+operation" is tested. `LogFile` is an open descriptor that lives as long as anything refers to it: a mapping handed
+to a socket, a flush in another thread or a cleaner's reader never meet a closed or reused descriptor.
+
+Always true: a rename that must survive a power loss is followed by `sync_directory`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.errors import StorageError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Disk:
+    """The calls themselves, as attributes so that one can be replaced. All raise `OSError`."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    pread: Callable[[int, int, int], bytes] = staticmethod(os.pread)
+    pwrite: Callable[[int, Buffer, int], int] = staticmethod(os.pwrite)
+    ftruncate = staticmethod(os.ftruncate)
+    fsync = staticmethod(os.fsync)
+    # fdatasync leaves out the modification time, and so a journal commit; macOS has only fsync.
+    fdatasync = staticmethod(getattr(os, "fdatasync", os.fsync))
+    rename: Callable[[Path, Path], None] = staticmethod(os.replace)
+    unlink: Callable[[Path], None] = staticmethod(os.unlink)
+    utime = staticmethod(os.utime)
+
+
+DISK = Disk()
+
+
+class LogFile:
+    """One open file. Closed when the last reference goes, never by hand while a reader may hold it.
+
+    `fd` may be used from any thread as long as the caller holds this object.
+    """
+
+    __slots__ = ("__weakref__", "disk", "fd", "path")
+
+    def __init__(self, path: Path, flags: int, disk: Disk = DISK) -> None:
+        self.fd = -1
+        self.disk = disk
+        self.path = path
+        self.fd = disk.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self.disk.close(self.fd)
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return os.fstat(self.fd).st_size
+
+    def modified_ms(self) -> int:
+        """The modification time, ms since the epoch."""
+        return os.fstat(self.fd).st_mtime_ns // 1_000_000
+
+    def pread(self, count: int, position: int) -> bytes:
+        """`count` bytes from `position`, fewer only at the end of the file."""
+        data = self.disk.pread(self.fd, count, position)
+        if len(data) == count or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < count:
+            more = self.disk.pread(self.fd, count - got, position + got)
+            if not more:
+                break
+            parts.append(more)
+            got += len(more)
+        return b"".join(parts)
+
+    def write_fully(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`; a short write goes on until the system names its error."""
+        written = self.disk.pwrite(self.fd, data, position)
+        size = len(data)
+        if written == size:
+            return
+        view = memoryview(data)
+        while written < size:
+            written += self.disk.pwrite(self.fd, view[written:], position + written)
+
+
+def write_file(path: Path, data: Buffer, *, sync: bool, disk: Disk = DISK) -> None:
+    """Make `path` hold exactly `data`, in place (not atomically); fsynced when `sync`."""
+    file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, disk)
+    if data:
+        file.write_fully(data, 0)
+    if sync:
+        disk.fsync(file.fd)
+
+
+def replace_file(path: Path, data: Buffer, disk: Disk = DISK) -> None:
+    """Replace `path` by `data` so that a crash at any moment leaves the old or the new content, durably.
+
+    Raises: StorageError. Source: Kafka's CheckpointFile, Utils.atomicMoveWithFallback.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        write_file(temporary, data, sync=True, disk=disk)
+        disk.rename(temporary, path)
+        sync_directory(path.parent, disk)
+    except OSError as error:
+        raise StorageError("cannot replace", path, error) from error
+
+
+def sync_directory(directory: Path, disk: Disk = DISK) -> None:
+    """Make names created, renamed or removed in `directory` durable."""
+    handle = LogFile(directory, os.O_RDONLY, disk)
+    disk.fsync(handle.fd)
+
+
+def remove_files(paths: list[Path], disk: Disk = DISK) -> None:
+    """Unlink files; one that is gone already is no error. May block for long files: call it in a thread."""
+    for path in paths:
+        try:
+            disk.unlink(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError("cannot remove", path, error) from error

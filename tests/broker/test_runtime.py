@@ -1,0 +1,151 @@
+"""The seam to asyncio, threads and processes, on a real loop."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from broker import runtime as runtime_module
+from broker.runtime import LoopRuntime
+
+
+@pytest.fixture
+async def runtime() -> Iterator[LoopRuntime]:
+    runtime = LoopRuntime(asyncio.get_running_loop())
+    yield runtime
+    runtime.close()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), 20)
+
+
+async def test_soon_comes_before_last_even_when_it_is_asked_for_by_soon(runtime: LoopRuntime):
+    order: list[str] = []
+    done = asyncio.Event()
+
+    def first():
+        order.append("first")
+        runtime.soon(lambda: order.append("by first"))
+
+    runtime.last(lambda: order.append("write"))
+    runtime.last(done.set)
+    runtime.soon(first)
+    await _wait(done)
+
+    assert order == ["first", "by first", "write"]
+
+
+async def test_callbacks_that_never_end_leave_the_loop_running(runtime: LoopRuntime):
+    rounds = 0
+
+    def again():
+        nonlocal rounds
+        rounds += 1
+        if rounds < 10_000:
+            runtime.soon(again)
+
+    runtime.soon(again)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert 0 < rounds < 10_000
+
+
+async def test_a_failing_callback_does_not_stop_the_others(runtime: LoopRuntime, capfd: pytest.CaptureFixture[str]):
+    done = asyncio.Event()
+    runtime.soon(lambda: 1 // 0)
+    runtime.soon(done.set)
+
+    await _wait(done)
+
+    assert "callback_failed" in capfd.readouterr().err
+
+
+async def test_a_timer_fires_at_its_deadline_and_not_before(runtime: LoopRuntime):
+    done = asyncio.Event()
+    fired: list[int] = []
+    deadline = runtime.now_ms() + 30
+    runtime.timers.set("late", deadline + 60_000, done.set)
+    runtime.timers.set("soon", deadline, lambda: (fired.append(runtime.now_ms()), done.set()))
+
+    await _wait(done)
+
+    assert fired[0] >= deadline
+
+
+async def test_work_in_a_thread_ends_on_the_loop(runtime: LoopRuntime):
+    done = asyncio.Event()
+    seen: list[object] = []
+
+    def finish(result: int) -> None:
+        seen.extend((result, threading.get_ident()))
+        done.set()
+
+    runtime.in_thread(threading.get_ident, finish, lambda error: None)
+    await _wait(done)
+
+    assert seen[0] != threading.get_ident()
+    assert seen[1] == threading.get_ident()
+
+
+async def test_a_failure_in_a_thread_comes_back_as_one(runtime: LoopRuntime):
+    done = asyncio.Event()
+    errors: list[Exception] = []
+
+    runtime.in_thread(lambda: 1 // 0, lambda _: None, lambda error: (errors.append(error), done.set()))
+    await _wait(done)
+
+    assert isinstance(errors[0], ZeroDivisionError)
+
+
+async def test_work_in_a_process_ends_on_the_loop_and_a_killed_process_is_replaced(runtime: LoopRuntime):
+    done = asyncio.Event()
+    pids: list[int] = []
+    errors: list[Exception] = []
+
+    runtime.in_process(os.getpid, (), lambda pid: (pids.append(pid), done.set()), lambda error: None)
+    await _wait(done)
+    assert pids[0] != os.getpid()
+
+    done.clear()
+    runtime.in_process(os._exit, (3,), lambda _: None, lambda error: (errors.append(error), done.set()))
+    await _wait(done)
+    assert errors
+
+    done.clear()
+    runtime.in_process(os.getpid, (), lambda pid: (pids.append(pid), done.set()), lambda error: None)
+    await _wait(done)
+    assert pids[1] not in (os.getpid(), pids[0])
+
+
+@pytest.mark.parametrize("step_s", [3_600, -3_600])
+def test_a_step_of_the_wall_clock_never_turns_the_time_back(step_s: int, monkeypatch: pytest.MonkeyPatch):
+    """docs/decisions/clock.md"""
+    loop = asyncio.new_event_loop()
+    wall, mono = [time.time_ns()], [time.monotonic_ns()]
+
+    class Clocks:
+        time_ns = staticmethod(lambda: wall[0])
+        monotonic_ns = staticmethod(lambda: mono[0])
+
+    monkeypatch.setattr(runtime_module, "time", Clocks)
+    runtime = LoopRuntime(loop)
+    wall[0] += step_s * 1_000_000_000
+    last, caught_up = runtime.now_ms(), []
+
+    for _ in range(800):
+        wall[0] += 10_000_000_000
+        mono[0] += 10_000_000_000
+        runtime.follow_wall_clock()
+        assert runtime.now_ms() >= last
+        last = runtime.now_ms()
+        caught_up.append(abs(last - wall[0] // 1_000_000) <= 1_000)
+
+    assert caught_up[-1]
+    assert caught_up[0] is (step_s > 0)
+    runtime.close()
+    loop.close()
