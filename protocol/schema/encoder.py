@@ -92,7 +92,8 @@ class _Encoder:
         if not self.started:
             source.line("out = bytearray()")
         if self.chunked:
-            source.line("chunks.append(out)")
+            with source.block("if out:"):
+                source.line("chunks.append(out)")
             if self.header is not None:
                 source.line("pack_size(chunks[0], 0, sum(map(len, chunks)) - 4)")
             source.line("return chunks")
@@ -108,7 +109,9 @@ class _Encoder:
         return f"{pack}({', '.join(expression for _, expression in run)})"
 
     def flush(self) -> None:
-        if self.run:
+        if self.started and [code for code, _ in self.run] == ["B"]:
+            self.source.line(f"{self.out}.append({self.run[0][1]})")  # a third of the cost of a pack
+        elif self.run:
             self.write(self.packed(self.run))
         self.run = []
 

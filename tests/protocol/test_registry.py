@@ -1,0 +1,56 @@
+"""What is served and advertised is tier T1, exactly."""
+
+from __future__ import annotations
+
+from protocol.api_keys import ApiKey
+from protocol.registry import APIS
+
+# Key, name, first and last version served: the table of tier T1.
+T1 = """
+0 Produce 3-11                  21 DeleteRecords 0-2
+1 Fetch 4-17                    22 InitProducerId 0-5
+2 ListOffsets 1-10              23 OffsetForLeaderEpoch 2-4
+3 Metadata 0-13                 32 DescribeConfigs 1-4
+8 OffsetCommit 2-9              33 AlterConfigs 0-2
+9 OffsetFetch 1-9               35 DescribeLogDirs 1-4
+10 FindCoordinator 0-6          36 SaslAuthenticate 0-2
+11 JoinGroup 0-9                37 CreatePartitions 0-3
+12 Heartbeat 0-4                42 DeleteGroups 0-2
+13 LeaveGroup 0-5               43 ElectLeaders 0-2
+14 SyncGroup 0-5                44 IncrementalAlterConfigs 0-1
+15 DescribeGroups 0-6           45 AlterPartitionReassignments 0-1
+16 ListGroups 0-5               46 ListPartitionReassignments 0-0
+17 SaslHandshake 0-1            47 OffsetDelete 0-0
+18 ApiVersions 0-4              60 DescribeCluster 0-2
+19 CreateTopics 2-7             75 DescribeTopicPartitions 0-0
+20 DeleteTopics 1-6
+"""
+
+
+def table() -> dict[int, tuple[str, tuple[int, int]]]:
+    words = T1.split()
+    rows = zip(words[0::3], words[1::3], words[2::3], strict=True)
+    return {int(key): (name, tuple(map(int, span.split("-")))) for key, name, span in rows}
+
+
+def test_served_versions_are_tier_t1() -> None:
+    """Neither more nor less: clients use the highest version that they are offered."""
+    assert {key: (api.name, api.served) for key, api in APIS.items()} == table()
+
+
+def test_produce_is_advertised_from_0_and_everything_else_as_served() -> None:
+    """Old librdkafka compresses only if Produce 0 is offered."""
+    differing = {api.name: api.advertised for api in APIS.values() if api.advertised != api.served}
+
+    assert differing == {"Produce": (0, 11)}
+
+
+def test_entries_are_in_the_order_of_their_keys_and_agree_with_their_messages() -> None:
+    """Key and flexibility are the same for a request and its response, and every served version is declared."""
+    assert list(APIS) == sorted(APIS)
+    for key, api in APIS.items():
+        assert key == api.key == api.request.API_KEY == api.response.API_KEY == ApiKey(key)
+        assert api.request.VERSIONS == api.response.VERSIONS
+        assert api.request.FLEXIBLE_FROM == api.response.FLEXIBLE_FROM
+        assert api.request.VERSIONS[0] <= api.served[0] <= api.served[1] <= api.request.VERSIONS[1]
+        assert api.key.name.replace("_", "").lower() == api.name.lower()
