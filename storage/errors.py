@@ -39,6 +39,15 @@ class LogClosed(StorageError):
     """The log was closed, deleted or has failed before; open it again."""
 
 
+class CorruptSegment(KafkaError):
+    """Batches of a segment do not follow each other: bytes were changed after they were written."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, path: Path | str, position: int) -> None:
+        super().__init__(f"{path}: no batch begins at byte {position}, although one should")
+
+
 class CorruptFile(Exception):
     """A file of the data directory breaks its format; the message says which, where and how.
 

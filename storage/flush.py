@@ -1,0 +1,73 @@
+"""A flush in three calls: begun on the event loop, fsynced in any thread, finished on the event loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.errors import StorageError
+from storage.files import Disk, LogFile, sync_directory
+from storage.leader_epochs import LeaderEpochs
+
+
+class FlushTicket:
+    """Everything below `offset` is on the platter once `sync` has returned.
+
+    It holds its files open, so the log may roll, truncate or delete while another thread is in `sync`.
+    """
+
+    __slots__ = (
+        "directory",
+        "disk",
+        "epochs",
+        "error",
+        "files",
+        "names_version",
+        "offset",
+        "synced",
+        "truncations",
+        "what",
+    )
+
+    def __init__(
+        self,
+        *,
+        offset: int,
+        truncations: int,
+        files: list[LogFile],
+        directory: Path | None,
+        names_version: int,
+        epochs: tuple[LeaderEpochs, tuple[int, bytes]] | None,
+        what: Path,
+        disk: Disk,
+    ) -> None:
+        self.offset = offset
+        self.truncations = truncations
+        self.files = files
+        self.directory = directory
+        self.names_version = names_version
+        self.epochs = epochs
+        self.what = what
+        self.disk = disk
+        self.synced = False
+        self.error: StorageError | None = None
+
+    def sync(self) -> None:
+        """fsync; blocks. Call it once, in any thread.
+
+        Raises: StorageError. What an fsync refused once must be taken as lost (the kernel reports it only once), so
+        the log accepts nothing more until it is opened anew.
+        """
+        try:
+            for file in self.files:
+                self.disk.fdatasync(file.fd)
+            if self.directory is not None:
+                sync_directory(self.directory, self.disk)
+            if self.epochs is not None:
+                self.epochs[0].write(self.epochs[1])
+        except StorageError as error:
+            self.error = error
+            raise
+        except OSError as error:
+            self.error = StorageError("cannot flush", self.what, error)
+            raise self.error from error
+        self.synced = True

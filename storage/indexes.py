@@ -1,0 +1,138 @@
+"""The offset index and the time index of a segment: Kafka's bytes on disk, plain arrays in memory.
+
+Both are sparse and sorted, so a look-up is a bisection and then a short walk over batch headers. They live in
+memory while their segment is written or read, and are never mapped: a read error in a mapping would kill the
+process (decisions/memory-mapped-segments.md). Their files are written when a segment is rolled or closed
+(decisions/index-files.md); a crash before that makes recovery rebuild them from the batches.
+
+Always true: offsets and positions of the offset index rise strictly, and so do the timestamps of the time index.
+
+Source: Kafka's AbstractIndex, OffsetIndex, TimeIndex.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+
+_TIME_ENTRY = struct.Struct(">qi")
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+
+
+class OffsetIndex:
+    """Where batches start. An entry: the batch whose last offset is base + `offsets[i]` starts at `positions[i]`."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets = array("i")
+        self.positions = array("i")
+
+    @classmethod
+    def parse(cls, data: bytes) -> OffsetIndex | None:
+        """The index in the bytes of an `.index` file, or None when they cannot be one (rebuild it then).
+
+        Zero entries that follow real ones are the unused rest of a pre-sized file, and are left out.
+        """
+        if len(data) % OFFSET_ENTRY_BYTES:
+            return None
+        words = array("i", data)
+        if sys.byteorder == "little":
+            words.byteswap()
+        index = cls()
+        index.offsets, index.positions = words[0::2], words[1::2]
+        while len(index.offsets) and index.offsets[-1] == 0 and index.positions[-1] == 0:
+            if len(index.offsets) == 1:
+                break  # A lone (0, 0) may be real: a first batch of one record, indexed by an old broker.
+            index.offsets.pop()
+            index.positions.pop()
+        return index if _rises(index.offsets) and _rises(index.positions) else None
+
+    def to_bytes(self) -> bytes:
+        """The content of the `.index` file, without a pre-sized rest."""
+        words = array("i", bytes(OFFSET_ENTRY_BYTES * len(self.offsets)))
+        words[0::2], words[1::2] = self.offsets, self.positions
+        if sys.byteorder == "little":
+            words.byteswap()
+        return words.tobytes()
+
+    def append(self, relative_offset: int, position: int) -> None:
+        """Add an entry; both numbers must be above the last entry's."""
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def lookup(self, relative_offset: int) -> int:
+        """A position at or before the batch that holds the offset: the greatest entry's not above it, else 0."""
+        at = bisect_right(self.offsets, relative_offset)
+        return self.positions[at - 1] if at else 0
+
+    def last_boundary(self, position: int) -> int:
+        """The greatest known start of a batch at or before `position` (bytes)."""
+        at = bisect_right(self.positions, position)
+        return self.positions[at - 1] if at else 0
+
+    def truncate(self, position: int) -> None:
+        """Forget the batches that start at `position` or later."""
+        at = bisect_left(self.positions, position)
+        del self.offsets[at:]
+        del self.positions[at:]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class TimeIndex:
+    """The maximum timestamp so far, each time it grew. `offsets[i]` is the last offset (relative) of its batch."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps = array("q")
+        self.offsets = array("i")
+
+    @classmethod
+    def parse(cls, data: bytes) -> TimeIndex | None:
+        """The index in the bytes of a `.timeindex` file, or None when they cannot be one."""
+        if len(data) % TIME_ENTRY_BYTES:
+            return None
+        index = cls()
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            if timestamp == 0 and offset == 0 and len(index):
+                break  # the unused rest of a pre-sized file
+            index.timestamps.append(timestamp)
+            index.offsets.append(offset)
+        return index if _rises(index.timestamps) else None
+
+    def to_bytes(self) -> bytes:
+        """The content of the `.timeindex` file."""
+        pack = _TIME_ENTRY.pack
+        return b"".join([pack(*entry) for entry in zip(self.timestamps, self.offsets, strict=True)])
+
+    def append_if_later(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry when `timestamp` (ms) is above the last entry's; a negative one says nothing."""
+        if timestamp >= 0 and (not self.timestamps or timestamp > self.timestamps[-1]):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset (relative) before which no record is as late as `timestamp`: 0 when nothing is known."""
+        at = bisect_right(self.timestamps, timestamp)
+        return self.offsets[at - 1] if at else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Forget entries of batches whose last offset is `relative_offset` or later."""
+        at = bisect_left(self.offsets, relative_offset)
+        del self.timestamps[at:]
+        del self.offsets[at:]
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+
+def _rises(values: array[int]) -> bool:
+    return all(before < after for before, after in pairwise(values))

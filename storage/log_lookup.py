@@ -1,0 +1,74 @@
+"""Finding records by time, and the aborted transactions of a range.
+
+The indexes lead to the first batch that can hold the answer; the answer itself is looked for inside batches,
+compressed ones included.
+
+Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.records.batch import iterate_records
+from storage.batches import OVERHEAD
+from storage.transaction_index import AbortedTransaction, overlapping
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+    from storage.segment import Segment
+
+
+class TimestampedOffset(NamedTuple):
+    """One record: its timestamp (ms), offset, and the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
+    """What `PartitionLog.offset_for_timestamp` promises."""
+    for segment in log.segments[log.segment_index(log.log_start_offset) :]:
+        if segment.size_bytes and segment.latest_timestamp() >= timestamp:
+            found = _search(segment, timestamp, log.log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
+    """What `PartitionLog.offset_of_max_timestamp` promises."""
+    segments = [
+        segment
+        for segment in log.segments[log.segment_index(log.log_start_offset) :]
+        if segment.size_bytes and segment.latest_timestamp() >= 0 <= segment.max_timestamp
+    ]
+    # The segment that holds the log start may have its largest timestamp below it, so try them in order of time.
+    for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
+        found = _search(segment, segment.max_timestamp, log.log_start_offset)
+        if found is not None:
+            return found
+    return None
+
+
+def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+    """The first record of the segment at or above `start_offset` that is as late as `timestamp`."""
+    from_offset = max(segment.base_offset + segment.time_index.lookup(timestamp), start_offset)
+    for position, header in segment.headers(segment.find(from_offset)):
+        if header[8] >= timestamp:
+            for record in iterate_records(segment.read(position, position + header[1] + OVERHEAD)):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return TimestampedOffset(record.timestamp, record.offset, header[2])
+    return None
+
+
+def aborted_transactions(log: PartitionLog, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+    """What `PartitionLog.aborted_transactions` promises."""
+    found: list[AbortedTransaction] = []
+    for segment in log.segments[log.segment_index(offset) :]:
+        more, complete = overlapping(segment.aborted, offset, upper_offset)
+        found += more
+        if complete:
+            break
+    return found

@@ -1,0 +1,318 @@
+"""Opening a log: what is in the folder, what of it can be believed, and where it ends.
+
+After a clean shutdown no batch is read but the headers after the last index entry of the last segment. Otherwise
+every batch from the recovery point's segment on is checked, and at the first bad one the file is cut and later
+segments are removed: readers take a gap in offsets for compaction, so a batch skipped in the middle would be lost
+without anyone noticing.
+
+Source: Kafka's LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
+from storage.batches import HEADER, OVERHEAD
+from storage.errors import CorruptFile, CorruptSegment
+from storage.files import sync_directory
+from storage.log_config import INT32_MAX
+from storage.producer_snapshot import parse_snapshot, restore, write_snapshot
+from storage.segment import LEAST_LENGTH, Segment, segment_path
+from storage.segment_files import Found, base_offset_of, tidy
+
+if TYPE_CHECKING:
+    from storage.partition_log import PartitionLog
+
+CHUNK_BYTES = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A file that was shortened to its last good batch."""
+
+    path: Path
+    position: int  # bytes kept
+    removed_bytes: int
+    why: str
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log changed on disk. All empty after an uneventful start."""
+
+    cuts: list[Cut] = field(default_factory=list)
+    removed_segments: list[Cut] = field(default_factory=list)  # whole segments after a cut, position 0
+    checked_segments: list[Path] = field(default_factory=list)
+    rebuilt_indexes: list[Path] = field(default_factory=list)
+    removed_files: list[Path] = field(default_factory=list)  # leftovers of an interrupted clean or deletion
+    finished_swaps: list[Path] = field(default_factory=list)
+    discarded_snapshots: list[Path] = field(default_factory=list)
+    restarted_at: int | None = None  # the log ended below its start offset, so it was begun anew here
+
+    @property
+    def removed_bytes(self) -> int:
+        """Bytes of batches that are gone."""
+        return sum(cut.removed_bytes for cut in [*self.cuts, *self.removed_segments])
+
+
+def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int) -> None:
+    """Fill `log` from its folder. May raise `OSError`. Raises: CorruptFile, CorruptSegment."""
+    report = log.recovery
+    found = tidy(log.directory, log.disk, report)
+    interval = log.config.index_interval_bytes
+    for base_offset in sorted(found.sizes[".log"]):
+        size = found.sizes[".log"][base_offset]
+        log.segments.append(Segment(log.directory, base_offset, size, now_ms, interval, log.disk))
+    log.bases = [segment.base_offset for segment in log.segments]
+    log.epochs.load()
+    if not log.segments:
+        _start_empty(log, log_start_offset, now_ms)
+        return
+    log.log_start_offset = max(log_start_offset, log.bases[0])
+    if clean and not _believe(log):
+        clean, recovery_point = False, log.bases[-1]
+    if clean:
+        log.recovery_point = log.log_end_offset
+        _load_producers(log, found, clean=True)
+    else:
+        _recover(log, found, recovery_point)
+        log.recovery_point = min(recovery_point, log.log_end_offset)
+    _repair_indexes(log, found)
+    if log.log_end_offset < log_start_offset:
+        _restart(log, log_start_offset, now_ms)
+    log.epochs.truncate_from_end(log.log_end_offset)
+    log.epochs.truncate_from_start(log.log_start_offset)
+    _drop_snapshots(log, found)
+
+
+def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:
+    segment = Segment(log.directory, offset, 0, now_ms, log.config.index_interval_bytes, log.disk)
+    segment.create()
+    log.add_segment(segment)
+    log.epochs.truncate_from_end(offset)
+    log.producers.clear()
+    log.log_start_offset = log.log_end_offset = log.recovery_point = offset
+
+
+def _restart(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Records up to the log start were deleted, and the log does not even reach it: nothing in it may be seen."""
+    for segment in log.segments:
+        segment.release()
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            path = segment.path(suffix)
+            if path.exists():
+                log.disk.unlink(path)
+    log.segments, log.bases = [], []
+    log.recovery.restarted_at = offset
+    _start_empty(log, offset, now_ms)
+    sync_directory(log.directory, log.disk)
+
+
+def _believe(log: PartitionLog) -> bool:
+    """Find the log end after a clean shutdown, by the last index entry; False when it does not add up."""
+    segment = log.segments[-1]
+    end = segment.base_offset
+    try:
+        for _, header in segment.headers(segment.last_indexed_position()):
+            end = header[0] + header[6] + 1
+    except CorruptSegment:
+        return False
+    if segment.size_bytes and end == segment.base_offset:
+        return False
+    log.log_end_offset = end
+    return True
+
+
+def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
+    """Check every batch from the segment of `recovery_point` on; cut at the first bad one."""
+    first = log.segment_index(recovery_point)
+    log.log_end_offset = log.bases[first]
+    _load_producers(log, found, clean=False)
+    for at in range(first, len(log.segments)):
+        segment = log.segments[at]
+        path = segment.path(".log")
+        why = _check_segment(log, segment)
+        log.recovery.checked_segments.append(path)
+        if why:
+            size = found.sizes[".log"][segment.base_offset]
+            log.disk.ftruncate(segment.file.fd, segment.size_bytes)
+            log.recovery.cuts.append(Cut(path, segment.size_bytes, size - segment.size_bytes, why))
+            _drop_segments_after(log, at, found)
+        # Its files are as they must be again: a crash before the next roll begins here anew.
+        for file in segment.write_indexes():
+            del file
+        if at + 1 >= len(log.segments):
+            break
+    if log.log_end_offset > 0:
+        write_snapshot(log.directory, log.log_end_offset, log.producers, log.disk)
+        found.sizes[".snapshot"][log.log_end_offset] = 0
+
+
+def _drop_segments_after(log: PartitionLog, at: int, found: Found) -> None:
+    for segment in log.segments[at + 1 :]:
+        segment.release()
+        path = segment.path(".log")
+        log.recovery.removed_segments.append(Cut(path, 0, segment.size_bytes, "follows a segment that was cut"))
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
+            if segment.base_offset in found.sizes[suffix]:
+                log.disk.unlink(segment.path(suffix))
+                found.drop(suffix, segment.base_offset)
+    del log.segments[at + 1 :]
+    del log.bases[at + 1 :]
+    sync_directory(log.directory, log.disk)
+
+
+def _check_segment(log: PartitionLog, segment: Segment) -> str:
+    """Walk all batches of a segment, rebuilding what is derived from them; set its size to that of the good ones.
+
+    Return why it ends before the file does, "" when it does not. Sets the log end to after the last good batch.
+    """
+    size = segment.size_bytes
+    segment.start_indexes()
+    segment.start_aborted()
+    base, unpack, note = segment.base_offset, HEADER.unpack_from, segment.note_batch
+    position, at, chunk = 0, 0, b""
+    view = memoryview(chunk)
+    why = ""
+    epoch = log.epochs.latest
+    end_offset = log.log_end_offset = base
+    while position < size:
+        if len(chunk) - at < HEADER_BYTES:
+            chunk, at = segment.file.pread(CHUNK_BYTES, position), 0
+            view = memoryview(chunk)
+            if len(chunk) < HEADER_BYTES:
+                why = f"{len(chunk)} bytes are less than a batch header"
+                break
+        header = unpack(chunk, at)
+        length, last_offset = header[1], header[0] + header[6]
+        batch_bytes = length + OVERHEAD
+        if length < LEAST_LENGTH or position + batch_bytes > size:
+            why = f"a batch claims {batch_bytes} bytes, {size - position} are there"
+            _refuse_old_format(segment, position)
+            break
+        if len(chunk) - at < batch_bytes:
+            chunk, at = segment.file.pread(max(CHUNK_BYTES, batch_bytes), position), 0
+            view = memoryview(chunk)
+        if header[3] != MAGIC or crc32c(view[at + 21 : at + batch_bytes]) != header[4]:
+            _refuse_old_format(segment, position)
+            why = "a batch has a wrong CRC" if header[3] == MAGIC else f"a batch has magic {header[3]}"
+            break
+        if header[0] < base or not 0 <= last_offset - base <= INT32_MAX:
+            why = f"a batch has offset {header[0]}, outside of what its segment may hold"
+            break
+        note(position, batch_bytes, last_offset, header[8])
+        if header[2] > epoch:
+            epoch = header[2]
+            log.epochs.assign(epoch, header[0])
+        if header[9] >= 0:
+            control = bytes(view[at : at + batch_bytes]) if header[5] & CONTROL else b""
+            log.note_producer(segment, header, header[0], control)
+        position += batch_bytes
+        at += batch_bytes
+        end_offset = last_offset + 1
+    segment.size_bytes = position
+    segment.finish_time_index()
+    log.log_end_offset = end_offset
+    return why
+
+
+_OLD_HEAD = struct.Struct(">qiIb")
+
+
+def _refuse_old_format(segment: Segment, position: int) -> None:
+    """Raise CorruptFile when an intact message of Kafka's formats 0 or 1 begins here: cutting it would lose data."""
+    head = segment.file.pread(_OLD_HEAD.size, position)
+    if len(head) < _OLD_HEAD.size:
+        return
+    _, length, crc, magic = _OLD_HEAD.unpack(head)
+    if magic in {0, 1} and 14 <= length <= segment.size_bytes - position - OVERHEAD:
+        message = segment.file.pread(length - 4, position + 16)
+        if zlib.crc32(message) == crc:
+            raise CorruptFile(
+                segment.path(".log"),
+                f"holds messages of format {magic}, written by Kafka before 0.11, which are not read; "
+                "let Kafka 3.x rewrite the topic first",
+            )
+
+
+def _repair_indexes(log: PartitionLog, found: Found) -> None:
+    """Rebuild index files that are missing or have a broken entry."""
+    offsets, times = found.sizes[".index"], found.sizes[".timeindex"]
+    for segment in log.segments:
+        base = segment.base_offset
+        if segment.indexes_loaded:
+            continue  # just rebuilt
+        if offsets.get(base, -1) % 8 or times.get(base, -1) % 12:
+            segment.rebuild_indexes()
+            segment.write_indexes()
+            log.recovery.rebuilt_indexes.append(segment.path(".index"))
+
+
+# -- producers -------------------------------------------------------------------------------------------------
+
+
+def _load_producers(log: PartitionLog, found: Found, *, clean: bool) -> None:
+    """Restore the producers as they were at the log end: the newest good snapshot, then the batches after it."""
+    snapshots = found.sizes[".snapshot"]
+    start = log.bases[0]
+    for offset in sorted((offset for offset in snapshots if offset <= log.log_end_offset), reverse=True):
+        path = segment_path(log.directory, offset, ".snapshot")
+        try:
+            restore(log.producers, parse_snapshot(path, path.read_bytes()))
+        except CorruptFile:
+            log.disk.unlink(path)
+            found.drop(".snapshot", offset)
+            log.recovery.discarded_snapshots.append(path)
+        else:
+            start = log.producers.snapshot_offset = offset
+            break
+    else:
+        if clean and not log.recovery.discarded_snapshots:
+            return  # Kafka too takes a clean log without any snapshot for one without producers.
+    replay_producers(log, start)
+
+
+def replay_producers(log: PartitionLog, start_offset: int) -> None:
+    """Feed the batches in [`start_offset`, log end) to the producer table. The transaction indexes stay as they are."""
+    for at in range(log.segment_index(start_offset), len(log.segments)):
+        segment = log.segments[at]
+        if segment.base_offset >= log.log_end_offset:
+            break
+        aborted = list(segment.aborted)
+        for position, header in segment.headers(segment.find(start_offset)):
+            if header[0] >= log.log_end_offset:
+                break
+            if header[9] >= 0 and header[0] >= start_offset:
+                control = segment.read(position, position + header[1] + OVERHEAD) if header[5] & CONTROL else b""
+                log.note_producer(segment, header, header[0], control)
+        segment.set_aborted(aborted)
+
+
+def reload_producers(log: PartitionLog) -> None:
+    """Make the producer table anew for the present log end; snapshots beyond it are removed. May raise `OSError`."""
+    found = Found()
+    for path in log.directory.glob("*.snapshot"):
+        offset = base_offset_of(path)
+        if offset > log.log_end_offset:
+            log.disk.unlink(path)
+        else:
+            found.sizes[".snapshot"][offset] = 0
+    log.producers.clear()
+    _load_producers(log, found, clean=False)
+
+
+def _drop_snapshots(log: PartitionLog, found: Found) -> None:
+    """Remove snapshots of no segment, but keep the newest. Those beyond the log end are wrong now."""
+    offsets = sorted(found.sizes[".snapshot"])
+    bases = set(log.bases)
+    newest = max((offset for offset in offsets if offset <= log.log_end_offset), default=-1)
+    for offset in offsets:
+        if offset not in bases and offset != newest:
+            log.disk.unlink(segment_path(log.directory, offset, ".snapshot"))

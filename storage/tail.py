@@ -1,0 +1,61 @@
+"""The newest batches of the logs, kept in memory so that a waiting consumer is answered without a system call.
+
+All logs share one budget, first in first out: a busy log may use all of it, an idle one loses its share.
+Buffers are the ones that were appended, never changed after that, so views of them may be on their way to a socket.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+from storage.files import Buffer
+
+# One batch as it was appended: its bytes, the offset after it, its position in its segment's file (bytes).
+TailBatch = tuple[Buffer, int, int]
+
+
+class TailBudget:
+    """How much all tails together may hold."""
+
+    __slots__ = ("_order", "limit_batches", "limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int = 8 * 1024 * 1024, limit_batches: int = 8192) -> None:
+        self.limit_bytes = limit_bytes
+        self.limit_batches = limit_batches
+        self.used_bytes = 0
+        self._order: deque[Tail] = deque()
+
+    def added(self, tail: Tail, size_bytes: int) -> None:
+        """Count one more batch of `tail`, and drop the oldest of any log until the limits hold."""
+        order = self._order
+        order.append(tail)
+        self.used_bytes += size_bytes
+        while self.used_bytes > self.limit_bytes or len(order) > self.limit_batches:
+            self.used_bytes -= order.popleft().drop_oldest()
+
+
+class Tail:
+    """The newest batches of one log, by base offset."""
+
+    __slots__ = ("batches", "budget")
+
+    def __init__(self, budget: TailBudget) -> None:
+        self.batches: OrderedDict[int, TailBatch] = OrderedDict()
+        self.budget = budget
+
+    def add(self, base_offset: int, buffer: Buffer, next_offset: int, position: int) -> None:
+        """Remember a batch that was just appended."""
+        self.batches[base_offset] = (buffer, next_offset, position)
+        self.budget.added(self, len(buffer))
+
+    def drop_oldest(self) -> int:
+        """Forget the oldest batch; return its size in bytes, 0 when there is none."""
+        if not self.batches:
+            return 0
+        return len(self.batches.popitem(last=False)[1][0])
+
+    def clear(self) -> None:
+        """Forget all batches: the log was cut."""
+        self.budget.used_bytes -= sum(len(batch[0]) for batch in self.batches.values())
+        # The budget still lists this tail once per batch; those turns find it empty, or drop a later batch early.
+        self.batches = OrderedDict()

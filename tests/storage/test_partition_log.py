@@ -1,0 +1,128 @@
+"""The log as its owner sees it: append, read, flush, close and open again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.records.batch import Record, encode_batch, iterate_records
+from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge
+from storage.log_config import LogConfig
+from storage.partition_log import PartitionLog
+
+SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
+
+
+def batch(count: int = 3, *, timestamp: int = 1_000, value_bytes: int = 40) -> bytearray:
+    return encode_batch([Record(at, timestamp + at, b"k%d" % at, b"v" * value_bytes) for at in range(count)])
+
+
+def opened(directory: Path, config: LogConfig = SMALL, **options: object) -> PartitionLog:
+    return PartitionLog.open(directory, config, **options)  # type: ignore[arg-type]  # tests pass options through
+
+
+def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **options: object) -> list[int]:
+    result = log.read(offset, max_bytes, copied=True, **options)  # type: ignore[arg-type]  # as above
+    data = b"".join(result.buffers)
+    found, position = [], 0
+    while position < len(data):
+        records = list(iterate_records(data, position))
+        found += [record.offset for record in records]
+        position += int.from_bytes(data[position + 8 : position + 12], "big") + 12
+    assert position == len(data) == result.size_bytes
+    return found
+
+
+def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch(tmp_path: Path) -> None:
+    """Offsets are dense, and stamping leaves the CRC valid."""
+    log = opened(tmp_path)
+    first = batch()
+
+    assert [log.append(first, leader_epoch=7), log.append(batch(2), leader_epoch=7)] == [0, 3]
+
+    assert log.log_end_offset == 5
+    assert first[12:16] == (7).to_bytes(4, "big")
+    assert offsets_read(log, 0) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("from_memory", [True, False])
+def test_every_offset_is_read_from_the_batch_that_holds_it(tmp_path: Path, clean: bool, from_memory: bool) -> None:
+    """Reading inside a batch gives the whole batch, across segments, before and after a reopening."""
+    log = opened(tmp_path)
+    for at in range(100):
+        log.append(batch(3, timestamp=at), leader_epoch=0)
+    assert len(log.segments) > 5
+    if not from_memory:
+        log.close()
+        log = opened(tmp_path, clean=clean)
+    for offset in range(300):
+        assert offsets_read(log, offset, 1)[0] == offset // 3 * 3
+
+
+def test_a_read_keeps_to_its_limits(tmp_path: Path) -> None:
+    """Whole batches within max_bytes, the first one always, and nothing at or above the upper bound."""
+    log = opened(tmp_path, LogConfig())
+    for _ in range(10):
+        log.append(batch(), leader_epoch=0)
+    size = log.size_bytes // 10
+    for tail in (True, False):
+        if not tail:
+            log.tail.clear()
+        assert offsets_read(log, 0, size * 3 - 1) == list(range(6))
+        assert offsets_read(log, 0, 1) == [0, 1, 2]
+        assert offsets_read(log, 0, 1, min_one_batch=False) == []
+        assert offsets_read(log, 0, upper_bound_offset=6) == list(range(6))
+        assert offsets_read(log, 0, upper_bound_offset=7) == list(range(6))
+        assert offsets_read(log, 4, upper_bound_offset=3) == []
+        assert offsets_read(log, 30) == []
+        assert log.read(3, size * 2).next_offset == 9
+    with pytest.raises(OffsetOutOfRange):
+        log.read(31, 1)
+    log.delete_records_before(5)
+    with pytest.raises(OffsetOutOfRange):
+        log.read(4, 1)
+
+
+def test_a_flush_moves_the_recovery_point_to_where_it_began(tmp_path: Path) -> None:
+    """What is appended while the fsync runs waits for the next one."""
+    log = opened(tmp_path)
+    log.append(batch(), leader_epoch=0)
+    ticket = log.begin_flush()
+    log.append(batch(), leader_epoch=0)
+    ticket.sync()
+
+    assert (log.finish_flush(ticket), log.recovery_point) == (3, 3)
+    assert log.flush() == 6
+
+
+def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    """RECORD_LIST_TOO_LARGE, and the log is as before."""
+    log = opened(tmp_path)
+    with pytest.raises(RecordListTooLarge):
+        log.append(batch(value_bytes=1_000), leader_epoch=0)
+    assert log.append(batch(), leader_epoch=0) == 0
+
+
+def test_a_closed_log_refuses_everything(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(batch(), leader_epoch=0)
+    log.close()
+    log.close()
+    with pytest.raises(LogClosed):
+        log.append(batch(), leader_epoch=0)
+    with pytest.raises(LogClosed):
+        log.read(0, 1)
+
+
+def test_a_gap_between_given_offsets_stays(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    whole = encode_batch([Record(5, 1, b"k", b"v")], base_offset=5, leader_epoch=2)
+    whole += encode_batch([Record(9, 1, b"k", b"v")], base_offset=9, leader_epoch=4)
+    assert log.append_assigned(whole) == 10
+    assert offsets_read(log, 0) == [5] or offsets_read(log, 0) == [5, 9]
+    assert offsets_read(log, 6) == [9]
+    assert (log.epochs.epochs, log.epochs.start_offsets) == ([2, 4], [5, 9])
+    with pytest.raises(ValueError, match="below the log end"):
+        log.append_assigned(whole)
