@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.errors import ProtocolError
+from protocol.records.errors import CorruptBatch
 from protocol.records.varint import decode_uvarint, encode_uvarint
 from protocol.schema import (
     Array,
@@ -402,8 +403,8 @@ def decode_frame(value: Buffer) -> Any:
             raise UnknownFrameVersion(f"frame version {frame}, only {_FRAME_VERSION} is known")
         kind, at = decode_uvarint(data, at)
         version, at = decode_uvarint(data, at)
-    except (IndexError, ValueError) as error:
-        raise BadMetadataRecord(f"a frame of {len(data)} bytes ends in its head") from error
+    except (IndexError, CorruptBatch) as error:
+        raise BadMetadataRecord(f"a frame of {len(data)} bytes has no readable head") from error
     record = RECORDS.get(kind)
     if record is None:
         raise UnknownMetadataRecord(f"metadata record of kind {kind} is not known")
