@@ -8,8 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.dispatch import Handler
     from broker.runtime import Runtime
     from broker.settings import Settings
+    from protocol.messages.api_versions import ApiVersionsResponse
 
 
 class Endpoint:
@@ -40,6 +44,8 @@ class Broker:
         self.node_id = settings.node_id
         self.cluster_id = ""
         self.endpoints: dict[str, Endpoint] = {}
+        self.handlers: Mapping[int, Handler] = {}
+        self.api_versions_response: ApiVersionsResponse | None = None  # the same for everybody
         self.catalogue: Any = None
         self.partitions: Any = None
         self.groups: Any = None

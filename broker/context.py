@@ -64,14 +64,14 @@ class Deferred:
     """
 
     __slots__ = (
-        "api",
         "connection",
         "correlation_id",
         "done",
         "gone",
         "on_gone",
         "response",
-        "version",
+        "route",
+        "size_bytes",
     )
 
     def __init__(self, on_gone: Callable[[], None] | None = None) -> None:
@@ -81,9 +81,9 @@ class Deferred:
         self.response: Any = None
         # Set by the connection when the handler has returned and the answer has not come yet.
         self.connection: Any = None
-        self.api: Any = None
-        self.version = 0
+        self.route: Any = None
         self.correlation_id = 0
+        self.size_bytes = 0
 
     def complete(self, response: Any) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""

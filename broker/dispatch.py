@@ -10,9 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from protocol.api_keys import ApiKey
+from protocol.frames import response_encoder
+from protocol.registry import APIS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.broker import Broker
     from broker.context import RequestContext
@@ -57,9 +59,9 @@ _MODULES = {
 }
 
 
-def handlers() -> dict[ApiKey, Handler]:
+def handlers() -> dict[int, Handler]:
     """The table."""
-    table: dict[ApiKey, Handler] = {}
+    table: dict[int, Handler] = {}
     for key, module_name in _MODULES.items():
         try:
             module = import_module(f"broker.handlers.{module_name}")
@@ -67,3 +69,37 @@ def handlers() -> dict[ApiKey, Handler]:
         except (ImportError, AttributeError):
             continue  # not built yet
     return table
+
+
+class Route:
+    """What one API in one version needs, compiled: bytes to request, request to response, response to bytes."""
+
+    __slots__ = ("api_key", "decode", "encode", "handle", "name", "version")
+
+    def __init__(self, api_key: int, version: int, handler: Handler) -> None:
+        api = APIS[api_key]
+        self.api_key = api_key
+        self.version = version
+        self.name = api.name
+        self.decode: Callable[[bytes, int], tuple[Any, int]] = api.request.decoder(version)
+        self.handle = handler
+        self.encode = response_encoder(api_key, version)
+
+
+class Routes:
+    """The routes of a table of handlers, each made when it is first asked for: compiling takes a millisecond."""
+
+    def __init__(self, table: Mapping[int, Handler]) -> None:
+        self.table = table
+        self.made: dict[int, Route] = {}  # by `api_key << 16 | version`
+
+    def find(self, api_key: int, version: int) -> Route | None:
+        """The route, or None for an API or a version that is not served."""
+        handler = self.table.get(api_key)
+        if handler is None:
+            return None
+        first, last = APIS[api_key].served
+        if not first <= version <= last:
+            return None
+        route = self.made[api_key << 16 | version] = Route(api_key, version, handler)
+        return route

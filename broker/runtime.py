@@ -48,6 +48,10 @@ class Runtime(ABC):
         """Call `callback` after all that `soon` was asked for in this turn, what that asked for included."""
 
     @abstractmethod
+    def next_turn(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in the next loop turn: others get their share of this one."""
+
+    @abstractmethod
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Run `work` in a worker thread; then `done(result)` or `failed(exception)` on the event loop.
 
@@ -118,6 +122,10 @@ class LoopRuntime(Runtime):
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._end_turn)
+
+    def next_turn(self, callback: Callable[[], None]) -> None:
+        """In the next turn, beside its reading."""
+        self._loop.call_soon(callback)
 
     def _end_turn(self) -> None:
         for _ in range(_MAX_ROUNDS):

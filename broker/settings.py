@@ -88,7 +88,7 @@ class Settings:
     auto_create_topics_enable: bool = flag(True, "Metadata and Produce may create topics.")
     delete_topic_enable: bool = flag(True, "Topics may be deleted.")
     num_partitions: int = int32(1, "Partitions of a topic that does not say.", at_least=1)
-    default_replication_factor: int = int16(1, "Replicas of a topic that does not say; 1 here.", at_least=1)
+    default_replication_factor: int = int32(1, "Replicas of a topic that does not say; 1 here.", at_least=1)
     min_insync_replicas: int = int32(1, "Accepted; one node has one replica in sync.", at_least=1, dynamic=True)
     compression_type: str = text(
         "producer",

@@ -74,10 +74,15 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
     Record data is among them as it was given. The other buffers are new, and the caller's.
     Raises: EncodeError when the response does not fit its version; UnsupportedVersion when there is no such version.
     """
+    return response_encoder(api_key, version)(response, correlation_id)
+
+
+def response_encoder(api_key: int, version: int) -> Callable[[Any, int], list[Buffer]]:
+    """What `encode_response` calls: the compiled `(response, correlation_id) -> buffers` of one API and version."""
     encoder = _encoders.get(api_key << 16 | version)
     if encoder is None:
         encoder = _encoders[api_key << 16 | version] = _frame_encoder(api_key, version)
-    return encoder(response, correlation_id)
+    return encoder
 
 
 def _frame_encoder(api_key: int, version: int) -> Callable[[Any, int], list[Buffer]]:

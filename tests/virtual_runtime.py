@@ -29,6 +29,7 @@ class VirtualRuntime(Runtime):
         self._eager_workers = eager_workers
         self._soon: list[Callable[[], None]] = []
         self._last: list[Callable[[], None]] = []
+        self._next: list[Callable[[], None]] = []
 
     def now_ms(self) -> int:
         return self._now_ms
@@ -38,6 +39,9 @@ class VirtualRuntime(Runtime):
 
     def last(self, callback: Callable[[], None]) -> None:
         self._last.append(callback)
+
+    def next_turn(self, callback: Callable[[], None]) -> None:
+        self._next.append(callback)
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         self.works.append(lambda: _run(work, (), done, failed))
@@ -57,8 +61,15 @@ class VirtualRuntime(Runtime):
         self._drain()
 
     def turn(self) -> None:
-        """End this turn of the loop; with eager workers their work and what follows from it too."""
+        """End this turn and those that were asked for; with eager workers their work and its results too."""
         self._drain()
+        for _ in range(10_000):
+            callbacks, self._next = self._next, []
+            if not callbacks:
+                break
+            for callback in callbacks:
+                callback()
+            self._drain()
         while self._eager_workers and self.works:
             self.run_work()
 
