@@ -184,6 +184,12 @@ class Connection:
             self._flush_scheduled = True
             self._broker.runtime.last(self._flush)
 
+    def stop_reading(self) -> None:
+        """Handle no further request; answers that are owed still leave."""
+        self._backlog.clear()
+        self._max_requests = 0
+        self._pause_reading()
+
     def close(self, reason: str, **facts: Any) -> None:
         """End it, with one log line; what is ready still leaves, requests that wait are forgotten."""
         if self.closed:
@@ -237,7 +243,7 @@ class Connection:
             self._pause_reading()
         elif self._fault is not None:
             self._refuse_frame(self._fault)
-        elif self._reading_paused and not self._write_paused:
+        elif self._reading_paused and not self._write_paused and self._max_requests:
             self._reading_paused = False
             self._transport.resume_reading()
 

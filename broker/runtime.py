@@ -18,7 +18,8 @@ from broker.timers import Timers
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    import socket
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -89,6 +90,7 @@ class LoopRuntime(Runtime):
         self._threads: ThreadPoolExecutor | None = None
         self._processes: ProcessPoolExecutor | None = None
         self._closed = False
+        self._servers: list[asyncio.AbstractServer] = []
 
     def now_ms(self) -> int:
         """The wall clock as it was at the start, carried on by the monotonic one."""
@@ -227,6 +229,52 @@ class LoopRuntime(Runtime):
                 self._loop.call_soon_threadsafe(back_on_the_loop)
 
         future.add_done_callback(from_the_worker)
+
+    # --- for the process alone
+
+    @classmethod
+    def create(cls) -> LoopRuntime:
+        """A runtime on a new uvloop."""
+        import uvloop  # noqa: PLC0415  tests bring their own loop
+
+        return cls(uvloop.new_event_loop())
+
+    def listen(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> None:
+        """Accept connections on a bound socket, each handled by a protocol of `make_protocol`. Before `run`."""
+        self._servers.append(
+            self._loop.run_until_complete(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
+        )
+
+    def stop_listening(self) -> None:
+        """Accept nothing more, and let go of the ports."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    def on_signals(self, numbers: Iterable[int], callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop for each of these signals."""
+        for number in numbers:
+            self._loop.add_signal_handler(number, callback)
+
+    def run(self) -> None:
+        """Run the loop until `stop`."""
+        self._loop.run_forever()
+
+    def run_until(self, is_over: Callable[[], bool]) -> None:
+        """Run the loop until `is_over()` holds at the end of a turn; for the start, when nothing is served yet."""
+
+        def look() -> None:
+            if is_over():
+                self._loop.stop()
+            else:
+                self._loop.call_later(0.001, look)
+
+        self._loop.call_soon(look)
+        self._loop.run_forever()
+
+    def stop(self) -> None:
+        """Let `run` return at the end of this turn."""
+        self._loop.stop()
 
     def close(self) -> None:
         """Drop the timers, wait for running threads, end the worker process. Nothing is called back afterwards."""

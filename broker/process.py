@@ -1,0 +1,167 @@
+"""The running program: put the broker together, open its doors, and end it.
+
+Start: bind the ports (so that one in use is known before a file is touched), take the directory, read what is in it,
+accept. End: read no further, let what is owed leave, close the logs, mark the directory clean.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from broker import logs
+from broker.composition import Composition
+from broker.dispatch import Routes, handlers
+from broker.listeners import Listener, bind, host_and_port, parse_listeners
+from broker.runtime import LoopRuntime
+from broker.server import Server
+from storage.errors import CorruptFile, DirectoryRefused, StorageError
+
+if TYPE_CHECKING:
+    import socket
+
+    from broker.settings import Settings
+    from broker.settings_sources import Sources
+
+log = logs.get_logger()
+
+_STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
+
+
+class StartFailed(Exception):
+    """The machine would not have it; the message is one sentence."""
+
+
+def serve(sources: Sources, *, json_logs: bool) -> int:
+    """Run the broker until a signal ends it; return the exit code.
+
+    Raises: SettingsError, StartFailed.
+    """
+    settings = sources.settings
+    logs.configure(json=json_logs or settings.kohort_log_format == "json", level=settings.kohort_log_level)
+    for key in sources.unknown:
+        log.warning("unknown_setting", key=key)
+    _raise_descriptor_limit()
+    bound = _bind(parse_listeners(settings))
+    runtime = LoopRuntime.create()
+    try:
+        composition = _open(settings, runtime, bound)
+    except BaseException:
+        runtime.close()
+        raise
+    return _run(composition, runtime, bound)
+
+
+def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]) -> int:
+    broker = composition.broker
+    table = handlers()
+    broker.handlers = table
+    server = Server(broker, Routes(table))
+    ending = _Ending(composition, runtime, server)
+    runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
+    server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
+    composition.start()
+    _calm_the_collector()
+    addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
+    print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+    runtime.run()
+    runtime.close()
+    return 0 if ending.clean else 1
+
+
+class _Ending:
+    """The way down. A second signal while it is walked ends the process where it stands."""
+
+    def __init__(self, composition: Composition, runtime: LoopRuntime, server: Server) -> None:
+        self.clean = False
+        self._composition = composition
+        self._runtime = runtime
+        self._server = server
+        self._began = False
+        self._deadline_ms = 0
+
+    def begin(self) -> None:
+        """A signal has come."""
+        if self._began:
+            print("kohort: ended at once by a second signal; the next start will recover the logs", file=sys.stderr)
+            os._exit(1)
+        self._began = True
+        self._deadline_ms = self._runtime.now_ms() + _STOP_WITHIN_MS
+        log.info("stopping")
+        self._runtime.stop_listening()
+        self._server.stop_reading()
+        self._runtime.last(self._close_connections)
+
+    def _close_connections(self) -> None:
+        if not self._composition.quiet and self._runtime.now_ms() < self._deadline_ms:
+            # Answers that wait for an fsync leave as soon as it is done.
+            deadline_ms = self._runtime.now_ms() + 2
+            self._runtime.timers.set(("process", "stop"), deadline_ms, self._close_connections)
+            return
+        self._server.close_connections()
+        self._composition.stop(self._stopped)
+
+    def _stopped(self, clean: bool) -> None:
+        self.clean = clean
+        log.info("stopped", clean=clean)
+        self._runtime.stop()
+
+
+def _bind(listeners: list[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
+    bound = []
+    for listener in listeners:
+        try:
+            bound.append((listener, bind(listener)))
+        except OSError as error:
+            place = host_and_port(listener.host or "*", listener.port)
+            raise StartFailed(f"cannot listen on {place}: {(error.strerror or str(error)).lower()}") from None
+    return bound
+
+
+def _open(settings: Settings, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]) -> Composition:
+    endpoints = [
+        (listener.name, listener.advertised_host, listener.advertised_port or sockets[0].getsockname()[1])
+        for listener, sockets in bound
+    ]
+    try:
+        return Composition.open(settings, runtime, endpoints)
+    except (CorruptFile, DirectoryRefused, StorageError) as error:
+        raise StartFailed(str(error)) from None
+    except OSError as error:
+        place = settings.log_dirs[0] if error.filename is None else error.filename
+        raise StartFailed(f"cannot use {place}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _address(listener: Listener, sockets: list[socket.socket]) -> str:
+    return host_and_port(listener.host or "*", sockets[0].getsockname()[1])
+
+
+def _ms_since_process_start() -> int:
+    """How long this process has been there, the interpreter's own start included."""
+    try:
+        with open("/proc/self/stat") as stat:  # noqa: PTH123  pathlib is slower, and this is the start
+            started_ticks = int(stat.read().rpartition(")")[2].split()[19])
+        since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return round((since_boot_s - started_ticks / os.sysconf("SC_CLK_TCK")) * 1_000)
+    except (OSError, AttributeError):
+        return round(time.process_time() * 1_000)  # no /proc: the processor time is near it
+
+
+def _raise_descriptor_limit() -> None:
+    """As many open files as the machine allows: segments and connections are many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _calm_the_collector() -> None:
+    """What was loaded lives as long as the process: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
+    # Requests leave no cycles behind, so a young collection finds nothing; fewer of them cost less.
+    gc.set_threshold(50_000, 20, 100)
