@@ -7,8 +7,10 @@ the ledger's specification, section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from coordinator.values import value
 
 if TYPE_CHECKING:
     from coordinator.group import Group, Rebalance
@@ -36,7 +38,7 @@ TRIGGERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Cause:
     """Why a rebalance began, or went on: who did what."""
 
@@ -50,7 +52,7 @@ class Cause:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupEvent:
     """One thing that happened. `kind` is snake case and past tense; `facts` are its keys in a log line."""
 

@@ -14,9 +14,11 @@ Source: Kafka's ClassicGroup, ClassicGroupMember, ClassicGroupState.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from coordinator.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +37,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Member:
     """One member of a classic group."""
 
@@ -62,7 +64,7 @@ class Member:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Rebalance:
     """A rebalance from its first cause until the last member has its assignment. Never persisted."""
 
@@ -85,7 +87,7 @@ class Rebalance:
         return f"{self.from_generation}@{self.began_at_ms}"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Group:
     """A classic group. `group-coordinator` 2.3 lists the same fields."""
 
@@ -99,8 +101,9 @@ class Group:
     leader_id: str | None = None
     members: Mapping[str, Member] = field(default_factory=dict)
     static_members: Mapping[str, str] = field(default_factory=dict)  # instance id -> member id
-    pending_members: frozenset[str] = frozenset()  # ids given out by MEMBER_ID_REQUIRED, not yet joined
-    pending_sync: frozenset[str] = frozenset()  # members of this generation whose SyncGroup has not come
+    # Two sets of ids, as dicts: a dict of a thousand is copied in a fifth of the time of a frozenset.
+    pending_members: Mapping[str, None] = field(default_factory=dict)  # given by MEMBER_ID_REQUIRED, not yet joined
+    pending_sync: Mapping[str, None] = field(default_factory=dict)  # of this generation, SyncGroup has not come
     protocol_votes: Mapping[str, int] = field(default_factory=dict)  # name -> members that support it
     parked_join_count: int = 0
     subscribed_topics: frozenset[str] | None = None  # None: unknown, or not a `consumer` group

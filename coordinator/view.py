@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from coordinator.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ class Topics(Protocol):
         """The name of the topic with this id."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupSettings:
     """The settings that rules look at; names and defaults are Kafka's, units are milliseconds unless named."""
 
@@ -49,7 +50,7 @@ class CommittedOffset(NamedTuple):
     log_offset: int = -1  # where its record lies in the log
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class View:
     """The state before an input. Nothing in it may be changed in place."""
 

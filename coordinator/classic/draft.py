@@ -8,7 +8,6 @@ however many of them change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.answers import join_error, sync_error
@@ -18,6 +17,7 @@ from coordinator.classic.tokens import EmptyGroupToken
 from coordinator.events import FURTHER_CAUSES_MAX, Cause, GroupEvent
 from coordinator.group import Group, GroupState, Member, Rebalance
 from coordinator.outcome import AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
+from coordinator.values import altered, own_copy, without
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Draft:
         self.leader_id = group.leader_id
         self.members: Mapping[str, Member] = group.members
         self.static_members: Mapping[str, str] = group.static_members
-        self.pending_members = group.pending_members
-        self.pending_sync = group.pending_sync
+        self.pending_members: Mapping[str, None] = group.pending_members
+        self.pending_sync: Mapping[str, None] = group.pending_sync
         self.protocol_votes: Mapping[str, int] = group.protocol_votes
         self.parked_join_count = group.parked_join_count
         self.subscribed_topics = group.subscribed_topics
@@ -174,7 +174,7 @@ class Draft:
     def own_members(self) -> dict[str, Member]:
         """The members, to be changed in place: a copy that belongs to this draft."""
         if not self._owns_members:
-            self.members = dict(self.members)
+            self.members = own_copy(self.members)
             self._owns_members = True
         return self.members  # type: ignore[return-value]  # a dict since the line above
 
@@ -192,11 +192,15 @@ class Draft:
         if member.instance_id is not None:
             self.static_members = {**self.static_members, member.instance_id: member.member_id}
         if member.member_id in self.pending_members:
-            self.pending_members = self.pending_members - {member.member_id}
+            self.drop_pending(member.member_id)
         self.own_members()[member.member_id] = member
         self._vote(member, 1)
         if member.parked_join is not None:
             self.parked_join_count += 1
+
+    def drop_pending(self, member_id: str) -> None:
+        """An id that was given out is not expected any more."""
+        self.pending_members = without(self.pending_members, member_id)
 
     def remove_member(self, member_id: str) -> Member:
         """Take a member out, answer what it had parked, and pass leadership on to the oldest that is left."""
@@ -204,9 +208,9 @@ class Draft:
         member = members.pop(member_id)
         self._vote(member, -1)
         if member.instance_id is not None:
-            self.static_members = {k: v for k, v in self.static_members.items() if k != member.instance_id}
+            self.static_members = without(self.static_members, member.instance_id)
         if member_id in self.pending_sync:
-            self.pending_sync = self.pending_sync - {member_id}
+            self.pending_sync = without(self.pending_sync, member_id)
         if member.parked_join is not None:
             self.parked_join_count -= 1
             # The id is gone, so the client must begin without one.
@@ -240,7 +244,7 @@ class Draft:
         if new.instance_id is not None:
             self.static_members = {**self.static_members, new.instance_id: new_id}
         if old_id in self.pending_sync:
-            self.pending_sync = self.pending_sync - {old_id} | {new_id}
+            self.pending_sync = {**without(self.pending_sync, old_id), new_id: None}
         if self.leader_id == old_id:
             self.leader_id = new_id
 
@@ -263,11 +267,11 @@ class Draft:
         if rebalance is None:
             return
         if len(rebalance.further_causes) < FURTHER_CAUSES_MAX:
-            self.rebalance = replace(rebalance, further_causes=(*rebalance.further_causes, cause))
+            self.rebalance = altered(rebalance, further_causes=(*rebalance.further_causes, cause))
         else:
-            self.rebalance = replace(rebalance, further_causes_cut=rebalance.further_causes_cut + 1)
+            self.rebalance = altered(rebalance, further_causes_cut=rebalance.further_causes_cut + 1)
 
     def departed(self, member: Member, change: str) -> None:
         """`change`: `left`, `expired` or `removed`."""
         if self.rebalance is not None:
-            self.rebalance = replace(self.rebalance, departed=(*self.rebalance.departed, (member, change)))
+            self.rebalance = altered(self.rebalance, departed=(*self.rebalance.departed, (member, change)))

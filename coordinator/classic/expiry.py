@@ -26,7 +26,7 @@ def session_expired(view: View, timer: SessionExpired, now_ms: int) -> Outcome:
         return Outcome(group)
     draft = Draft(view, group, now_ms)
     if member_id in group.pending_members:
-        draft.pending_members = group.pending_members - {member_id}
+        draft.drop_pending(member_id)
         draft.event("pending_member_expired", {"member_id": member_id})
         maybe_complete(draft)
         return draft.outcome()

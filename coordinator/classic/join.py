@@ -7,7 +7,6 @@ Source: KIP-62, KIP-394; Kafka's GroupMetadataManager.classicGroupJoinToClassicG
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.append_errors import error_for_client
@@ -28,6 +27,7 @@ from coordinator.classic.replacement import fenced, replace_static_member
 from coordinator.classic.tokens import NewGroupToken
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import AppendFailed, Outcome, Reply
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _turn_away(draft: Draft, request: Join) -> None:
     )
     member_id = request.member_id
     if member_id in draft.pending_members:
-        draft.pending_members = draft.pending_members - {member_id}
+        draft.drop_pending(member_id)
         draft.forget_session(member_id)
         maybe_complete(draft)
     elif member_id in draft.members:
@@ -150,7 +150,7 @@ def _turn_away(draft: Draft, request: Join) -> None:
 def _give_member_id(draft: Draft, request: Join) -> None:
     """KIP-394: a client that never comes back with its id was never a member."""
     member_id = request.new_member_id
-    draft.pending_members = draft.pending_members | {member_id}
+    draft.pending_members = {**draft.pending_members, member_id: None}
     draft.restart_session(member_id, request.session_timeout_ms)
     draft.reply(request.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
@@ -208,7 +208,7 @@ def _park(draft: Draft, request: Join, member: Member) -> None:
         draft.reply(member.parked_join, older)
     draft.update_member(
         member,
-        replace(
+        altered(
             member,
             protocols=request.protocols,
             session_timeout_ms=request.session_timeout_ms,

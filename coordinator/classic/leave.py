@@ -94,7 +94,7 @@ def _take_out(draft: Draft, leaver: Leaver) -> tuple[ErrorCode, Member | None]:
         if member_id == "":
             return ErrorCode.UNKNOWN_MEMBER_ID, None
     elif member_id in draft.pending_members:
-        draft.pending_members = draft.pending_members - {member_id}
+        draft.drop_pending(member_id)
         draft.forget_session(member_id)
         return _NONE, None
     else:

@@ -11,7 +11,6 @@ completeClassicGroupJoin; group-coordinator 3.3 to 3.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.classic import story
@@ -24,6 +23,7 @@ from coordinator.classic.protocols import select_protocol, topics_of
 from coordinator.classic.tokens import EmptyGroupToken
 from coordinator.group import GroupState, Member
 from coordinator.outcome import Outcome
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def prepare(
     """Begin to collect JoinGroups. `departed`: who went and how, if that is why."""
     if draft.state is GroupState.COMPLETING_REBALANCE:
         refuse_parked_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
-    draft.pending_sync = frozenset()
+    draft.pending_sync = {}
     draft.assignment_in_flight = False
     draft.cancel_timer("sync")
     story.began(draft, cause, further_causes, departed)
@@ -92,7 +92,7 @@ def complete(draft: Draft) -> None:
         draft.event("rebalance_stalled", {"members": len(draft.members)})
         return
     draft.generation += 1
-    draft.pending_sync = frozenset()
+    draft.pending_sync = {}
     draft.new_member_added = False
     if draft.members:
         _begin_generation(draft)
@@ -108,7 +108,7 @@ def refuse_parked_syncs(draft: Draft, error: ErrorCode) -> None:
             draft.reply(member.parked_sync, sync_error(error))
             # Its timer was ignored while it waited, so it must be set again.
             draft.restart_session(member_id, member.session_timeout_ms)
-        members[member_id] = replace(member, parked_sync=None, assignment=b"")
+        members[member_id] = altered(member, parked_sync=None, assignment=b"")
     draft.replace_members(members)
 
 
@@ -175,10 +175,10 @@ def _begin_generation(draft: Draft) -> None:
             answer = joined(draft, member_id, leader_id, everybody if member_id == leader_id else [])
             draft.reply(member.parked_join, answer)
         draft.restart_session(member_id, member.session_timeout_ms)
-        members[member_id] = replace(member, parked_join=None, is_new=False, synced_at_ms=None)
+        members[member_id] = altered(member, parked_join=None, is_new=False, synced_at_ms=None)
     draft.replace_members(members)
     draft.parked_join_count = 0
-    draft.pending_sync = frozenset(members)
+    draft.pending_sync = dict.fromkeys(members)
     draft.set_timer("sync", _rebalance_timeout_ms(draft), SyncTimedOut(draft.group_id, draft.generation))
     story.join_phase_over(draft)
 

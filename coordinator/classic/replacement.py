@@ -6,7 +6,6 @@ group-coordinator 3.6.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.append_errors import error_for_client
@@ -19,6 +18,7 @@ from coordinator.classic.rebalance import rebalance_or_complete
 from coordinator.classic.tokens import ReplacementToken
 from coordinator.group import GroupState, Member
 from coordinator.outcome import AppendFailed, Outcome, Reply
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def replace_static_member(draft: Draft, request: Join) -> None:
     old = draft.members[draft.static_members[request.instance_id]]
     leader_before = draft.leader_id
     _fence_parked(draft, old)
-    new = replace(
+    new = altered(
         old,
         member_id=request.new_member_id,
         protocols=request.protocols,
@@ -49,7 +49,7 @@ def replace_static_member(draft: Draft, request: Join) -> None:
     if draft.state is GroupState.STABLE and draft.protocol_name == select_protocol(draft.members, draft.protocol_votes):
         _keep_generation(draft, request, old, new, leader_before)
         return
-    parked = replace(new, parked_join=request.reply_to, joined_at_ms=draft.now_ms)
+    parked = altered(new, parked_join=request.reply_to, joined_at_ms=draft.now_ms)
     draft.update_member(new, parked)
     detail = {"old_member_id": old.member_id, "old_client_id": old.client_id}
     rebalance_or_complete(draft, cause_by(draft.now_ms, "static_replaced", parked, request.reason, detail))
@@ -78,7 +78,7 @@ def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Outco
         new = group.members[token.new_member_id]
         draft.rename_member(
             new,
-            replace(
+            altered(
                 new,
                 member_id=old.member_id,
                 protocols=old.protocols,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.causes import rebalance_mode
 from coordinator.events import FURTHER_CAUSES_MAX, Cause
 from coordinator.group import GroupState, Member, Rebalance
+from coordinator.values import altered
 
 if TYPE_CHECKING:
     from coordinator.classic.draft import Draft
@@ -54,7 +54,7 @@ def join_phase_over(draft: Draft) -> None:
     rebalance = draft.rebalance
     if rebalance is None:
         return
-    draft.rebalance = replace(rebalance, joined_at_ms=draft.now_ms)
+    draft.rebalance = altered(rebalance, joined_at_ms=draft.now_ms)
     draft.event(
         "generation_began",
         {
@@ -71,7 +71,7 @@ def assignment_came(draft: Draft) -> None:
     rebalance = draft.rebalance
     assign_ms = None
     if rebalance is not None:
-        draft.rebalance = replace(rebalance, assigned_at_ms=draft.now_ms)
+        draft.rebalance = altered(rebalance, assigned_at_ms=draft.now_ms)
         assign_ms = _span(rebalance.joined_at_ms, draft.now_ms)
     draft.event(
         "assignment_received",

@@ -7,7 +7,6 @@ Source: Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup and expirePe
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coordinator.append_errors import error_for_client
@@ -23,6 +22,7 @@ from coordinator.classic.replacement import fenced
 from coordinator.classic.tokens import AssignmentToken
 from coordinator.group import GroupState
 from coordinator.outcome import Appended, AppendFailed, Outcome, Reply, SetTimer
+from coordinator.values import altered, without
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def sync(view: View, request: Sync, now_ms: int) -> Outcome:
     draft = Draft(view, group, now_ms)
     draft.reply(request.reply_to, synced(group, member.assignment))
     draft.restart_session(member_id, member.session_timeout_ms)
-    draft.update_member(member, replace(member, synced_at_ms=now_ms))
+    draft.update_member(member, altered(member, synced_at_ms=now_ms))
     _has_synced(draft, member_id)
     if not draft.pending_sync:
         story.ended(draft, "stable")
@@ -96,7 +96,7 @@ def assignment_written(view: View, success: Appended, now_ms: int) -> Outcome:
             draft.reply(member.parked_sync, synced(group, assignment))
             # Its timer was ignored while it waited, so it must be set again.
             draft.restart_session(member_id, member.session_timeout_ms)
-        members[member_id] = replace(member, assignment=assignment, parked_sync=None)
+        members[member_id] = altered(member, assignment=assignment, parked_sync=None)
     draft.replace_members(members)
     draft.assignment_in_flight = False
     draft.enter(GroupState.STABLE)
@@ -150,7 +150,7 @@ def _park(draft: Draft, request: Sync) -> None:
     if member.parked_sync is not None:
         # Answers leave a connection in order: without an answer to the older, the newer would wait for ever (D7).
         draft.reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
-    draft.update_member(member, replace(member, parked_sync=request.reply_to, synced_at_ms=draft.now_ms))
+    draft.update_member(member, altered(member, parked_sync=request.reply_to, synced_at_ms=draft.now_ms))
     _has_synced(draft, request.member_id)
     if draft.leader_id == request.member_id and not draft.assignment_in_flight:
         _write_assignment(draft, request)
@@ -168,7 +168,7 @@ def _write_assignment(draft: Draft, request: Sync) -> None:
 
 def _has_synced(draft: Draft, member_id: str) -> None:
     if member_id in draft.pending_sync:
-        draft.pending_sync = draft.pending_sync - {member_id}
+        draft.pending_sync = without(draft.pending_sync, member_id)
         if not draft.pending_sync:
             draft.cancel_timer("sync")
 

@@ -242,7 +242,10 @@ class Driver:
 
     def feed(self, event: Input) -> Outcome:
         """What a leader does with one input, up to and including its replies if they need not wait."""
+        before = self.core.groups.get(event.group_id)
+        looked = repr(before)
         outcome = self.core.handle(event, self.now_ms)
+        assert repr(before) == looked, "a rule changed the group that it was given"
         self.core.install(event.group_id, outcome)
         check_invariants(self.core.groups.get(event.group_id))
         assert bool(outcome.records) <= (outcome.token is not None), "records without a token"
@@ -354,8 +357,8 @@ def check_invariants(group: Group | None) -> None:
             votes[name] = votes.get(name, 0) + 1
     assert dict(group.protocol_votes) == votes
     assert {m.instance_id: m.member_id for m in members.values() if m.instance_id} == dict(group.static_members)
-    assert not group.pending_members & members.keys()
-    assert group.pending_sync <= members.keys()
+    assert not group.pending_members.keys() & members.keys()
+    assert group.pending_sync.keys() <= members.keys()
     preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
     assert group.state is preparing or not any(map(_parked_join, members.values()))
     assert group.state is completing or not any(member.parked_sync for member in members.values())
