@@ -1,6 +1,6 @@
 """Partitions: the open logs, what is committed in them, and who waits for that."""
 
-from broker.partitions.errors import PartitionFailed, PartitionGone, PartitionLoading
+from broker.partitions.errors import PartitionFailed, PartitionGone, PartitionLoading, RecordsRefused
 from broker.partitions.partition import AppendInfo, Partition, Waiter
 from broker.partitions.settings import PartitionSettings, partition_settings
 from broker.partitions.table import Partitions
@@ -13,6 +13,7 @@ __all__ = [
     "PartitionLoading",
     "PartitionSettings",
     "Partitions",
+    "RecordsRefused",
     "Waiter",
     "partition_settings",
 ]

@@ -30,3 +30,15 @@ class PartitionLoading(KafkaError):
 
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(f"{topic}-{partition} is loading")
+
+
+class RecordsRefused(KafkaError):
+    """A produced batch breaks a rule. `record_errors` names the records that do, by index in the batch, and why.
+
+    `code` is the instance's own: the rules have different ones.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]] | None = None) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]  # a class attribute of KafkaError, which this class stands for many of
+        self.record_errors = record_errors or []

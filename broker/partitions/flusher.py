@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.partitions.partition import Partition
     from broker.runtime import Runtime
-    from storage.partition_log import FlushTicket, PartitionLog
+    from storage.flush import FlushTicket
+    from storage.partition_log import PartitionLog
 
 ROUNDS = 3
 

@@ -17,7 +17,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.partitions.errors import PartitionFailed, PartitionGone
+from broker.logs import get_logger
+from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
+from broker.partitions.validation import prepare
+from storage.errors import StorageError
+from storage.producer_state import Duplicate, Refuse, check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
     from storage.partition_log import PartitionLog
+
+log = get_logger()
 
 
 class AppendInfo(NamedTuple):
@@ -43,6 +49,9 @@ class Waiter(Protocol):
     def partition_changed(self, partition: Partition) -> None:
         """Look at `partition` again: it grew, its start or last stable offset moved, it failed or it is gone."""
 
+    def finish(self) -> None:
+        """Answer now with what there is: nothing will change any more."""
+
 
 class Keeper(Protocol):
     """What a partition needs of those around it (`Partitions`)."""
@@ -52,6 +61,9 @@ class Keeper(Protocol):
 
     def flush(self, partition: Partition) -> None:
         """Fsync what is appended so far, at the end of this turn; then `partition.flushed()` or `.fail(error)`."""
+
+    def refused(self, partition: Partition, error: StorageError) -> None:
+        """An append was refused by the disk; the log is as before."""
 
     def failed(self, partition: Partition) -> None:
         """Load the partition's log anew."""
@@ -69,6 +81,7 @@ class Partition:
         "index",
         "leader_epoch",
         "log",
+        "name",
         "settings",
         "topic",
         "topic_id",
@@ -88,6 +101,7 @@ class Partition:
         self._keeper = keeper
         self.topic = topic
         self.index = index
+        self.name = f"{topic}-{index}"
         self.topic_id = topic_id
         self.log = log
         self.settings = settings
@@ -100,7 +114,7 @@ class Partition:
         self._flush_messages = settings.log.flush_messages
 
     def __repr__(self) -> str:
-        return f"<Partition {self.topic}-{self.index} end {self.log.log_end_offset} hw {self.high_watermark}>"
+        return f"<Partition {self.name} end {self.log.log_end_offset} hw {self.high_watermark}>"
 
     @property
     def log_start_offset(self) -> int:
@@ -115,21 +129,38 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed may see: the first open transaction, or the high watermark."""
-        unstable = self.log.first_unstable_offset
-        if unstable is None or unstable >= self.high_watermark:
-            return self.high_watermark
-        return max(unstable, self.log.log_start_offset)
+        return self.log.last_stable_offset(self.high_watermark)
 
-    def append(self, batch: bytearray | memoryview, log_append_time_ms: int = -1) -> AppendInfo:
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when there is none.
+
+        The current epoch ends at the log end, even before its first batch.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log.log_end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.log_end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch of the batch that holds `offset`; the current one where the log does not say."""
+        epoch = self.log.epochs.epoch_for_offset(offset)
+        return epoch if epoch >= 0 else self.leader_epoch
+
+    def append(self, batch: bytearray | memoryview, log_append_time_ms: int = -1, now_ms: int = -1) -> AppendInfo:
         """Append one encoded, already checked batch, and say which offsets it got. Takes over `batch`.
 
-        On return it is readable in the log; when it is committed is for `when_committed`.
-        Raises: PartitionFailed, and then nothing of it is in the log; OffsetOverflow and RecordListTooLarge by the log.
+        `now_ms` only matters to batches without timestamps. On return it is readable in the log; when it is committed
+        is for `when_committed`.
+        Raises: KafkaError (PartitionFailed, StorageError, RecordListTooLarge), and then nothing of it is in the log.
         """
         if self.error is not None:
             raise self.error
         log = self.log
-        base_offset = log.append(batch, leader_epoch=self.leader_epoch)
+        # A log that refused a write is as before and takes the next one; one whose fsync failed raises for good.
+        try:
+            base_offset = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except StorageError as error:
+            self._keeper.refused(self, error)
+            raise
         end = log.log_end_offset
         if end - log.recovery_point < self._flush_messages:
             # `when_committed` is empty here unless the settings were just changed, and then a flush is on its way.
@@ -141,6 +172,32 @@ class Partition:
         else:
             self._keeper.flush(self)
         return AppendInfo(base_offset, end - 1, log_append_time_ms, log.log_start_offset)
+
+    def produce(self, records: bytes | bytearray | memoryview | None, now_ms: int, version: int) -> AppendInfo:
+        """Check what a producer sent, and append it. `version` is that of its Produce request.
+
+        A repetition of one of the producer's last five batches is not written again: the info is the first one's.
+        Raises: KafkaError with the code to answer; nothing is in the log then.
+        """
+        if self.error is not None:
+            raise self.error
+        batch, header, log_append_time_ms = prepare(records, self.settings, now_ms, version, self.name)
+        if header.producer_id >= 0:
+            log = self.log
+            verdict = check(
+                log.producers.entries.get(header.producer_id),
+                producer_id=header.producer_id,
+                epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                last_offset_delta=header.last_offset_delta,
+                transactional=header.is_transactional,
+            )
+            if isinstance(verdict, Duplicate):
+                start = log.log_start_offset
+                return AppendInfo(verdict.base_offset, verdict.last_offset, verdict.timestamp, start, duplicate=True)
+            if isinstance(verdict, Refuse):
+                raise RecordsRefused(verdict.code, verdict.why)
+        return self.append(batch, log_append_time_ms, now_ms)
 
     def when_committed(self, offset: int, callback: Callable[[KafkaError | None], None]) -> None:
         """Call `callback(None)` once `offset` is committed, or `callback(error)` when it cannot be.
@@ -206,6 +263,10 @@ class Partition:
             return
         self._end(PartitionFailed(self.topic, self.index, cause))
         self._keeper.failed(self)
+
+    def read_failed(self, error: KafkaError) -> None:
+        """A read was refused: say so. Reading again may go well, so the partition goes on."""
+        log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
 
     def delete(self) -> None:
         """The topic is gone: whoever waits gets UNKNOWN_TOPIC_OR_PARTITION."""

@@ -1,60 +1,90 @@
 """All partitions of this node, opened and closed as the catalogue says.
 
-A log is opened when its partition is first asked for, so that a clean start with thousands of partitions is as fast as
-one with ten; `broker.log_keeper` opens the others in the background.
+Folders are made and renamed by `broker.topic_folders`; here are the logs in them.
+
+After a clean stop a log is opened when its partition is first asked for, so that a start with thousands of partitions
+is as fast as one with ten. After a crash it may have to be recovered, which takes time: `broker.log_keeper` does that
+in worker threads, and who comes earlier is told to come again.
 
 Source: Kafka's ReplicaManager and LogManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from broker.fetch_sessions import FetchSessions
 from broker.logs import get_logger
+from broker.partitions.errors import PartitionFailed, PartitionLoading
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
+from broker.partitions.settings import partition_settings
+from storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
-    from broker.partitions.partition import Waiter
     from broker.partitions.settings import PartitionSettings
     from broker.runtime import Runtime
+    from broker.topic_configs import Effective
     from broker.topics_image import Topic, TopicsImage
     from protocol.errors import KafkaError
-    from storage.partition_log import PartitionLog
+    from storage.errors import StorageError
 
 RELOAD_AFTER_MS = 1_000
 """How long a failed log is left alone before it is loaded anew, and again when that fails too."""
+
+REFUSAL_LASTS_MS = 10_000
+"""How long the broker is not ready after a refused write, and the shortest time between two log lines about that."""
+
+Key = tuple[str, int]
+Opened: TypeAlias = PartitionLog | Exception
 
 log = get_logger()
 
 
 class Partitions:
-    """The partitions by (topic, partition).
+    """The partitions by (topic, partition), in `directory`.
 
-    `open_log(topic, index, settings)` opens or creates a log (may raise a `KafkaError` or `OSError`), `settings_of`
-    resolves a topic's configuration, `discard(partition)` takes a deleted partition's files out of the way.
+    `effective` resolves a topic's configuration. `clean`: the last shutdown was. `recovery_points` and `log_starts` are
+    the checkpoints of that shutdown.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        open_log: Callable[[Topic, int, PartitionSettings], PartitionLog],
-        settings_of: Callable[[Topic], PartitionSettings],
-        discard: Callable[[Partition], None] = lambda partition: None,
+        directory: Path,
+        effective: Callable[[Topic], Effective],
+        *,
+        clean: bool = True,
+        recovery_points: Mapping[Key, int] | None = None,
+        log_starts: Mapping[Key, int] | None = None,
+        producer_id_expiration_ms: int = 86_400_000,
+        fetch_session_slots: int = 1_000,
     ) -> None:
         self.runtime = runtime
+        self.directory = directory
         self.flusher = Flusher(runtime)
-        self.failures: dict[tuple[str, int], KafkaError] = {}
+        self.fetch_sessions = FetchSessions(fetch_session_slots)
+        self.failures: dict[Key, KafkaError] = {}
         """The partitions that are failed now and why: not empty means that the broker is not ready."""
         self.on_recovered: list[Callable[[Partition], None]] = []
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
-        self._open_log = open_log
-        self._settings_of = settings_of
-        self._discard = discard
+        self.recovery_points = dict(recovery_points or {})
+        self.log_starts = dict(log_starts or {})
+        """What the checkpoints say of partitions that are not open."""
+        self.recovers = not clean
+        """Whether logs that are opened now are checked for what a crash may have left."""
+        self._effective = effective
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._settings: dict[str, PartitionSettings] = {}
         self._topics: dict[str, Topic] = {}
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[Key, Partition] = {}
+        self.loading: set[Key] = set()
+        """Being opened in a worker thread."""
+        self.refusal: tuple[int, str] | None = None
+        """When an append was last refused by the disk (ms), and how."""
         self._to_wake: dict[Partition, None] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -65,9 +95,9 @@ class Partitions:
         return len(self._partitions)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, opened if need be; None when there is no such partition.
+        """The partition, its log opened if need be; None when there is no such partition.
 
-        Raises: KafkaError when its log cannot be opened.
+        Raises: PartitionLoading, PartitionFailed.
         """
         partition = self._partitions.get((topic, index))
         if partition is not None:
@@ -75,64 +105,146 @@ class Partitions:
         known = self._topics.get(topic)
         if known is None or not 0 <= index < known.partition_count:
             return None
-        return self._open(known, index)
+        if (topic, index) in self.loading:
+            raise PartitionLoading(topic, index)
+        return self._install(known, index, self.open_log(known, index))
 
-    def unopened(self) -> Iterator[tuple[str, int]]:
-        """The partitions whose logs are not open yet, in no order."""
+    def has(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, its log open or not."""
+        known = self._topics.get(topic)
+        return known is not None and 0 <= index < known.partition_count
+
+    def all(self) -> Iterator[Key]:
+        """Every partition there is, its log open or not."""
+        for topic in self._topics.values():
+            for index in range(topic.partition_count):
+                yield topic.name, index
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        """The topic's partitions whose logs are open."""
+        known = self._topics.get(topic)
+        count = known.partition_count if known is not None else 0
+        found = [self._partitions.get((topic, index)) for index in range(count)]
+        return [partition for partition in found if partition is not None]
+
+    def unopened(self) -> Iterator[tuple[Topic, int]]:
+        """The partitions whose logs are neither open nor being opened."""
         for topic in list(self._topics.values()):
             for index in range(topic.partition_count):
-                if (topic.name, index) not in self._partitions:
-                    yield topic.name, index
+                key = topic.name, index
+                if key not in self._partitions and key not in self.loading:
+                    yield topic, index
 
-    # -- what the catalogue publishes ----------------------------------------------------------------------
+    # -- opening -------------------------------------------------------------------------------------------
+
+    def folder(self, topic: str, index: int) -> Path:
+        """Where a partition's files lie."""
+        return self.directory / f"{topic}-{index}"
+
+    def open_log(self, topic: Topic, index: int) -> Opened:
+        """The log of a partition, recovered if the last stop was not clean. Any thread, but one at a time per log."""
+        key = topic.name, index
+        try:
+            return PartitionLog.open(
+                self.folder(topic.name, index),
+                self.settings_of(topic).log,
+                clean=not self.recovers,
+                recovery_point=self.recovery_points.get(key, 0),
+                log_start_offset=self.log_starts.get(key, 0),
+                now_ms=self.runtime.now_ms(),
+            )
+        except Exception as error:
+            return error
+
+    def open_in_thread(self, work: list[tuple[Topic, int]], done: Callable[[], None]) -> None:
+        """Open these logs in a worker thread; `done()` when they are there. Until then they are loading."""
+        self.loading.update((topic.name, index) for topic, index in work)
+
+        def finish(opened: list[Opened]) -> None:
+            for (topic, index), result in zip(work, opened, strict=True):
+                self.loading.discard((topic.name, index))
+                if self._topics.get(topic.name) is not None and (topic.name, index) not in self._partitions:
+                    try:
+                        self._install(self._topics[topic.name], index, result)
+                    except PartitionFailed as error:
+                        log.error("partition_not_opened", topic=topic.name, partition=index, error=str(error))
+            done()
+
+        self.runtime.in_thread(
+            lambda: [self.open_log(topic, index) for topic, index in work],
+            finish,
+            lambda error: finish([error] * len(work)),
+        )
+
+    def _install(self, topic: Topic, index: int, opened: Opened) -> Partition:
+        key = topic.name, index
+        if isinstance(opened, Exception):
+            failure = PartitionFailed(topic.name, index, opened)
+            if key not in self.failures:
+                log.error("partition_not_opened", topic=topic.name, partition=index, error=str(opened))
+            self.failures[key] = failure
+            raise failure
+        self.failures.pop(key, None)
+        settings = self.settings_of(topic)
+        partition = Partition(self, topic.name, index, topic.topic_id, opened, settings, topic.leader_epochs[index])
+        self._partitions[key] = partition
+        for cut in (*opened.recovery.cuts, *opened.recovery.removed_segments):
+            log.warning(
+                "log_truncated",
+                file=str(cut.path),
+                bytes=cut.removed_bytes,
+                position=cut.position,
+                because=cut.why,
+                log_end_offset=opened.log_end_offset,
+            )
+        return partition
+
+    def settings_of(self, topic: Topic) -> PartitionSettings:
+        """What the topic's configuration means for its partitions."""
+        settings = self._settings.get(topic.name)
+        if settings is None:
+            settings = partition_settings(
+                self._effective(topic), producer_id_expiration_ms=self._producer_id_expiration_ms
+            )
+            self._settings[topic.name] = settings
+        return settings
+
+    # -- what the catalogue tells --------------------------------------------------------------------------
 
     def topics_changed(self, names: Iterable[str], image: TopicsImage) -> None:
-        """The topics of these names are now as `image` says: created, grown, configured anew or deleted."""
+        """The topics of these names are now as `image` says: created, grown, configured anew or deleted.
+
+        The folders of new partitions are there; those of deleted ones are renamed afterwards.
+        """
         for name in names:
             before, after = self._topics.get(name), image.topic(name)
+            self._settings.pop(name, None)
             if before is not None and (after is None or after.topic_id != before.topic_id):
-                self._topic_deleted(before)
+                self._forget(before)
+                before = None
             if after is None:
                 continue
             self._topics[name] = after
-            if before is not None and before.topic_id == after.topic_id:
-                self._topic_changed(before, after)
+            if before is not None:
+                self._follow(after)
 
-    def _topic_changed(self, before: Topic, after: Topic) -> None:
-        settings = self._settings_of(after) if before.configs != after.configs else None
-        for index, epoch in enumerate(after.leader_epochs):
-            partition = self._partitions.get((after.name, index))
-            if partition is None:
-                continue
-            partition.leader_epoch = epoch
-            if settings is not None:
-                partition.configure(settings)
-
-    def _topic_deleted(self, topic: Topic) -> None:
-        del self._topics[topic.name]
-        for index in range(topic.partition_count):
-            partition = self._partitions.pop((topic.name, index), None)
-            self.failures.pop((topic.name, index), None)
-            if partition is not None:
-                partition.delete()
-                self._discard(partition)
-
-    def configs_changed(self) -> None:
-        """A broker setting that stands behind topic configs changed: resolve them all again."""
-        resolved: dict[str, PartitionSettings] = {}
-        for partition in self:
-            settings = resolved.get(partition.topic)
-            if settings is None:
-                settings = resolved[partition.topic] = self._settings_of(self._topics[partition.topic])
+    def _follow(self, topic: Topic) -> None:
+        settings = self.settings_of(topic)
+        for partition in self.of_topic(topic.name):
+            partition.leader_epoch = topic.leader_epochs[partition.index]
             if settings != partition.settings:
                 partition.configure(settings)
 
-    def _open(self, topic: Topic, index: int) -> Partition:
-        settings = self._settings_of(topic)
-        opened = self._open_log(topic, index, settings)
-        partition = Partition(self, topic.name, index, topic.topic_id, opened, settings, topic.leader_epochs[index])
-        self._partitions[topic.name, index] = partition
-        return partition
+    def _forget(self, topic: Topic) -> None:
+        del self._topics[topic.name]
+        for index in range(topic.partition_count):
+            key = topic.name, index
+            self.failures.pop(key, None)
+            self.recovery_points.pop(key, None)
+            self.log_starts.pop(key, None)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.delete()
 
     # -- what partitions need ------------------------------------------------------------------------------
 
@@ -145,13 +257,34 @@ class Partitions:
     def _wake_waiters(self) -> None:
         changed, self._to_wake = self._to_wake, {}
         for partition in changed:
-            waiters: list[Waiter] = list(partition.waiters)
-            for waiter in waiters:
+            for waiter in list(partition.waiters):
                 waiter.partition_changed(partition)
+
+    def answer_waiters(self) -> None:
+        """Let every parked fetch answer with what there is: the broker stops."""
+        for partition in self:
+            for waiter in list(partition.waiters):
+                waiter.finish()
 
     def flush(self, partition: Partition) -> None:
         """Fsync what `partition` holds at the end of this turn."""
         self.flusher.request(partition)
+
+    def refused(self, partition: Partition, error: StorageError) -> None:
+        """An append met a full or failing disk: the log is as before, and the broker lives on but is not ready."""
+        now_ms = self.runtime.now_ms()
+        if self.refusal is None or now_ms - self.refusal[0] >= REFUSAL_LASTS_MS:
+            log.error("append_refused", topic=partition.topic, partition=partition.index, error=str(error))
+        self.refusal = now_ms, str(error)
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why the broker should not be called ready, None when it may be."""
+        for error in self.failures.values():
+            return str(error)
+        if self.refusal is not None and self.runtime.now_ms() - self.refusal[0] < REFUSAL_LASTS_MS:
+            return self.refusal[1]
+        return None
 
     def failed(self, partition: Partition) -> None:
         """Load the log of `partition` anew, after a while."""
@@ -170,18 +303,24 @@ class Partitions:
         key = partition.topic, partition.index
         if self._partitions.get(key) is not partition:
             return
-        topic = self._topics[partition.topic]
+        old = partition.log
         try:
-            # What was committed stays. Under `always` the rest was refused, and its pages may not be on disk although
-            # the cache shows them (a failed fsync marks them clean): it is cut, so that nobody reads it.
-            fresh = self._open_log(topic, partition.index, partition.settings)
+            fresh = PartitionLog.open(
+                self.folder(*key),
+                partition.settings.log,
+                recovery_point=old.recovery_point,
+                log_start_offset=old.log_start_offset,
+                now_ms=self.runtime.now_ms(),
+            )
+            # Under `always` what lies beyond the high watermark was refused, and its pages may not be on disk although
+            # the cache shows them (a failed fsync marks them clean): it is cut, so that nobody ever reads it.
             if partition.settings.log.flush_messages == 1 and fresh.log_end_offset > partition.high_watermark:
                 fresh.truncate_to(partition.high_watermark)
         except Exception as error:
             log.error("partition_reload_failed", topic=key[0], partition=key[1], error=str(error))
             self._reload_later(partition)
             return
-        del self.failures[key]
+        self.failures.pop(key, None)
         partition.recovered(fresh)
         log.warning("partition_reloaded", topic=key[0], partition=key[1], log_end_offset=fresh.log_end_offset)
         for callback in self.on_recovered:

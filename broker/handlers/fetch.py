@@ -1,0 +1,269 @@
+"""Fetch: whole batches from the asked offsets on, at once or when there is enough.
+
+A request that finds less than `min_bytes` is parked on its partitions. Whatever changes there wakes it at the end of
+the loop turn; it answers when there is enough, when something went wrong, and at the latest after `max_wait_ms`.
+
+Always true: a batch is never cut; an answer to a request that could read anything holds at least one batch, however
+small the limits; `records` is never null, since librdkafka drops such an answer.
+
+Source: KIP-74, KIP-227; Kafka's ReplicaManager.readFromLog, DelayedFetch, KafkaApis.handleFetchRequest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorizer import Operation, ResourceType, authorize
+from broker.context import Deferred
+from broker.fetch_sessions import FULL, FetchPlan, SessionError
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.context import RequestContext
+    from broker.partitions import Partition
+    from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+_READ = Operation.READ
+_TOPIC = ResourceType.TOPIC
+_NOT_THERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+    """Read what is asked for, or wait for it."""
+    plan = FULL
+    topics = request.topics
+    # -1 is a request outside of any session, and 0/-1 the end of one; both name all their partitions.
+    if context.version >= 7 and (request.session_epoch != -1 or request.session_id != 0):
+        try:
+            plan = broker.partitions.fetch_sessions.plan(broker, context, request)
+        except SessionError as error:
+            return FetchResponse(error_code=error.code, session_id=0, responses=[])
+        topics = plan.topics
+    reading = _Reading(broker, context, request, topics, plan)
+    reading.read()
+    if reading.size_bytes >= request.min_bytes or reading.failed or request.max_wait_ms <= 0 or not reading.partitions:
+        return reading.response()
+    return reading.park()
+
+
+class _Reading:
+    """One request: what it asks for, what was read last, and how it waits. A `broker.partitions.Waiter`."""
+
+    __slots__ = (
+        "broker",
+        "committed_only",
+        "context",
+        "deferred",
+        "failed",
+        "partitions",
+        "plan",
+        "request",
+        "responses",
+        "size_bytes",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: RequestContext,
+        request: FetchRequest,
+        topics: list[FetchTopic],
+        plan: FetchPlan,
+    ) -> None:
+        self.broker = broker
+        self.context = context
+        self.request = request
+        self.topics = topics
+        self.plan = plan
+        self.committed_only = request.isolation_level == 1
+        self.responses: list[FetchableTopicResponse] = []
+        self.partitions: list[Partition] = []
+        self.size_bytes = 0
+        self.failed = False
+        self.deferred: Deferred | None = None
+
+    def read(self) -> None:
+        """Read every partition in the order of the request, as far as `max_bytes` goes."""
+        broker = self.broker
+        by_id = self.context.version >= 13
+        room = self.request.max_bytes
+        committed_only = self.committed_only
+        get = broker.partitions.get
+        responses: list[FetchableTopicResponse] = []
+        partitions: list[Partition] = []
+        total = 0
+        failed = False
+        for topic in self.topics:
+            name, error = self._topic(topic, by_id)
+            results: list[PartitionData] = []
+            for wanted in topic.partitions:
+                index = wanted.partition
+                partition = None
+                code = error
+                if not code:
+                    try:
+                        partition = get(name, index)
+                    except KafkaError as problem:
+                        code = problem.code
+                    else:
+                        if partition is None:
+                            code = _NOT_THERE
+                if partition is None:
+                    results.append(_failure(index, code))
+                    failed = True
+                    continue
+                partitions.append(partition)
+                result, size = _read(partition, wanted, room, total == 0, committed_only)
+                results.append(result)
+                if result.error_code or result.diverging_epoch.epoch >= 0:
+                    failed = True
+                total += size
+                room -= size
+            responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=results))
+        self.responses, self.partitions = responses, partitions
+        self.size_bytes = total
+        self.failed = failed
+
+    def _topic(self, topic: FetchTopic, by_id: bool) -> tuple[str, int]:
+        name = topic.topic
+        if by_id:
+            known = self.broker.catalogue.image.topic_by_id(topic.topic_id)
+            if known is None:
+                return "", ErrorCode.UNKNOWN_TOPIC_ID
+            name = known.name
+        if not authorize(self.context, _READ, _TOPIC, name):
+            return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return name, 0
+
+    def response(self) -> FetchResponse:
+        """The answer with what was read last."""
+        plan = self.plan
+        if plan is FULL:
+            return FetchResponse(responses=self.responses)
+        return FetchResponse(session_id=plan.session_id, responses=plan.trim(self.responses))
+
+    def park(self) -> Deferred:
+        """Wait for more."""
+        self.deferred = deferred = Deferred(self._forget)
+        for partition in self.partitions:
+            partition.waiters[self] = None
+        runtime = self.broker.runtime
+        runtime.timers.set(self, runtime.now_ms() + self.request.max_wait_ms, self.finish)
+        return deferred
+
+    def partition_changed(self, partition: Partition) -> None:
+        """Answer if there is enough now."""
+        if self.deferred is None or self.deferred.done:
+            return
+        self.read()
+        if self.size_bytes >= self.request.min_bytes or self.failed:
+            self._answer()
+
+    def finish(self) -> None:
+        """Answer with what there is: the wait is over, or the broker stops."""
+        if self.deferred is None or self.deferred.done:
+            return
+        self.read()
+        self._answer()
+
+    def _answer(self) -> None:
+        assert self.deferred is not None
+        self._forget()
+        self.deferred.complete(self.response())
+
+    def _forget(self) -> None:
+        for partition in self.partitions:
+            partition.waiters.pop(self, None)
+        self.broker.runtime.timers.cancel(self)
+
+
+def _failure(index: int, code: int, log_start_offset: int = -1) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=log_start_offset,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _read(
+    partition: Partition, wanted: FetchPartition, room: int, first: bool, committed_only: bool
+) -> tuple[PartitionData, int]:
+    """One partition's part of the answer, and its bytes. `first`: nothing was read yet, so one batch always fits."""
+    index = wanted.partition
+    offset = wanted.fetch_offset
+    if partition.error is not None:
+        return _failure(index, partition.error.code), 0
+    epoch = wanted.current_leader_epoch
+    if epoch >= 0 and epoch != partition.leader_epoch:
+        older = epoch < partition.leader_epoch
+        code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return _failure(index, code), 0
+    log = partition.log
+    start = log.log_start_offset
+    if wanted.last_fetched_epoch >= 0:
+        diverging = _diverging(partition, wanted)
+        if diverging is not None:
+            return diverging, 0
+    if offset < start or offset > log.log_end_offset:
+        return _failure(index, ErrorCode.OFFSET_OUT_OF_RANGE, start), 0
+    high_watermark = partition.high_watermark
+    stable = partition.last_stable_offset
+    end = stable if committed_only else high_watermark
+    result = PartitionData(
+        partition_index=index,
+        high_watermark=high_watermark,
+        last_stable_offset=stable,
+        log_start_offset=start,
+        aborted_transactions=[] if committed_only else None,
+        records=b"",
+    )
+    if offset >= end:
+        return result, 0
+    limit = min(wanted.partition_max_bytes, room)
+    if limit <= 0 and not first:
+        return result, 0
+    try:
+        found = log.read(offset, limit, upper_bound_offset=end, min_one_batch=first)
+    except KafkaError as error:
+        partition.read_failed(error)
+        return _failure(index, error.code, start if error.code == 1 else -1), 0
+    size = found.size_bytes
+    if size:
+        result.records = found.buffers
+        if committed_only:
+            result.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in log.aborted_transactions(offset, found.next_offset)
+            ]
+    return result, size
+
+
+def _diverging(partition: Partition, wanted: FetchPartition) -> PartitionData | None:
+    """The answer when the reader's log and ours part before its offset (KIP-595), else None."""
+    epoch, end_offset = partition.epoch_end(wanted.last_fetched_epoch)
+    if epoch < 0:
+        return _failure(wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE, partition.log_start_offset)
+    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=b"",
+    )

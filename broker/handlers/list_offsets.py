@@ -1,0 +1,148 @@
+"""ListOffsets and OffsetForLeaderEpoch: what a timestamp, a mark or an epoch stands for in a partition.
+
+Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorizer import Operation, ResourceType, authorize
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.context import RequestContext
+    from broker.partitions import Partition
+    from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from protocol.messages.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+    )
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+# Since which version each mark may be asked for. Source: ListOffsetsRequest.json, KafkaApis.
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """The offset for each partition's timestamp; -1 with no error where no record fits."""
+    committed_only = request.isolation_level == 1
+    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
+    twice = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+    topics = []
+    for topic in request.topics:
+        allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        results = []
+        for wanted in topic.partitions:
+            index = wanted.partition_index
+            result = ListOffsetsPartitionResponse(partition_index=index)
+            if not allowed:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif (topic.name, index) in twice:
+                result.error_code = ErrorCode.INVALID_REQUEST
+            else:
+                try:
+                    partition = _leader(broker, topic.name, index, wanted.current_leader_epoch)
+                    _look_up(partition, wanted, context.version, committed_only, result)
+                except KafkaError as error:
+                    result.error_code = error.code
+            results.append(result)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return ListOffsetsResponse(topics=topics)
+
+
+def offset_for_leader_epoch(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """The largest epoch not above each asked one, and where it ends; -1/-1 when there is none."""
+    topics = []
+    for topic in request.topics:
+        allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        results = []
+        for wanted in topic.partitions:
+            result = EpochEndOffset(partition=wanted.partition)
+            if not allowed:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            else:
+                try:
+                    _epoch_end(broker, topic.topic, wanted, result)
+                except KafkaError as error:
+                    result.error_code = error.code
+            results.append(result)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+class _Refused(KafkaError):
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]  # the class attribute of KafkaError, one of several here
+
+
+def _leader(broker: Broker, topic: str, index: int, current_leader_epoch: int) -> Partition:
+    partition: Partition | None = broker.partitions.get(topic, index)
+    if partition is None:
+        raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+    if partition.error is not None:
+        raise partition.error
+    ours = partition.leader_epoch
+    if 0 <= current_leader_epoch != ours:
+        older = current_leader_epoch < ours
+        raise _Refused(
+            ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"{topic}-{index} is at leader epoch {ours}, request says {current_leader_epoch}",
+        )
+    return partition
+
+
+def _look_up(
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    version: int,
+    committed_only: bool,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    timestamp = wanted.timestamp
+    end = partition.last_stable_offset if committed_only else partition.high_watermark
+    if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 0)):
+        raise _Refused(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {version}")
+    if timestamp == LATEST:
+        result.offset = end
+        result.leader_epoch = partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        result.offset = partition.log_start_offset
+        result.leader_epoch = partition.epoch_of(result.offset)
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        pass  # no tiered storage: there is none
+    else:
+        found = (
+            partition.log.offset_of_max_timestamp()
+            if timestamp == MAX_TIMESTAMP
+            else partition.log.offset_for_timestamp(timestamp)
+        )
+        # A hit at or above the end is no hit, even when an earlier record would do. Source: transactions 6.5.
+        if found is not None and found.offset < end:
+            result.timestamp = found.timestamp
+            result.offset = found.offset
+            result.leader_epoch = partition.epoch_of(found.offset)
+
+
+def _epoch_end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition, result: EpochEndOffset) -> None:
+    partition = _leader(broker, topic, wanted.partition, wanted.current_leader_epoch)
+    result.leader_epoch, result.end_offset = partition.epoch_end(wanted.leader_epoch)

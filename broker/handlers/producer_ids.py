@@ -1,0 +1,52 @@
+"""InitProducerId: an id for a producer that wants each batch written once.
+
+Transactional ids are refused for good (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), since this broker has no transaction
+coordinator yet: clients give up with that error instead of trying again for ever (docs/unsupported.md).
+
+Source: KIP-98, KIP-360; Kafka's TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.authorizer import Operation, ResourceType, authorize
+from broker.context import Deferred
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.context import RequestContext
+    from protocol.messages.init_producer_id import InitProducerIdRequest
+
+
+def init_producer_id(
+    broker: Broker, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Deferred:
+    """A new id with epoch 0; the pair that a plain producer sends along is only checked for being whole."""
+    tid = request.transactional_id
+    if tid is not None:
+        if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, tid):
+            return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+        return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _error(ErrorCode.INVALID_REQUEST)
+    if tid is not None:
+        return _error(ErrorCode.INVALID_REQUEST if not tid else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    deferred = Deferred()
+
+    def answer(producer_id: int, error: ErrorCode) -> None:
+        if error:
+            # Kafka too answers "loading" when it has no id in hand: every client asks again.
+            deferred.complete(_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        else:
+            deferred.complete(InitProducerIdResponse(error_code=0, producer_id=producer_id, producer_epoch=0))
+
+    broker.producer_ids.next(answer)
+    return deferred
+
+
+def _error(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

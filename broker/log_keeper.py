@@ -1,0 +1,266 @@
+"""What logs need in the background: fsyncs, checkpoints, retention, forgetting of producers and of deleted files.
+
+Everything is a timer on the event loop; whatever waits for the disk goes to a worker thread, and compaction
+(`broker.log_cleaning`) to a process. `stop` closes every log, writes the checkpoints and, when nothing at all went
+wrong, the marker of a clean shutdown, last.
+
+Source: Kafka's LogManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.logs import get_logger
+from protocol.errors import KafkaError
+from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets, write_offsets
+from storage.files import remove_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from broker.partitions import Partition, Partitions
+    from broker.partitions.table import Key
+    from broker.runtime import Runtime
+    from broker.settings import Settings
+    from storage.partition_log import PartitionLog
+
+FLUSH_TICK_MS = 1_000
+SLICE = 20
+"""Logs that a background pass looks at before it lets requests through."""
+
+log = get_logger()
+
+
+class LogKeeper:
+    """Keeps the logs of `partitions`, which lie in `directory`."""
+
+    def __init__(self, runtime: Runtime, partitions: Partitions, directory: Path, settings: Settings) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
+        self._directory = directory
+        self._settings = settings
+        self._flushed_ms: dict[Partition, int] = {}
+        self._written: dict[str, dict[Key, int]] = {}  # checkpoint file -> what is in it
+        self._writing: set[str] = set()
+        self._pass: Iterator[None] | None = None
+        self._stopped = False
+        self._high_watermarks: dict[Key, int] = {}
+
+    def start(self) -> None:
+        """Begin. After a crash, also open (and so recover) every log, in worker threads."""
+        self._high_watermarks = read_offsets(self._directory / HIGH_WATERMARK)
+        settings = self._settings
+        self._every("flush", min(settings.log_flush_interval_ms or FLUSH_TICK_MS, FLUSH_TICK_MS), self._flush)
+        self._every(
+            RECOVERY_POINT,
+            settings.log_flush_offset_checkpoint_interval_ms,
+            lambda: self._checkpoint(RECOVERY_POINT),
+        )
+        self._every(
+            LOG_START,
+            settings.log_flush_start_offset_checkpoint_interval_ms,
+            lambda: self._checkpoint(LOG_START),
+        )
+        self._every(
+            HIGH_WATERMARK,
+            settings.replica_high_watermark_checkpoint_interval_ms,
+            lambda: self._checkpoint(HIGH_WATERMARK),
+        )
+        self._every(
+            "retention",
+            settings.log_retention_check_interval_ms,
+            self._begin_pass,
+            first_ms=settings.log_initial_task_delay_ms,
+        )
+        self._every("producers", settings.producer_id_expiration_check_interval_ms, self._expire_producers)
+        if self._partitions.recovers:
+            for _ in range(settings.num_recovery_threads_per_data_dir):
+                self._recover_next()
+
+    def _every(self, name: str, interval_ms: int, work: Callable[[], None], *, first_ms: int | None = None) -> None:
+        timers, key = self._runtime.timers, ("log_keeper", name)
+        interval_ms = max(interval_ms, 1)
+
+        def run() -> None:
+            if self._stopped:
+                return
+            timers.set(key, self._runtime.now_ms() + interval_ms, run)
+            try:
+                work()
+            except Exception:
+                # One odd log must not end the keeping of all the others.
+                log.exception("log_keeping_failed", task=name)
+
+        timers.set(key, self._runtime.now_ms() + (interval_ms if first_ms is None else first_ms), run)
+
+    # -- recovery ------------------------------------------------------------------------------------------
+
+    def _recover_next(self) -> None:
+        if self._stopped:
+            return
+        following = next(self._partitions.unopened(), None)
+        if following is not None:
+            self._partitions.open_in_thread([following], self._recover_next)
+
+    # -- flushing ------------------------------------------------------------------------------------------
+
+    def _flush(self) -> None:
+        """Fsync what has been unsynced for `flush.ms`, or `log.flush.interval.ms` where the topic does not say."""
+        now_ms = self._runtime.now_ms()
+        flushed_ms = self._flushed_ms
+        default_ms = self._settings.log_flush_interval_ms
+        tick_ms = FLUSH_TICK_MS // 2  # a tick that comes a moment early is not made to wait for the next one
+        for partition in self._partitions:
+            if partition.error is not None or partition.log.log_end_offset <= partition.log.recovery_point:
+                flushed_ms.pop(partition, None)
+                continue
+            since = flushed_ms.setdefault(partition, now_ms)
+            interval_ms = partition.settings.log.flush_ms
+            if default_ms is not None and default_ms < interval_ms:
+                interval_ms = default_ms if interval_ms >= 2**63 - 1 else interval_ms
+            if now_ms - since + tick_ms >= interval_ms:
+                del flushed_ms[partition]
+                self._partitions.flush(partition)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------
+
+    def _offsets(self, name: str) -> dict[Key, int]:
+        partitions = self._partitions
+        if name == RECOVERY_POINT:
+            offsets = dict(partitions.recovery_points)
+            offsets.update(((p.topic, p.index), p.log.recovery_point) for p in partitions)
+        elif name == HIGH_WATERMARK:
+            offsets = {key: offset for key, offset in self._high_watermarks.items() if partitions.has(*key)}
+            offsets.update(((p.topic, p.index), p.high_watermark) for p in partitions)
+            self._high_watermarks = offsets
+        else:
+            offsets = dict(partitions.log_starts)
+            for partition in partitions:
+                key = partition.topic, partition.index
+                if partition.log.log_start_offset > partition.log.bases[0]:
+                    offsets[key] = partition.log.log_start_offset
+                else:
+                    offsets.pop(key, None)
+        return offsets
+
+    def _checkpoint(self, name: str) -> None:
+        offsets = self._offsets(name)
+        if name in self._writing or offsets == self._written.get(name):
+            return
+        self._writing.add(name)
+
+        def done(_: None) -> None:
+            self._writing.discard(name)
+            self._written[name] = offsets
+
+        def failed(error: Exception) -> None:
+            self._writing.discard(name)
+            log.error("checkpoint_failed", file=name, error=str(error))
+
+        self._runtime.in_thread(lambda: write_offsets(self._directory / name, offsets), done, failed)
+
+    # -- retention -----------------------------------------------------------------------------------------
+
+    def _begin_pass(self) -> None:
+        if self._pass is None:
+            self._pass = self._retention()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stopped or self._pass is None:
+            return
+        for _ in range(SLICE):
+            if next(self._pass, self) is self:
+                self._pass = None
+                return
+        self._runtime.timers.set(("log_keeper", "slice"), self._runtime.now_ms() + 1, self._go_on)
+
+    def _retention(self) -> Iterator[None]:
+        """Look at every log, opening those that nobody has asked for yet."""
+        for topic, index in list(self._partitions.all()):
+            try:
+                partition = self._partitions.get(topic, index)
+            except KafkaError:
+                partition = None
+            if partition is not None and partition.error is None:
+                try:
+                    self._retain(partition)
+                except KafkaError as error:
+                    log.error("retention_failed", topic=topic, partition=index, error=str(error))
+            yield
+
+    def _retain(self, partition: Partition) -> None:
+        partition_log = partition.log
+        before = partition_log.log_start_offset
+        for segment in partition_log.apply_retention(self._runtime.now_ms(), partition.high_watermark):
+            log.info(
+                "segment_deleted",
+                topic=partition.topic,
+                partition=partition.index,
+                base_offset=segment.base_offset,
+                bytes=segment.size_bytes,
+                because_of=segment.reason.value,
+            )
+        if partition_log.log_start_offset != before:
+            partition.changed()
+        self.remove_later(partition_log, partition.settings.log.file_delete_delay_ms)
+        partition_log.release_unused()
+
+    def remove_later(self, partition_log: PartitionLog, delay_ms: int) -> None:
+        """Unlink the files that the log has renamed to `.deleted`, after `delay_ms`."""
+        files = partition_log.take_deleted_files()
+        if files:
+            self._later(delay_ms, lambda: remove_files(files))
+
+    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
+        def start() -> None:
+            self._runtime.in_thread(
+                work, lambda _: None, lambda error: log.error("files_not_removed", error=str(error))
+            )
+
+        self._runtime.timers.set(("log_keeper", "remove", id(work)), self._runtime.now_ms() + delay_ms, start)
+
+    def _expire_producers(self) -> None:
+        now_ms = self._runtime.now_ms()
+        expiration_ms = self._settings.producer_id_expiration_ms
+        for partition in self._partitions:
+            partition.log.producers.expire(now_ms, expiration_ms)
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def stop(self, mark_clean: Callable[[], None], done: Callable[[bool], None]) -> None:
+        """Close every log, write the checkpoints, then `mark_clean()`; at last `done(whether it was clean)`.
+
+        Nothing may be appended any more. A log that failed, or whose closing fails, leaves the marker unwritten: the
+        next start then recovers, from the recovery points that were reached.
+        """
+        self._stopped = True
+        partitions = list(self._partitions)
+        healthy = not self._partitions.failures and not self._partitions.loading
+
+        def close() -> bool:
+            clean = healthy
+            for partition in partitions:
+                if partition.error is not None:
+                    clean = False
+                    continue
+                try:
+                    partition.log.close()
+                except Exception as error:
+                    clean = False
+                    log.error("log_not_closed", topic=partition.topic, partition=partition.index, error=str(error))
+            for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
+                offsets = self._offsets(name)
+                if offsets != self._written.get(name) or name in self._writing:
+                    write_offsets(self._directory / name, offsets)
+            if clean:
+                mark_clean()
+            return clean
+
+        def failed(error: Exception) -> None:
+            log.error("shutdown_not_clean", error=str(error))
+            done(False)
+
+        self._runtime.in_thread(close, done, failed)

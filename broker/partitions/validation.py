@@ -1,0 +1,215 @@
+"""What a produced batch must be before it may touch a log, and what the broker writes into it.
+
+The records of an uncompressed batch are walked, those of a compressed one only where the topic makes it necessary
+(keys of a compacted topic, a limit on old timestamps, another codec): see docs/decisions/inner-records.md.
+
+Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.partitions.errors import RecordsRefused
+from protocol.errors import ErrorCode
+from protocol.records.batch import (
+    BatchHeader,
+    encode_batch,
+    iterate_records,
+    read_header,
+    stamp_create_time,
+    stamp_log_append_time,
+    validate_records,
+    verify,
+)
+from storage.log_config import INT64_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.partitions.settings import PartitionSettings
+    from protocol.records.batch import Record
+
+_HEADER_BYTES = 61
+_CONTROL, _TRANSACTIONAL, _LOG_APPEND_TIME, _CODEC = 0x20, 0x10, 0x08, 0x07
+_ZSTD = 4
+
+Refusals = list[tuple[int, str]]
+
+
+def prepare(
+    records: bytes | bytearray | memoryview | None,
+    settings: PartitionSettings,
+    now_ms: int,
+    version: int,
+    where: str,
+) -> tuple[bytearray, BatchHeader, int]:
+    """The batch that may be appended, its header, and the time stamped on it (ms, -1 when the producer's times stay).
+
+    `version` is that of the Produce request, `where` names the partition in messages. Copies `records` once.
+    Raises: KafkaError with the code to answer; a `RecordsRefused` may name records.
+    """
+    size = 0 if records is None else len(records)
+    if size < _HEADER_BYTES:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition",
+        )
+    assert records is not None
+    data = bytes(records)
+    header = read_header(data)
+    _check_shape(header, size, version, where)
+    if size > settings.max_message_bytes:
+        raise _too_large(size, settings, where)
+    verify(data)
+    codec = header.attributes & _CODEC
+    count = header.record_count
+    if count <= 0 or count != header.last_offset_delta + 1:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] for a count of {count} records",
+        )
+    if header.attributes & _CONTROL:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+    target = settings.compression_codec
+    recompress = target >= 0 and target != codec
+    max_timestamp = header.max_timestamp
+    if (
+        codec == 0
+        or recompress
+        or settings.log.compact
+        or (settings.timestamp_before_max_ms != INT64_MAX and not settings.log_append_time)
+    ):
+        facts = validate_records(data)
+        if settings.log.compact and facts.first_keyless >= 0:
+            raise _keyless(data, where)
+        oldest, max_timestamp = facts.min_timestamp, facts.max_timestamp
+    else:
+        oldest = max_timestamp
+    if not settings.log_append_time:
+        _check_timestamps(data, header, settings, now_ms, oldest, max_timestamp)
+    if recompress:
+        batch = _recompress(data, header, target)
+        if len(batch) > settings.max_message_bytes:
+            raise _too_large(len(batch), settings, where)
+    else:
+        batch = bytearray(data)
+    if settings.log_append_time:
+        stamp_log_append_time(batch, now_ms)
+        return batch, header, now_ms
+    if max_timestamp != header.max_timestamp:
+        # Time look-ups believe the header; Kafka mends it too.
+        stamp_create_time(batch, max_timestamp)
+    return batch, header, -1
+
+
+def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> None:
+    if header.magic != 2:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if header.size_bytes < _HEADER_BYTES:
+        raise RecordsRefused(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record batch is corrupted (the size {header.size_bytes} is smaller than the minimum allowed overhead "
+            f"{_HEADER_BYTES})",
+        )
+    if header.size_bytes > size:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition; "
+            f"{header.size_bytes} bytes are announced, {size} are there",
+        )
+    codec = header.attributes & _CODEC
+    if codec == _ZSTD and version < 7:
+        raise RecordsRefused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    if codec > _ZSTD:
+        raise RecordsRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
+    if header.size_bytes < size:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch per "
+            "partition",
+        )
+    if header.base_offset != 0:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"The baseOffset of the record batch in the append to {where} should be 0, but it is {header.base_offset}",
+        )
+
+
+def _check_timestamps(
+    data: bytes, header: BatchHeader, settings: PartitionSettings, now_ms: int, oldest: int, newest: int
+) -> None:
+    if header.attributes & _LOG_APPEND_TIME:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            "Invalid timestamp type in message: the producer should not set timestamp type to LogAppendTime.",
+            [(0, "Producer should not set timestamp type to LogAppendTime.")],
+        )
+    lowest = now_ms - settings.timestamp_before_max_ms
+    highest = now_ms + settings.timestamp_after_max_ms
+    # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.
+    if newest <= highest and (oldest >= lowest or lowest <= -1):
+        return
+
+    def out_of_range(record: Record) -> str | None:
+        if record.timestamp == -1 or lowest <= record.timestamp <= highest:
+            return None
+        return (
+            f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+            f"The timestamp should be within [{lowest}, {highest}]"
+        )
+
+    errors = _failing(data, out_of_range)
+    if errors:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+        )
+
+
+def _keyless(data: bytes, where: str) -> RecordsRefused:
+    def has_no_key(record: Record) -> str | None:
+        return (
+            f"Compacted topic cannot accept message without key in topic partition {where}."
+            if record.key is None
+            else None
+        )
+
+    return RecordsRefused(
+        ErrorCode.INVALID_RECORD,
+        "One or more records have been rejected",
+        _failing(data, has_no_key),
+    )
+
+
+def _failing(data: bytes, why: Callable[[Record], str | None]) -> Refusals:
+    found: Refusals = []
+    for index, record in enumerate(iterate_records(data)):
+        reason = why(record)
+        if reason is not None:
+            found.append((index, reason))
+    return found
+
+
+def _too_large(size: int, settings: PartitionSettings, where: str) -> RecordsRefused:
+    return RecordsRefused(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {where} is {size} bytes which exceeds the maximum configured value "
+        f"of {settings.max_message_bytes}.",
+    )
+
+
+def _recompress(data: bytes, header: BatchHeader, codec: int) -> bytearray:
+    return encode_batch(
+        iterate_records(data),
+        compression=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+    )
