@@ -71,7 +71,10 @@ class Appended(Input):
 
 @dataclass(slots=True)
 class AppendFailed(Input):
-    """The records of the outcome that carried `token` were refused; none of them is in the log."""
+    """The records of the outcome that carried `token` were refused; none of them is in the log.
+
+    When several outcomes are refused with one batch, the last of them is told first.
+    """
 
     group_id: str
     token: AppendToken

@@ -117,12 +117,10 @@ def _topics(protocols: tuple[tuple[str, bytes], ...]) -> set[str] | None:
     return topics
 
 
-def _changed_partition_counts(draft: Draft) -> dict[str, tuple[int, int | None]]:
-    """Topics whose partition count is not what it was when the group was last assigned: (then, now)."""
-    then, count_of = draft.assigned_partition_counts, draft.view.topics.partition_count
-    if not then:
-        return {}
-    counts = {topic: (before, count_of(topic)) for topic, before in then.items()}
+def _changed_partition_counts(draft: Draft) -> dict[str, tuple[int, int]]:
+    """Topics whose partition count is not what it was when the group was last assigned: (then, now); 0: no topic."""
+    then, count_of = draft.assigned_partition_counts or {}, draft.view.topics.partition_count
+    counts = {topic: (before, count_of(topic) or 0) for topic, before in then.items()}
     return {topic: pair for topic, pair in counts.items() if pair[0] != pair[1]}
 
 

@@ -58,8 +58,8 @@ def replace_static_member(draft: Draft, request: Join) -> None:
 def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
     """The new id was not written down, so the old one holds again.
 
-    Unless a third process has taken the instance over meanwhile: then its own record decides, and an id that nobody
-    was told does no harm, since the next process to come replaces it.
+    Unless a third process has taken the instance over and its record was written. Of one refused batch the outcomes
+    are taken back from the last to the first, so that several replacements in it end at the id before them all.
     """
     token = failure.token
     assert isinstance(token, ReplacementToken)

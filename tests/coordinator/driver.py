@@ -284,10 +284,23 @@ class Driver:
         """From now on nothing is committed, so that no reply leaves."""
         self._held = []
 
-    def release_appends(self, *errors: ErrorCode) -> None:
-        """All that was held is committed; or, with errors, the first so many of the outcomes are refused."""
+    def release_appends(self, *, refused: int = 0, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """All that was held is committed; but the first `refused` of the outcomes with records make a batch that fails.
+
+        Of such a batch the outcomes are taken back, the last first; then the answers that waited for it leave.
+        """
         held, self._held = self._held or [], None
-        self._refusals = list(errors)
+        batch: list[Outcome] = []
+        while held and (refused or (batch and not held[0].records)):
+            refused -= bool(held[0].records)
+            batch.append(held.pop(0))
+        for outcome in reversed(batch):
+            if outcome.records:
+                assert outcome.token is not None
+                self.feed(AppendFailed(self._token_group(outcome), outcome.token, error))
+        for outcome in batch:
+            if not outcome.records:
+                self._finish(outcome)
         for outcome in held:
             self._finish(outcome)
 

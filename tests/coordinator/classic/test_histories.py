@@ -120,11 +120,10 @@ class Histories(RuleBasedStateMachine):
         self.broker.hold_appends()
 
     @precondition(lambda self: self.broker._held is not None)
-    @rule(errors=st.lists(st.sampled_from(STORAGE_ERRORS), max_size=2))
-    def appends_are_done(self, errors) -> None:
-        self.failed = self.failed or bool(errors)
-        self.broker.release_appends(*errors)
-        self.broker.fail_appends()
+    @rule(refused=st.integers(0, 3), error=st.sampled_from(STORAGE_ERRORS))
+    def appends_are_done(self, refused, error) -> None:
+        self.failed = self.failed or bool(refused)
+        self.broker.release_appends(refused=refused, error=error)
 
     @invariant()
     def the_generation_never_falls(self) -> None:

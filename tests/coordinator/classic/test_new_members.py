@@ -302,7 +302,7 @@ def test_a_refused_first_record_takes_the_new_group_with_it():
 
     broker.hold_appends()
     first, second = broker.join(version=3), broker.join(version=3)
-    broker.release_appends(ErrorCode.NOT_ENOUGH_REPLICAS)
+    broker.release_appends(refused=1, error=ErrorCode.NOT_ENOUGH_REPLICAS)
 
     refused = join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert (first.response, second.response) == (refused, refused)

@@ -180,6 +180,33 @@ def test_m11_a_replacement_that_cannot_be_written_is_taken_back(instance):
     assert broker.timer_in("heartbeat", old_id) == SESSION
 
 
+def test_two_replacements_in_one_refused_batch_are_both_taken_back():
+    """3.6: the last first, so that the id that was there before them holds again."""
+    broker, _, follower = static_group()
+    before = broker.group
+    broker.hold_appends()
+    joins = [broker.join(instance_id="f") for _ in range(2)]
+
+    broker.release_appends(refused=2)
+
+    assert broker.group == before
+    assert [join.error for join in joins] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert broker.heartbeat(follower, 1, "f") is ErrorCode.NONE
+
+
+def test_a_refused_replacement_gives_way_to_a_later_one_that_was_written():
+    """3.6: the first of two is refused, the second committed: the log names the second."""
+    broker, _, follower = static_group()
+    broker.hold_appends()
+    first, second = broker.join(instance_id="f"), broker.join(instance_id="f")
+
+    broker.release_appends(refused=1)
+
+    assert (first.error, second.error) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NONE)
+    assert broker.live.static_members["f"] == second.response.member_id == broker.log[-1][1].members[1].member_id
+    assert broker.heartbeat(follower, 1, "f") is ErrorCode.FENCED_INSTANCE_ID
+
+
 def test_m12_a_wrong_pair_of_ids_is_refused():
     """M12: instance i of another id: FENCED_INSTANCE_ID; unknown instance: UNKNOWN_MEMBER_ID."""
     broker, leader, _ = static_group()

@@ -1,0 +1,348 @@
+"""Every rebalance says why it began, how long its phases took and who was waited for (ledger 3, 4)."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from coordinator.classic.inputs import Leaver
+from coordinator.consumer_protocol import (
+    MetadataError,
+    assigned_partitions,
+    owned_partitions,
+    subscribed_topics,
+)
+from coordinator.events import FURTHER_CAUSES_MAX, TRIGGERS
+from coordinator.group import GroupState
+from coordinator.view import GroupSettings
+from protocol.errors import ErrorCode
+from tests.coordinator.driver import REBALANCE, SESSION, D, Driver, Topics
+
+COOPERATIVE = "cooperative-sticky"
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text.encode())) + text.encode()
+
+
+def _partitions(partitions: dict[str, list[int]]) -> bytes:
+    return struct.pack(">i", len(partitions)) + b"".join(
+        _string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+        for topic, numbers in partitions.items()
+    )
+
+
+def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
+    """Version 0, or 1 with what the member owns."""
+    metadata = struct.pack(">hi", 0 if owned is None else 1, len(topics)) + b"".join(map(_string, topics))
+    metadata += struct.pack(">i", -1)
+    return metadata if owned is None else metadata + _partitions(owned)
+
+
+def assignment(partitions: dict[str, list[int]]) -> bytes:
+    return struct.pack(">h", 0) + _partitions(partitions) + struct.pack(">i", -1)
+
+
+def offer(metadata: bytes, name: str = "range") -> tuple[tuple[str, bytes], ...]:
+    return ((name, metadata),)
+
+
+def test_metadata_is_read_as_clients_write_it():
+    """3.5: version 0's layout reads the beginning of every version."""
+    metadata = subscription("t1", "t2", owned={"t1": [0, 2]})
+
+    assert subscribed_topics(metadata) == ["t1", "t2"]
+    assert owned_partitions(metadata) == {("t1", 0), ("t1", 2)}
+    assert owned_partitions(subscription("t1")) is None
+    assert assigned_partitions(assignment({"t": [1]})) == {("t", 1)}
+    assert assigned_partitions(b"") == frozenset()
+
+
+@pytest.mark.parametrize("length", range(len(subscription("t1", owned={"t1": [0]}))))
+def test_cut_metadata_is_an_error_and_nothing_else(length):
+    """Bytes of clients: every length is checked."""
+    with pytest.raises(MetadataError):
+        owned_partitions(subscription("t1", owned={"t1": [0]})[:length])
+
+
+def test_a_group_whose_metadata_cannot_be_read_has_unknown_topics():
+    """3.5: null if any parse fails, or for another protocol type; the union otherwise; empty when Empty."""
+    broker = Driver()
+    [a] = broker.stable_group("a", protocols=offer(subscription("t1", "t2")))
+    assert broker.live.subscribed_topics == {"t1", "t2"}
+    broker.leave(a)
+    assert broker.live.subscribed_topics == frozenset()
+
+    broker = Driver()
+    broker.stable_group("a", protocols=offer(b"m"))
+    assert broker.live.subscribed_topics is None
+
+    broker = Driver()
+    broker.stable_group("a", protocols=offer(subscription("t1")), protocol_type="connect")
+    assert broker.live.subscribed_topics is None
+
+
+def test_rl01_the_first_member_of_a_group():
+    """RL01: began by member_joined, ended 0 -> 1 stable. RL22: the join that got a member id is no cause. RL25: the
+    initial delay is the setting, nobody was waited for."""
+    broker = Driver()
+    broker.join(broker.join(client_id="a").response.member_id, client_id="a")
+    member_id = next(iter(broker.live.members))
+    broker.advance(D)
+    broker.sync(member_id, 1, {})
+
+    began, ended = broker.last("rebalance_began").facts, broker.last("rebalance_ended").facts
+    assert broker.kinds().count("rebalance_began") == 1
+    assert (began["trigger"], began["client_id"], began["state_before"]) == ("member_joined", "a", "Empty")
+    assert (ended["outcome"], ended["from_generation"], ended["to_generation"]) == ("stable", 0, 1)
+    assert (ended["duration_ms"], ended["join_ms"], ended["initial_delay_ms"]) == (D, D, D)
+    assert (ended["assign_ms"], ended["sync_ms"], ended["slowest_to_join"]) == (0, 0, None)
+    assert ended["rebalance_id"] == began["rebalance_id"]
+
+
+def test_rl02_a_member_that_leaves_with_a_reason():
+    """RL02: 1 -> 2, first cause member_left with its text."""
+    broker = Driver()
+    a, b = broker.stable_group("a", "b")
+    broker.leave(Leaver(b, reason="shutting down"))
+    broker.join(a)
+    broker.sync(a, 2, {})
+
+    ended = broker.last("rebalance_ended")
+    assert (ended.facts["trigger"], ended.facts["client_id"], ended.facts["reason"]) == (
+        "member_left",
+        "b",
+        "shutting down",
+    )
+    assert ended.rebalance is not None
+    assert [(member.member_id, change) for member, change in ended.rebalance.departed] == [(b, "left")]
+    assert set(ended.rebalance.members_before) == {a, b}
+
+
+@pytest.mark.parametrize(
+    ("reason", "trigger"),
+    [
+        ("consumer poll timeout has expired.", "poll_timeout"),
+        ("max.poll.interval.ms exceeded", "poll_timeout"),
+        ("the consumer is being closed", "member_left"),
+        (None, "member_left"),
+    ],
+)
+def test_rl23_a_reason_may_tell_that_polling_was_too_slow(reason, trigger):
+    """RL23"""
+    broker = Driver()
+    _, b = broker.stable_group("a", "b")
+
+    broker.leave(Leaver(b, reason=reason))
+
+    assert broker.last("rebalance_began").facts["trigger"] == trigger
+
+
+def test_rl04_who_leaves_while_others_are_awaited_is_a_further_cause():
+    """RL04"""
+    broker = Driver()
+    a, b, c = broker.stable_group("a", "b", "c")
+    broker.leave(c)
+    broker.leave(a)
+    broker.join(b)
+    broker.sync(b, 2, {})
+
+    ended = broker.last("rebalance_ended")
+    assert broker.kinds().count("rebalance_began") == 1
+    assert ended.facts["client_id"] == "c"
+    assert ended.rebalance is not None
+    assert [(cause.trigger, cause.member_id) for cause in ended.rebalance.further_causes] == [("member_left", a)]
+
+
+def test_rl05_who_does_not_rejoin_in_time():
+    """RL05: join_timeout as a further cause, slowest_to_join null, change expired."""
+    broker = Driver()
+    a, b = broker.stable_group("a", "b", session_timeout_ms=60_000)
+    broker.join(a)
+    broker.advance(REBALANCE)
+    broker.sync(a, 2, {})
+
+    ended = broker.last("rebalance_ended")
+    assert ended.facts["slowest_to_join"] is None
+    assert ended.rebalance is not None
+    assert [cause.trigger for cause in ended.rebalance.further_causes] == ["join_timeout"]
+    assert [(member.member_id, change) for member, change in ended.rebalance.departed] == [(b, "expired")]
+
+
+def test_rl06_who_never_syncs_supersedes_the_rebalance():
+    """RL06"""
+    broker = Driver()
+    a, _ = broker.completing_group("a", "b", session_timeout_ms=60_000)
+    broker.sync(a, 1, {})
+    broker.advance(REBALANCE)
+
+    began, ended = broker.last("rebalance_began"), broker.last("rebalance_ended")
+    assert (began.facts["trigger"], began.facts["client_id"]) == ("sync_timeout", "b")
+    assert (ended.facts["outcome"], ended.facts["by"]) == ("superseded", began.facts["rebalance_id"])
+
+
+def test_rl07_rl08_the_phases_and_the_slowest_are_told():
+    """RL07: who answered the rebalance after 3 s. RL08: a leader that plans for 2 s."""
+    broker = Driver()
+    a, b, c = broker.stable_group("a", "b", "c")
+    broker.join(a)
+    broker.join(c)
+    broker.advance(3_000)
+    broker.join(b)
+    broker.advance(2_000)
+    broker.sync(a, 2, {})
+    broker.sync(b, 2)
+    broker.advance(500)
+    broker.sync(c, 2)
+
+    facts = broker.last("rebalance_ended").facts
+    spans = [facts[name] for name in ("join_ms", "assign_ms", "sync_ms", "duration_ms", "initial_delay_ms")]
+    assert spans == [3_000, 2_000, 500, 5_500, 0]
+    assert (facts["slowest_to_join"]["client_id"], facts["slowest_to_join"]["after_ms"]) == ("b", 3_000)
+    assert (facts["slowest_to_sync"]["client_id"], facts["slowest_to_sync"]["after_ms"]) == ("c", 500)
+    assert (facts["protocol"], facts["mode"], facts["leader"], facts["leader_changed"]) == ("range", "eager", a, False)
+
+
+def test_rl09_a_changed_subscription_names_the_topics():
+    """RL09"""
+    broker = Driver()
+    _, b = broker.stable_group("a", "b", protocols=offer(subscription("t1", "t2")))
+
+    broker.join(b, protocols=offer(subscription("t2", "t3")))
+
+    facts = broker.last("rebalance_began").facts
+    assert (facts["trigger"], facts["topics_added"], facts["topics_removed"]) == (
+        "subscription_changed",
+        ["t3"],
+        ["t1"],
+    )
+
+
+def test_rl10_a_grown_topic_is_the_cause_once():
+    """RL10: the leader comes unchanged, but a topic has other partitions than at the last assignment."""
+    topics = Topics({"t": 3})
+    broker = Driver(topics=topics)
+    metadata = offer(subscription("t"))
+    a, b = broker.stable_group("a", "b", protocols=metadata)
+    topics.partitions["t"] = 6
+    broker.join(a, protocols=metadata)
+    broker.join(b, protocols=metadata)
+
+    facts = broker.last("rebalance_began").facts
+    assert (facts["trigger"], facts["topics"]) == ("partitions_changed", {"t": (3, 6)})
+    assert broker.live.rebalance is not None
+    assert broker.live.rebalance.further_causes == ()
+
+    broker.sync(a, 2, {})
+    broker.sync(b, 2)
+    broker.join(a, protocols=metadata)
+    assert broker.last("rebalance_began").facts["trigger"] == "leader_rejoined"
+
+
+def test_rl12_two_processes_with_one_instance_id():
+    """RL12: member_fenced names who was refused and who holds it, whatever the request."""
+    broker = Driver()
+    a, s = broker.stable_group("a", "s", static=("s",))
+    broker.join("other", instance_id="s")
+    broker.heartbeat("other", 1, "s")
+    broker.sync("other", 1, instance_id="s")
+    broker.leave(Leaver("other", "s"))
+
+    fenced = [event.facts for event in broker.events if event.kind == "member_fenced"]
+    assert [facts["api"] for facts in fenced] == ["JoinGroup", "Heartbeat", "SyncGroup", "LeaveGroup"]
+    assert {(facts["refused_member_id"], facts["holder_member_id"]) for facts in fenced} == {("other", s)}
+    assert a in broker.live.members
+
+
+def test_rl13_the_second_round_of_a_cooperative_protocol_follows_the_first():
+    """RL13: a member comes back owning what its assignment left it."""
+
+    def owning(*numbers: int) -> tuple[tuple[str, bytes], ...]:
+        return offer(subscription("t", owned={"t": list(numbers)} if numbers else {}), COOPERATIVE)
+
+    broker = Driver()
+    [a] = broker.stable_group("a", protocols=owning())
+    b = broker.join(version=3, protocols=owning(), client_id="b")
+    broker.join(a, protocols=owning(0, 1, 2, 3))
+    b_id = b.response.member_id
+    broker.sync(a, 2, {a: assignment({"t": [0, 1]}), b_id: assignment({})})
+    broker.sync(b_id, 2)
+    first = broker.last("rebalance_ended").facts
+    broker.join(a, protocols=owning(0, 1))
+
+    second = broker.last("rebalance_began").facts
+    assert (first["mode"], first["outcome"]) == ("cooperative", "stable")
+    assert (second["trigger"], second["follows"]) == ("cooperative_followup", first["rebalance_id"])
+
+
+def test_rl20_a_group_that_is_not_of_consumers_has_its_events_too():
+    """RL20"""
+    broker = Driver()
+    a, b = broker.stable_group("a", "b", protocol_type="connect", protocols=offer(b"\x00", "sessioned"))
+    broker.join(b, protocol_type="connect", protocols=(("sessioned", b"\x01"), ("default", b"")))
+
+    facts = broker.last("rebalance_began").facts
+    assert (facts["trigger"], facts["protocols_changed"]) == (
+        "subscription_changed",
+        [["sessioned"], ["sessioned", "default"]],
+    )
+    assert a in broker.live.members
+
+
+def test_rl21_a_retried_join_is_no_second_cause():
+    """RL21: the same member id again."""
+    broker = Driver()
+    broker.stable_group("a")
+    pending = broker.join().response.member_id
+    broker.join(pending)
+    broker.join(pending)
+
+    assert broker.live.rebalance is not None
+    assert broker.live.rebalance.further_causes == ()
+
+
+def test_many_causes_are_cut_and_counted():
+    """Ledger 3: at most 100 further causes, then a count."""
+    broker = Driver(GroupSettings(initial_rebalance_delay_ms=D))
+    for _ in range(FURTHER_CAUSES_MAX + 11):
+        broker.join(version=3)
+
+    rebalance = broker.live.rebalance
+    assert rebalance is not None
+    assert (len(rebalance.further_causes), rebalance.further_causes_cut) == (FURTHER_CAUSES_MAX, 10)
+
+
+def test_every_way_into_a_rebalance_has_its_trigger():
+    """Ledger 3: none is unknown; reasons are cut to 255 characters."""
+    seen = set()
+
+    def began(broker: Driver) -> None:
+        assert broker.state is not GroupState.STABLE
+        seen.update(e.facts["trigger"] for e in broker.events if e.kind == "rebalance_began")
+
+    broker = Driver()
+    a, _ = broker.stable_group("a", "b")
+    broker.join(a, reason="x" * 300)
+    assert len(broker.last("rebalance_began").facts["reason"]) == 255
+    began(broker)
+    broker = Driver()
+    broker.completing_group("a", "s", static=("s",))
+    broker.join(instance_id="s")
+    began(broker)
+    broker = Driver()
+    a, _ = broker.completing_group("a", "b")
+    broker.fail_appends(ErrorCode.KAFKA_STORAGE_ERROR)
+    broker.sync(a, 1, {})
+    began(broker)
+    broker = Driver()
+    broker.stable_group("a", "s", static=("s",))
+    broker.leave(Leaver("", "s"))
+    began(broker)
+    broker = Driver()
+    broker.stable_group("a")
+    broker.advance(SESSION)
+    began(broker)
+
+    assert seen == {"leader_rejoined", "static_replaced", "append_failed", "member_removed", "session_expired"}
+    assert seen <= TRIGGERS
