@@ -191,6 +191,9 @@ class Groups:
     def discard(self, delta: TopicsDelta) -> None:
         """Nothing to throw away."""
 
+    def discarded(self) -> None:
+        """Nothing was."""
+
     # -- the end -------------------------------------------------------------------------------------------
 
     def close(self) -> None:

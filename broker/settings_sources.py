@@ -1,6 +1,6 @@
 """Where settings come from: the defaults, then `server.properties`, then `KAFKA_*`, then `--override key=value`.
 
-The later one counts. Source: the official Kafka image's mapping of environment names; java.util.Properties.
+The later one counts. Source: the official Kafka image's mapping of environment names.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.setting_types import SettingsError
 from broker.settings import Settings
+from storage.meta_properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +32,6 @@ _LOG_LEVELS = {
     "FATAL": "error",
     "OFF": "off",
 }
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class Sources:
@@ -49,7 +49,7 @@ def gather(path: Path | None, environment: Mapping[str, str], overrides: Iterabl
     given: dict[str, str] = {}
     if path is not None:
         try:
-            given.update(read_properties(path.read_bytes().decode("latin-1")))
+            given.update(parse_properties(path.read_bytes().decode("latin-1")))
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
     given.update(from_environment(environment, given))
@@ -99,45 +99,3 @@ def key_of_variable(name: str) -> str:
     """`KAFKA_VALID___PROPERTY__ALL_CASES` is `valid-property_all.cases`."""
     key = name.removeprefix("KAFKA_").lower()
     return key.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """The entries of a Java properties file: comments, continued lines and backslash escapes as Java reads them."""
-    entries: dict[str, str] = {}
-    for line in _logical_lines(text):
-        end = 0
-        while end < len(line) and line[end] not in "=: \t\f":
-            end += 2 if line[end] == "\\" else 1
-        rest = line[end:].lstrip(" \t\f")
-        if rest[:1] in ("=", ":"):
-            rest = rest[1:].lstrip(" \t\f")
-        entries[_unescaped(line[:end])] = _unescaped(rest)
-    return entries
-
-
-def _logical_lines(text: str) -> Iterable[str]:
-    pending = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
-        line = natural.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        pending += line
-        if (len(pending) - len(pending.rstrip("\\"))) % 2:
-            pending = pending[:-1]
-            continue
-        yield pending
-        pending = ""
-    if pending:
-        yield pending
-
-
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-
-    def char(match: re.Match[str]) -> str:
-        if match[1]:
-            return chr(int(match[1], 16))
-        return _ESCAPES.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", char, text)

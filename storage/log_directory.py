@@ -114,9 +114,11 @@ class LogDirectory:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
-    def identity(self, *, node_id: int, new_uuid: Callable[[], bytes]) -> MetaProperties:
+    def identity(self, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None) -> MetaProperties:
         """The directory's `meta.properties`, made when it is new. Raises: CorruptFile, StorageError."""
-        return meta_properties.load_or_create(self.path, node_id=node_id, new_uuid=new_uuid, disk=self._disk)
+        return meta_properties.load_or_create(
+            self.path, node_id=node_id, new_uuid=new_uuid, cluster_id=cluster_id, disk=self._disk
+        )
 
     def take_clean_marker(self) -> int | None:
         """The broker epoch of the last clean stop, -1 when it is not said; None after a crash.

@@ -101,9 +101,11 @@ def write(directory: Path, meta: MetaProperties, disk: Disk = DISK) -> None:
 
 
 def load_or_create(
-    directory: Path, *, node_id: int, new_uuid: Callable[[], bytes], disk: Disk = DISK
+    directory: Path, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None, disk: Disk = DISK
 ) -> MetaProperties:
     """The directory's identity; made when the directory is new, completed when it has no directory id.
+
+    `cluster_id` is for a new directory, a random one without it; a directory that has one keeps it.
 
     Raises: CorruptFile when the file is no identity or another node's, StorageError.
     """
@@ -111,7 +113,7 @@ def load_or_create(
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        meta = MetaProperties(uuid_text(new_uuid()), node_id, new_uuid())
+        meta = MetaProperties(cluster_id or uuid_text(new_uuid()), node_id, new_uuid())
         write(directory, meta, disk)
         return meta
     except OSError as error:
