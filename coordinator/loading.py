@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.classic.protocols import topics_of
 from coordinator.group import Group, GroupState, Member
+from protocol.errors import ProtocolError
 from protocol.records.batch_header import read_header
 from protocol.records.batch_reader import iterate_records, read_keys_values
+from protocol.records.control_records import ControlType, control_type
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import (
     GroupMetadataKey,
@@ -267,8 +269,8 @@ def _marker(buffer: bytes, position: int, header: BatchHeader) -> bool | None:
     """True: COMMIT, False: ABORT, None: something else, or a control batch that compaction has emptied."""
     if not header.record_count:
         return None
-    for record in iterate_records(buffer, position):
-        if record.key is not None and len(record.key) >= 4:
-            kind = int.from_bytes(record.key[2:4], "big")
-            return {0: False, 1: True}.get(kind)
-    return None
+    try:
+        kind = control_type(next(iterate_records(buffer, position)).key)
+    except ProtocolError as error:
+        raise LoadFailed(f"control batch at offset {header.base_offset}: {error}") from error
+    return {ControlType.COMMIT: True, ControlType.ABORT: False}.get(kind) if kind is not None else None
