@@ -29,3 +29,8 @@ class LogConfig:
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     producer_id_expiration_ms: int = 86_400_000
+
+    @property
+    def longest_segment_ms(self) -> int:
+        """How long a segment may take batches: a compacted one must be closed to be cleaned in time."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from protocol.records.batch import CONTROL, TRANSACTIONAL
-from storage import log_lookup, log_reader, retention, truncation
+from storage import cleaning, log_lookup, log_reader, retention, swap, truncation
 from storage.batches import HEADER, OVERHEAD, STAMP, read_marker
 from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge, StorageError
 from storage.files import DISK, Disk, LogFile
@@ -37,6 +37,8 @@ from storage.tail import Tail, TailBudget
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from storage.cleaner import CleanResult
+    from storage.cleaning import CleanPlan, DirtyRange
     from storage.files import Buffer
     from storage.retention import DeletedSegment
 
@@ -170,7 +172,7 @@ class PartitionLog:
         # Not random, so that a run can be repeated, yet different from log to log.
         jitter = crc32(self.directory.name.encode()) % (config.segment_jitter_ms + 1)
         empty = segment.size_bytes == 0
-        self._roll_above = INT64_MAX if empty or begin < 0 else begin + config.segment_ms - jitter
+        self._roll_above = INT64_MAX if empty or begin < 0 else begin + config.longest_segment_ms - jitter
 
     @property
     def size_bytes(self) -> int:
@@ -513,6 +515,40 @@ class PartitionLog:
         """
         files, self.deleted_files = self.deleted_files, []
         return files
+
+    # -- compaction ----------------------------------------------------------------------------------------
+
+    def dirty_range(self, checkpoint: int | None, now_ms: int, high_watermark: int) -> DirtyRange:
+        """What a cleaning could do here; `checkpoint` is where the last one ended, None without one.
+
+        Raises: StorageError.
+        """
+        self.check_usable()
+        try:
+            return cleaning.dirty_range(self, checkpoint, now_ms, high_watermark)
+        except OSError as error:
+            raise StorageError("cannot read", self.directory, error) from error
+
+    def plan_cleaning(self, dirty: DirtyRange, now_ms: int, max_keys: int = cleaning.DEFAULT_MAX_KEYS) -> CleanPlan:
+        """The plan for `cleaner.clean`, which may run in another process while this log goes on."""
+        return cleaning.make_plan(self, dirty, now_ms, max_keys)
+
+    def swap_in(self, result: CleanResult) -> bool:
+        """Take over what a cleaning wrote, durably; False (and its files are removed) when the log was cut or lost
+        segments meanwhile. Then `result.clean_end_offset` belongs into the cleaner checkpoint.
+
+        Raises: StorageError; the log then refuses everything until opened anew, which finishes or undoes the swap.
+        """
+        self.check_usable()
+        try:
+            done = swap.swap_in(self, result)
+        except StorageError as error:
+            self._failure = error
+            raise
+        if done:
+            # Memory must not serve what the files have lost.
+            self.tail.drop_below(result.clean_end_offset)
+        return done
 
     def release_unused(self) -> None:
         """Let go of descriptors, mappings and indexes of closed segments that nobody read since the last call."""

@@ -95,7 +95,6 @@ def set_aside(log: PartitionLog, segment: Segment, suffixes: tuple[str, ...]) ->
 
     The `.log` goes first: indexes without a log are removed at a start. Raises: StorageError.
     """
-    _ = segment.file  # a reader that comes from a result handed out before finds it open
     for suffix in suffixes:
         path = segment.path(suffix)
         gone = path.with_name(path.name + DELETED)

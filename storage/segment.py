@@ -340,23 +340,20 @@ class Segment:
         """Add the final time entry: the segment's maximum timestamp."""
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
-    def write_indexes(self) -> list[LogFile]:
-        """Write both index files as they are in memory; return them open, to be fsynced. May raise `OSError`."""
+    def write_indexes(self, extra_suffix: str = "") -> list[LogFile]:
+        """Write the index files as they are in memory; return them open, to be fsynced. May raise `OSError`."""
+        contents = [(".index", self.offset_index.to_bytes()), (".timeindex", self.time_index.to_bytes())]
+        if self._aborted:
+            contents.append((".txnindex", pack_transaction_index(self._aborted)))
+        elif self._aborted is not None and self.path(".txnindex" + extra_suffix).exists():
+            self.disk.unlink(self.path(".txnindex" + extra_suffix))
         files = []
-        for suffix, data in (
-            (".index", self.offset_index.to_bytes()),
-            (".timeindex", self.time_index.to_bytes()),
-        ):
-            file = LogFile(self.path(suffix), os.O_RDWR | os.O_CREAT | os.O_TRUNC, self.disk)
+        for suffix, data in contents:
+            path = self.path(suffix + extra_suffix)
+            file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self.disk)
             if data:
                 file.write_fully(data, 0)
             files.append(file)
-        if self._aborted:
-            file = LogFile(self.path(".txnindex"), os.O_RDWR | os.O_CREAT | os.O_TRUNC, self.disk)
-            file.write_fully(pack_transaction_index(self._aborted), 0)
-            files.append(file)
-        elif self._aborted is not None and self.path(".txnindex").exists():
-            self.disk.unlink(self.path(".txnindex"))
         return files
 
     def load_for_change(self) -> None:

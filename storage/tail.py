@@ -54,6 +54,12 @@ class Tail:
             return 0
         return len(self.batches.popitem(last=False)[1][0])
 
+    def drop_below(self, offset: int) -> None:
+        """Forget batches that begin below `offset`: the files have another version of them now."""
+        batches = self.batches
+        while batches and next(iter(batches)) < offset:
+            self.budget.used_bytes -= self.drop_oldest()
+
     def clear(self) -> None:
         """Forget all batches: the log was cut."""
         self.budget.used_bytes -= sum(len(batch[0]) for batch in self.batches.values())
