@@ -59,6 +59,7 @@ class TopicsDelta:
     deleted: tuple[Topic, ...] = ()
     grown: tuple[tuple[Topic, Topic], ...] = ()  # (before, after)
     reconfigured: tuple[Topic, ...] = ()  # broker configs changed: every topic
+    broker_reconfigured: bool = False
 
 
 class TopicsListener(Protocol):
@@ -243,6 +244,11 @@ class Catalogue:
         self._effective[topic.name] = (topic.configs, made)
         return made
 
+    @property
+    def idle(self) -> bool:
+        """Whether no change is on its way."""
+        return not self._busy
+
     def listen(self, listener: TopicsListener) -> None:
         """Tell `listener` of every change from now on, in the order in which listeners came."""
         self._listeners.append(listener)
@@ -416,7 +422,7 @@ class Catalogue:
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
         self._publish_image(image)
-        if delta.reconfigured:
+        if delta.broker_reconfigured:
             self._effective.clear()
         for listener, made in zip(self._listeners, prepared, strict=True):
             listener.publish(image, delta, made)
@@ -524,7 +530,7 @@ class Catalogue:
         image = self.image.with_changes(changed) if changed else self.image
         if broker_changed:
             reconfigured = list(image)
-        return TopicsDelta(tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured)), image
+        return TopicsDelta(tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured), broker_changed), image
 
     def close(self) -> None:
         """Nothing is open but a descriptor; every answered change is durable already."""
