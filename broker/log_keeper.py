@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.log_cleaning import LogCleaning
 from broker.logs import get_logger
 from protocol.errors import KafkaError
 from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets, write_offsets
@@ -47,6 +48,7 @@ class LogKeeper:
         self._pass: Iterator[None] | None = None
         self._stopped = False
         self._high_watermarks: dict[Key, int] = {}
+        self.cleaning = LogCleaning(runtime, partitions, directory, settings, self.remove_later)
 
     def start(self) -> None:
         """Begin. After a crash, also open (and so recover) every log, in worker threads."""
@@ -75,6 +77,7 @@ class LogKeeper:
             first_ms=settings.log_initial_task_delay_ms,
         )
         self._every("producers", settings.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self.cleaning.start()
         if self._partitions.recovers:
             for _ in range(settings.num_recovery_threads_per_data_dir):
                 self._recover_next()
@@ -237,6 +240,7 @@ class LogKeeper:
         next start then recovers, from the recovery points that were reached.
         """
         self._stopped = True
+        self.cleaning.stop()
         partitions = list(self._partitions)
         healthy = not self._partitions.failures and not self._partitions.loading
 

@@ -120,6 +120,13 @@ class Partitions:
             for index in range(topic.partition_count):
                 yield topic.name, index
 
+    def compacted(self) -> Iterator[Key]:
+        """The partitions whose logs are to be compacted, open or not."""
+        for topic in list(self._topics.values()):
+            if self.settings_of(topic).log.compact:
+                for index in range(topic.partition_count):
+                    yield topic.name, index
+
     def of_topic(self, topic: str) -> list[Partition]:
         """The topic's partitions whose logs are open."""
         known = self._topics.get(topic)
