@@ -15,11 +15,12 @@ from tests.coordinator.driver import RANGE, REBALANCE, SESSION, D, Driver
 EMPTY = GroupState.EMPTY
 
 
-def test_j01_a_first_join_is_sent_back_for_a_member_id():
+@pytest.mark.parametrize("version", [4, 5, 9])
+def test_j01_a_first_join_is_sent_back_for_a_member_id(version):
     """J01: MEMBER_ID_REQUIRED with `<clientId>-<uuid>`, group Empty at generation 0, one empty-group record."""
     broker = Driver()
 
-    join = broker.join(client_id="app")
+    join = broker.join(client_id="app", version=version)
 
     member_id = f"app-{1:036d}"
     assert join.response == join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
@@ -190,6 +191,15 @@ def test_j14_a_newcomer_without_a_common_protocol_leaves_the_group_alone():
 
     assert join.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert broker.group == before
+
+
+def test_a_protocol_that_only_some_members_support_is_not_enough():
+    """2.3: one offered name must be supported by all."""
+    broker = Driver()
+    broker.join(version=3, protocols=(("range", b""), ("rr", b"")))
+    broker.join(version=3, protocols=(("range", b""),))
+
+    assert broker.join(version=3, protocols=(("rr", b""),)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_j15_a_sole_member_must_keep_a_protocol_that_the_group_knows():
