@@ -192,7 +192,7 @@ class Groups:
         """Nothing to throw away."""
 
     def discarded(self) -> None:
-        """Nothing was."""
+        """Nothing was thrown away."""
 
     # -- the end -------------------------------------------------------------------------------------------
 
