@@ -267,12 +267,6 @@ class Partitions:
             for waiter in list(partition.waiters):
                 waiter.partition_changed(partition)
 
-    def answer_waiters(self) -> None:
-        """Let every parked fetch answer with what there is: the broker stops."""
-        for partition in self:
-            for waiter in list(partition.waiters):
-                waiter.finish()
-
     def flush(self, partition: Partition) -> None:
         """Fsync what `partition` holds at the end of this turn."""
         self.flusher.request(partition)

@@ -152,7 +152,7 @@ def _check_timestamps(
             [(0, "Producer should not set timestamp type to LogAppendTime.")],
         )
     lowest = now_ms - settings.timestamp_before_max_ms
-    highest = now_ms + settings.timestamp_after_max_ms
+    highest = min(now_ms + settings.timestamp_after_max_ms, INT64_MAX)  # a delta can lead beyond what fits a header
     # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.
     if newest <= highest and (oldest >= lowest or lowest <= -1):
         return

@@ -177,6 +177,17 @@ def test_old_timestamps_are_taken_unless_the_topic_limits_them(tmp_path: Path) -
     assert plane.produce("limited", batch(b"a", timestamp=-1)).error_code == 0
 
 
+def test_a_timestamp_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    """Base timestamp and delta may add up to more than a header can hold, whatever the topic allows."""
+    from protocol.records.batch import Record, encode_batch
+
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t", message_timestamp_after_max_ms=str(2**63 - 1))
+    records = [Record(0, 0, None, b"a"), Record(1, 50, None, b"b")]
+    shifted = changed(bytes(encode_batch(records)), 27, (2**63 - 10).to_bytes(8, "big"))
+    assert plane.produce("t", shifted).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
 def test_a_compacted_topic_names_the_records_without_a_key(tmp_path: Path) -> None:
     """Trap 12: INVALID_RECORD, and which records; the whole batch is refused, compressed or not."""
     from protocol.records.batch import Record, encode_batch
