@@ -13,6 +13,7 @@ from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
 from broker.groups import Groups
 from broker.log_keeper import LogKeeper
@@ -92,7 +93,7 @@ class Composition:
             broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
             new_uuid=random_uuid,
         )
-        torn = catalogue.open(endpoints, clean=clean or new)
+        torn = catalogue.open(endpoints, clean=clean or new, log_epochs=logged_epochs(directory, scan))
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
         dynamic = _DynamicSettings(settings, catalogue)
