@@ -179,7 +179,10 @@ class GroupLeader:
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call `callback` once all that was handled so far is committed or refused: for reads of the whole shard."""
-        self._finish_or_wait(None, "", Outcome(None, replies=(Reply(_Call(callback), None),)))
+        if self._waiting is None:
+            callback()
+        else:
+            self._waiting.steps.append((None, "", Outcome(None, replies=(Reply(_Call(callback), None),))))
 
     def _act(self, event: Input, group_id: str, outcome: Outcome) -> None:
         """Make an outcome happen: group, timers, records, replies and events."""
@@ -194,14 +197,15 @@ class GroupLeader:
                 self._runtime.timers.cancel(timer.key)
         if outcome.records and not self._stage(event, group_id, outcome):
             return
-        self._finish_or_wait(event, group_id, outcome)
-
-    def _finish_or_wait(self, event: Input | None, group_id: str, outcome: Outcome) -> None:
         waiting = self._waiting
         if waiting is not None:
             waiting.steps.append((event, group_id, outcome))
             return
-        self._finish(outcome)
+        for reply in outcome.replies:
+            reply.to.complete(reply.response)
+        if outcome.events:
+            for happened in outcome.events:
+                self._publish(happened)
 
     def _finish(self, outcome: Outcome) -> None:
         for reply in outcome.replies:
