@@ -62,13 +62,18 @@ def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Liste
     broker.handlers = HANDLERS
     server = Server(broker, Routes(HANDLERS))
     ending = _Ending(composition, runtime, server)
-    runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
     _calm_the_collector()
-    addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
-    print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+
+    def ready() -> None:
+        # Inside the loop: uvloop loses a signal that comes while a handler is set and no loop runs.
+        runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
+        addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
+        print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+
+    runtime.soon(ready)
     runtime.run()
     runtime.close()
     return 0 if ending.clean else 1
