@@ -96,12 +96,18 @@ def read_keys_values(
     add_key, add_value = keys.append, values.append
     count, start = header.record_count, at
     try:
-        # One run of plain code: loading half a million records is spent here. Lengths of one byte come first.
+        # One run of plain code: loading half a million records is spent here. Lengths of one byte come first, and of a
+        # record two, which is what an offset commit takes.
         for _ in range(count):
             size = data[at]
             at += 1
             if size >= 0x80:
-                size, at = decode_uvarint(data, at - 1)
+                second = data[at]
+                if second < 0x80:
+                    size = size & 0x7F | second << 7
+                    at += 1
+                else:
+                    size, at = decode_uvarint(data, at - 1)
             record_end = at + (size >> 1)
             at += 1  # attributes
             while data[at] >= 0x80:  # timestamp delta
