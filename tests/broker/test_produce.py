@@ -442,6 +442,7 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     recovered: list[Any] = []
     plane.partitions.on_recovered.append(recovered.append)
     plane.runtime.advance(1_000)
+    plane.runtime.run_work()
     assert recovered == [partition]
     assert plane.partitions.not_ready is None
     assert plane.fetch("t", 0)[0].values == [b"good"]
@@ -449,6 +450,29 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     plane.runtime.turn()
     plane.runtime.run_work()
     assert later.response.responses[0].partition_responses[0].base_offset == 1
+
+
+def test_after_a_failed_fsync_what_was_acknowledged_is_written_again(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache may call pages clean that never reached the disk: only a new write makes a new fsync mean anything."""
+    plane.produce("t", batch(b"acknowledged"))
+    partition = plane.partition("t")
+    disk = partition.log.disk
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "fdatasync", _refuse)
+        plane.partitions.flush(partition)
+        plane.runtime.turn()
+    assert plane.produce("t", batch(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    written: list[int] = []
+    real = disk.pwrite
+    monkeypatch.setattr(disk, "pwrite", lambda fd, data, at: written.append(len(data)) or real(fd, data, at))
+    plane.runtime.advance(1_000)
+    assert sum(written) >= len(batch(b"acknowledged"))
+    assert plane.fetch("t", 0)[0].values == [b"acknowledged"]
+    plane.partitions.flush(partition)
+    plane.runtime.turn()
+    assert partition.log.recovery_point == 1
 
 
 def _refuse(_: int) -> None:
