@@ -257,7 +257,7 @@ class Catalogue:
             if validate_only:
                 count = sum(isinstance(record, records.PartitionRecord) for record in made)
                 configs = {name: value for name, value in (wish.configs or {}).items() if value is not None}
-                return [], Topic(wish.name, ZERO_UUID, (0,) * count, configs)
+                return [], Topic(wish.name, topic_id, (0,) * count, configs)
             self._collisions[wish.name.replace(".", "_")] = wish.name
             return made, (lambda: self.image.topic(wish.name))
 
