@@ -80,16 +80,21 @@ def iterate_records(
 
 
 def read_keys_values(
-    buffer: Buffer, position: int = 0, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    header: BatchHeader | None = None,
 ) -> tuple[Sequence[int], list[bytes | None], list[bytes | None]]:
     """Offsets, keys and values of the batch at `position`, in three sequences of one length.
 
     The fast way to load a log: `newest.update(zip(keys, values))` folds a batch to the last value of each
     key. Give `buffer` as `bytes`, then nothing but keys and values is copied.
 
-    Raises: as `iterate_records`.
+    `header` is the batch's own, if it was read already. Raises: as `iterate_records`.
     """
-    header = read_header(buffer, position)
+    if header is None:
+        header = read_header(buffer, position)
     data, at, end = _records_of(buffer, position, header, limit_bytes)
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
