@@ -39,17 +39,33 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset
 
 def offset_of_max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
     """What `PartitionLog.offset_of_max_timestamp` promises."""
-    segments = [
-        segment
-        for segment in log.segments[log.segment_index(log.log_start_offset) :]
-        if segment.size_bytes and segment.latest_timestamp() >= 0 <= segment.max_timestamp
-    ]
-    # The segment that holds the log start may have its largest timestamp below it, so try them in order of time.
-    for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
-        found = _search(segment, segment.max_timestamp, log.log_start_offset)
-        if found is not None:
-            return found
-    return None
+    first, *later = log.segments[log.segment_index(log.log_start_offset) :]
+    best = _latest(first, log.log_start_offset)
+    newest: Segment | None = None
+    for segment in later:
+        if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
+            continue
+        if newest is None or segment.max_timestamp > newest.max_timestamp:
+            newest = segment
+    if newest is not None and (best is None or newest.max_timestamp > best.timestamp):
+        best = _search(newest, newest.max_timestamp, log.log_start_offset)
+    return best
+
+
+def _latest(segment: Segment, start_offset: int) -> TimestampedOffset | None:
+    """The first of the latest records of a segment, at or above `start_offset`."""
+    if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
+        return None
+    best = _search(segment, segment.max_timestamp, start_offset)
+    if best is not None:
+        return best
+    # The latest record lies below the log start: only the records themselves know the next latest.
+    for position, header in segment.headers(segment.find(start_offset)):
+        if best is None or header[8] > best.timestamp:
+            for record in iterate_records(segment.read(position, position + header[1] + OVERHEAD)):
+                if record.offset >= start_offset and record.timestamp > (best.timestamp if best else -1):
+                    best = TimestampedOffset(record.timestamp, record.offset, header[2])
+    return best
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:

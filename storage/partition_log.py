@@ -15,6 +15,7 @@ Source: Kafka's UnifiedLog, LocalLog, LogSegments.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -215,7 +216,7 @@ class PartitionLog:
             position + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
             or len(segment.offset_index.offsets) >= self._max_index_entries
-            or next_offset - segment.base_offset > INT32_MAX
+            or next_offset - segment.base_offset > INT32_MAX + 1
             or self._torn_tail
             or self._failure is not None
         ):
@@ -386,11 +387,9 @@ class PartitionLog:
     def flush(self) -> int:
         """The three calls at once, in this thread; return the recovery point. Raises: StorageError."""
         ticket = self.begin_flush()
-        try:
+        with suppress(StorageError):  # which the ticket keeps, and `finish_flush` raises
             ticket.sync()
-        finally:
-            self.finish_flush(ticket)
-        return self.recovery_point
+        return self.finish_flush(ticket)
 
     def add_segment(self, segment: Segment) -> None:
         """Append a segment that was just made. The caller activates it."""

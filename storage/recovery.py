@@ -195,13 +195,11 @@ def _check_segment(log: PartitionLog, segment: Segment) -> str:
         batch_bytes = length + OVERHEAD
         if length < LEAST_LENGTH or position + batch_bytes > size:
             why = f"a batch claims {batch_bytes} bytes, {size - position} are there"
-            _refuse_old_format(segment, position)
             break
         if len(chunk) - at < batch_bytes:
             chunk, at = segment.file.pread(max(CHUNK_BYTES, batch_bytes), position), 0
             view = memoryview(chunk)
         if header[3] != MAGIC or crc32c(view[at + 21 : at + batch_bytes]) != header[4]:
-            _refuse_old_format(segment, position)
             why = "a batch has a wrong CRC" if header[3] == MAGIC else f"a batch has magic {header[3]}"
             break
         if header[0] < base or not 0 <= last_offset - base <= INT32_MAX:
@@ -217,6 +215,8 @@ def _check_segment(log: PartitionLog, segment: Segment) -> str:
         position += batch_bytes
         at += batch_bytes
         end_offset = last_offset + 1
+    if why:
+        _refuse_old_format(segment, position)
     segment.size_bytes = position
     segment.finish_time_index()
     log.log_end_offset = end_offset

@@ -15,8 +15,9 @@ COMPACT = LogConfig(segment_bytes=2_000, index_interval_bytes=200, compact=True,
 
 def batch(count: int = 3, *, timestamp: int = 1_000, value_bytes: int = 40, **fields: Any) -> bytearray:
     """`count` records with keys k0, k1 .. and rising timestamps (ms)."""
-    records = [Record(at, timestamp + at, b"k%d" % at, b"v" * value_bytes) for at in range(count)]
-    return encode_batch(records, **fields)
+    base = fields.get("base_offset", 0)
+    made = [Record(base + at, timestamp + at, b"k%d" % at, b"v" * value_bytes) for at in range(count)]
+    return encode_batch(made, **fields)
 
 
 def keyed(*pairs: tuple[bytes, bytes | None], timestamp: int = 1_000, **fields: Any) -> bytearray:

@@ -1,0 +1,299 @@
+"""Opening after a crash: what is believed, what is cut, and what is rebuilt (C11-C14)."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from protocol.records.batch import Record, encode_batch
+from storage.errors import CorruptFile
+from storage.log_config import LogConfig
+from storage.partition_log import PartitionLog
+from tests.storage.logs import SMALL, all_bytes, batch, marker, opened, pairs, transactional
+
+
+def filled(directory: Path, batches: int = 40, config: LogConfig = SMALL) -> PartitionLog:
+    """A log of several segments, flushed but not closed: what a SIGKILL leaves."""
+    log = opened(directory, config)
+    for at in range(batches):
+        log.append(batch(3, timestamp=1_000 + at * 10), leader_epoch=at // 10)
+    log.flush()
+    return log
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_c11_a_torn_last_batch_is_cut_at_every_byte(tmp_path: Path) -> None:
+    """C11: exactly the torn batch goes, whatever of it was written, and the report says how much."""
+    log = opened(tmp_path / "whole-0", LogConfig())
+    for _ in range(2):
+        log.append(batch(2), leader_epoch=0)
+    good = log.size_bytes
+    log.append(batch(1), leader_epoch=0)
+    whole = (tmp_path / "whole-0" / f"{0:020d}.log").read_bytes()
+    for length in range(good, len(whole)):
+        directory = tmp_path / "torn-0"
+        directory.mkdir()
+        path = directory / f"{0:020d}.log"
+        path.write_bytes(whole[:length])
+        torn = opened(directory, LogConfig())
+        assert torn.log_end_offset == 4
+        assert path.stat().st_size == good
+        cuts = [(cut.path, cut.position, cut.removed_bytes) for cut in torn.recovery.cuts]
+        assert cuts == ([(path, good, length - good)] if length > good else [])
+        assert torn.append(batch(1), leader_epoch=0) == 4
+        shutil.rmtree(directory)
+
+
+def test_c11_segments_after_a_cut_are_removed(tmp_path: Path) -> None:
+    """C11, C12: a flipped byte above the recovery point ends the log there."""
+    log = filled(tmp_path)
+    assert len(log.segments) >= 4
+    middle = log.segments[1]
+    path = middle.path(".log")
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1
+    path.write_bytes(data)
+    whole, removed = log.size_bytes, sum(segment.size_bytes for segment in log.segments[2:])
+
+    again = opened(tmp_path, recovery_point=0)
+
+    assert len(again.segments) == 2
+    assert again.recovery.cuts[0].path == path
+    assert "CRC" in again.recovery.cuts[0].why
+    assert sum(cut.removed_bytes for cut in again.recovery.removed_segments) == removed
+    assert again.recovery.removed_bytes == whole - again.size_bytes
+    assert all_bytes(again) == all_bytes(log, 0)[: again.size_bytes]
+    assert again.epochs.start_offsets[-1] < again.log_end_offset
+    assert again.append(batch(), leader_epoch=9) == again.log_end_offset - 3
+
+
+def test_c12_a_flipped_byte_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> None:
+    """C12: what was fsynced is believed."""
+    log = filled(tmp_path)
+    path = log.segments[0].path(".log")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    again = opened(tmp_path, recovery_point=log.bases[1])
+    assert (again.log_end_offset, again.recovery.cuts) == (120, [])
+    assert [checked.name for checked in again.recovery.checked_segments] == [
+        f"{base:020d}.log" for base in log.bases[1:]
+    ]
+
+
+@pytest.mark.parametrize("broken", ["missing", "cut", "unsorted", "beyond"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_c13_a_bad_index_is_rebuilt_and_finds_the_same(tmp_path: Path, suffix: str, broken: str) -> None:
+    """C13: look-ups by offset and by time give what they gave before."""
+    log = filled(tmp_path)
+    log.close()
+
+    def look_ups() -> list[object]:
+        log = opened(tmp_path, clean=True)
+        found: list[object] = []
+        for segment in log.segments:
+            found += [segment.offset_index.lookup(offset) for offset in range(40)]
+            found += [segment.time_index.lookup(timestamp) for timestamp in range(990, 1_500)]
+        found += [log.offset_for_timestamp(timestamp) for timestamp in range(990, 1_500, 7)]
+        return [*found, log.offset_of_max_timestamp()]
+
+    before = look_ups()
+    for path in list(tmp_path.glob(f"*{suffix}")):
+        data = path.read_bytes()
+        if broken == "missing":
+            path.unlink()
+        elif broken == "cut":
+            path.write_bytes(data[:-3])
+        elif broken == "beyond" and suffix == ".index":
+            path.write_bytes(data[:-8] + b"\x7f" * 8)
+        else:
+            path.write_bytes(data[-24:] + data)
+    assert look_ups() == before
+
+
+def test_an_index_rebuilt_by_recovery_equals_the_one_that_was_written(tmp_path: Path) -> None:
+    """The policy of appending and that of recovery give the same bytes."""
+    log = filled(tmp_path)
+    log.close()
+    before = {name: data for name, data in files(tmp_path).items() if name.endswith("index")}
+    opened(tmp_path)
+    assert {name: data for name, data in files(tmp_path).items() if name.endswith("index")} == before
+
+
+def test_a_pre_sized_index_of_kafka_is_read(tmp_path: Path) -> None:
+    """After a kill of Kafka the active indexes are 10 MiB of mostly zeros: recovery replaces them."""
+    log = filled(tmp_path)
+    log.close()
+    before = files(tmp_path)
+    active = log.segments[-1]
+    for suffix, size in ((".index", 10_485_760), (".timeindex", 10_485_756)):
+        path = active.path(suffix)
+        path.write_bytes(path.read_bytes().ljust(size, b"\0"))
+    assert opened(tmp_path, recovery_point=active.base_offset).log_end_offset == 120
+    after = files(tmp_path)
+    assert {name: data for name, data in after.items() if name.endswith("index")} == {
+        name: data for name, data in before.items() if name.endswith("index")
+    }
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_c14_truncation_inside_a_batch_takes_it_whole(tmp_path: Path, mapped: bool) -> None:
+    """C14: the log end is T all the same, and the next append gets it."""
+    for offset in (119, 118, 60, 1, 0):
+        log = filled(tmp_path / "t-0")
+        log.tail.clear()
+        view = log.read(log.bases[log.segment_index(offset)], 1 << 20).buffers[0] if mapped else b""
+        before = bytes(view)
+        log.truncate_to(offset)
+
+        assert log.log_end_offset == offset
+        assert bytes(view) == before
+        assert [found[0] for found in pairs(log)] == list(range(offset // 3 * 3))
+        assert log.append(batch(1), leader_epoch=9) == offset
+        assert log.recovery_point <= offset
+        assert pairs(log)[-1][0] == offset
+        log.close()
+        assert pairs(opened(tmp_path / "t-0", clean=True))[-1][0] == offset
+        assert pairs(opened(tmp_path / "t-0", clean=False))[-1][0] == offset
+        shutil.rmtree(tmp_path / "t-0")
+
+
+def test_truncation_below_the_first_segment_starts_there(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    log.delete_records_before(60)
+    log.apply_retention(0, 120)
+    assert log.bases[0] > 5
+    log.truncate_to(5)
+    assert (log.log_start_offset, log.log_end_offset, log.bases) == (5, 5, [5])
+    assert log.append(batch(), leader_epoch=0) == 5
+
+
+def test_a_flush_begun_before_a_truncation_does_not_move_the_recovery_point(tmp_path: Path) -> None:
+    """The offsets above the cut are other records now."""
+    log = opened(tmp_path)
+    for _ in range(3):
+        log.append(batch(), leader_epoch=0)
+    ticket = log.begin_flush()
+    log.truncate_to(3)
+    log.append(batch(), leader_epoch=0)
+    ticket.sync()
+    assert log.finish_flush(ticket) <= 3
+
+
+def test_a_log_that_ends_below_its_start_is_begun_anew(tmp_path: Path) -> None:
+    """Records below the log start were deleted on purpose; none of them may come back."""
+    filled(tmp_path)
+    log = opened(tmp_path, log_start_offset=500)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery.restarted_at) == (500, 500, 500)
+    assert log.append(batch(), leader_epoch=0) == 500
+
+
+def test_an_empty_folder_begins_at_the_log_start(tmp_path: Path) -> None:
+    log = opened(tmp_path, log_start_offset=7)
+    assert (log.log_start_offset, log.append(batch(), leader_epoch=0)) == (7, 7)
+
+
+def test_a_clean_marker_over_a_torn_log_is_not_believed(tmp_path: Path) -> None:
+    """If the last batches do not add up, the last segment is recovered although the stop was said to be clean."""
+    log = filled(tmp_path)
+    log.close()
+    path = log.segments[-1].path(".log")
+    path.write_bytes(path.read_bytes()[:-5])
+    again = opened(tmp_path, clean=True)
+    assert again.log_end_offset == 117
+    assert len(again.recovery.cuts) == 1
+
+
+def test_a_clean_start_reads_no_batch_but_the_last(tmp_path: Path) -> None:
+    """Garbage in the body of earlier batches goes unnoticed: nothing there is looked at."""
+    log = filled(tmp_path)
+    log.close()
+    for segment in log.segments[:-1]:
+        path = segment.path(".log")
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    assert opened(tmp_path, clean=True).log_end_offset == 120
+
+
+def test_a_log_of_an_old_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """An intact message of format 1 is data, not a torn tail: cutting it would lose it."""
+    body = b"\x01\x00" + (1_000).to_bytes(8, "big") + b"\xff\xff\xff\xff" + (2).to_bytes(4, "big") + b"hi"
+    message = (0).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(message)
+    with pytest.raises(CorruptFile, match="format 1"):
+        opened(tmp_path)
+    assert path.read_bytes() == message
+
+
+def test_a_file_that_only_looks_like_a_segment_stops_the_start(tmp_path: Path) -> None:
+    """As Kafka does: such a name has an offset before its first dot."""
+    (tmp_path / "notes.log").write_bytes(b"")
+    with pytest.raises(CorruptFile, match="does not begin with an offset"):
+        opened(tmp_path)
+
+
+def test_epochs_and_transactions_are_rebuilt_from_batches(tmp_path: Path) -> None:
+    """TX63: the transaction index, the producers and the leader epochs come back without their files."""
+    log = opened(tmp_path)
+    for round_ in range(4):
+        for producer in (1, 2):
+            log.append(transactional(producer, round_, (b"k" * 200, b"v" * 200)), leader_epoch=round_)
+        log.append(marker(1, 0, abort=round_ % 2 == 0), leader_epoch=round_)
+        log.append(marker(2, 0, abort=True), leader_epoch=round_)
+    log.append(transactional(3, 0, (b"k", b"v")), leader_epoch=4)
+    assert len(log.segments) > 1
+
+    def facts(log: PartitionLog) -> list[object]:
+        return [
+            log.aborted_transactions(0, log.log_end_offset),
+            log.epochs.epochs,
+            log.epochs.start_offsets,
+            log.first_unstable_offset,
+            {
+                entry.producer_id: (entry.epoch, entry.last_sequence, entry.last_data_offset)
+                for entry in log.producers.entries.values()
+            },
+        ]
+
+    before = facts(log)
+    log.flush()
+    for path in tmp_path.iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    again = opened(tmp_path)
+    assert facts(again) == before
+    again.close()
+    assert facts(opened(tmp_path, clean=True)) == before
+
+
+def test_a_corrupt_snapshot_is_discarded_for_an_older_one(tmp_path: Path) -> None:
+    """TX14: the state is the same, from the older snapshot and the batches after it."""
+    log = opened(tmp_path)
+    for at in range(40):
+        log.append(batch(1, value_bytes=100, producer_id=5, producer_epoch=0, base_sequence=at), leader_epoch=0)
+    log.close()
+    newest = max(tmp_path.glob("*.snapshot"))
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\xee")
+    again = opened(tmp_path, clean=True)
+    assert again.recovery.discarded_snapshots == [newest]
+    assert again.producers.entries[5].last_sequence == 39
+
+
+def test_a_gap_at_the_end_of_a_segment_is_read_over(tmp_path: Path) -> None:
+    """Compaction may take the last batches of a segment."""
+    log = opened(tmp_path)
+    first = encode_batch([Record(0, 1, b"a", b"1")])
+    log.append_assigned(first)
+    log.append_assigned(encode_batch([Record(50, 1, b"b", b"1")], base_offset=50))
+    log.roll()
+    log.append_assigned(encode_batch([Record(90, 1, b"c", b"1")], base_offset=90))
+    log.flush()
+    assert [offset for offset, _, _ in pairs(log)] == [0, 50, 90]
+    assert [offset for offset, _, _ in pairs(opened(tmp_path, replace(SMALL, segment_bytes=999)))] == [0, 50, 90]
