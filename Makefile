@@ -7,8 +7,11 @@ PORT ?= 9092
 DATA ?= ./data
 # make crash ROUNDS=1000
 ROUNDS ?= 20
+# make fuzz FRAMES=10000000 SEED=7
+FRAMES ?= 1000000
+SEED ?= 1
 
-.PHONY: run test test-all check format setup bench crash clean help
+.PHONY: run test test-all check format setup bench crash fuzz clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA)
@@ -31,6 +34,9 @@ bench: $(VENV)/.run ## what requests cost; ARGS="--against kafka" measures Apach
 
 crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
+
+fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
+	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
 
 format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .

@@ -1,0 +1,145 @@
+"""A whole broker in this process, in virtual time, behind a transport that remembers: what the frames are fed to.
+
+After every few frames each connection must have answered or closed; what may still wait is a Join, a Sync or a Fetch,
+whose waiting the client asked for.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import shutil
+from typing import TYPE_CHECKING
+
+from broker import logs
+from broker.catalogue import topic_changes
+from broker.composition import Composition
+from broker.connection import Connection
+from broker.dispatch import HANDLERS, Routes
+from broker.server import Server
+from broker.settings import Settings
+from protocol.api_keys import ApiKey
+from protocol.frames import decode_response, encode_request
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.broker.connections import FakeTransport
+from tests.virtual_runtime import VirtualRuntime
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fuzz.frames import Frames
+
+_MAY_WAIT = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FETCH}
+_SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "2",
+}
+
+
+class Target:
+    """Feeds frames to a broker on a directory of its own, and starts a new one every `lifetime` frames."""
+
+    def __init__(self, directory: Path, frames: Frames, *, lifetime: int = 20_000) -> None:
+        self.directory = directory
+        self.frames = frames
+        self.answers = 0
+        self.closed = 0
+        self.log = io.StringIO()
+        self._lifetime = lifetime
+        self._left = 0
+        self._broker: Composition | None = None
+        # A mutilated count must not keep a worker busy with a hundred thousand folders.
+        topic_changes.MAX_PARTITIONS = 8
+        logs.configure(level="error", stream=self.log)
+
+    def run(self, count: int) -> None:
+        """Feed `count` frames. Raises: AssertionError with the frame when one does what none may do."""
+        fed = 0
+        rng = self.frames.random
+        while fed < count:
+            if self._left <= 0:
+                self._start()
+            connection, transport = self._connect()
+            sent: list[bytes] = []
+            for _ in range(rng.choice((1, 2, 5, 20))):
+                frame = self.frames.next()
+                sent.append(frame)
+                connection.data_received(frame)
+                if connection.closed:
+                    break
+            fed += len(sent)
+            self._left -= len(sent)
+            self._settle(connection, transport, sent)
+            assert "Traceback" not in self.log.getvalue(), f"{self.log.getvalue()}\nsent: {[f.hex() for f in sent]}"
+            self.answers += transport.writes
+            self.closed += connection.closed
+            transport.closed = True
+            connection.connection_lost(None)
+        self.end()
+
+    def end(self) -> None:
+        """Stop the broker, as SIGTERM would."""
+        if self._broker is None:
+            return
+        assert not self._server.connections
+        ended: list[bool] = []
+        self._broker.stop(ended.append)
+        self._runtime.turn()
+        assert ended == [True], f"no clean end: {self.log.getvalue()}"
+        assert "Traceback" not in self.log.getvalue(), self.log.getvalue()
+        self._broker = None
+        del self._server, self._runtime
+        # Loading groups froze what was there: it must be free to go before the next broker comes.
+        gc.unfreeze()
+        gc.collect()
+
+    def _settle(self, connection: Connection, transport: FakeTransport, sent: list[bytes]) -> None:
+        self._runtime.turn()
+        if connection.closed or connection.idle:
+            return
+        self._runtime.advance(12_000)
+        waiting = connection._waiting
+        assert connection.closed or not waiting or waiting[0].route.api_key in _MAY_WAIT, (
+            f"{waiting[0].route.name} is not answered\nsent: {[frame.hex() for frame in sent]}"
+        )
+        assert connection.closed or waiting or transport.reading or connection._backlog, "it stopped reading for ever"
+
+    def _connect(self) -> tuple[Connection, FakeTransport]:
+        connection, transport = Connection(self._server, "PLAINTEXT"), FakeTransport()
+        transport.protocol = connection
+        connection.connection_made(transport)
+        return connection, transport
+
+    def _start(self) -> None:
+        self.end()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._runtime = VirtualRuntime()
+        settings = Settings({**_SETTINGS, "log.dirs": str(self.directory)})
+        self._broker = Composition.open(settings, self._runtime, [("PLAINTEXT", "127.0.0.1", 9092)])
+        broker = self._broker.broker
+        broker.handlers = HANDLERS
+        self._server = Server(broker, Routes(HANDLERS))
+        self._broker.start()
+        self._left = self._lifetime
+        topics = [
+            CreatableTopic(name="orders", num_partitions=2, replication_factor=1),
+            CreatableTopic(name="payments", num_partitions=1, replication_factor=1),
+            CreatableTopic(
+                name="compacted",
+                num_partitions=1,
+                replication_factor=1,
+                configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
+            ),
+        ]
+        connection, transport = self._connect()
+        connection.data_received(encode_request(CreateTopicsRequest(topics=topics, timeout_ms=1_000), 5, 1))
+        connection.data_received(encode_request(FindCoordinatorRequest(key="g0"), 2, 2))
+        self._runtime.turn()
+        size = int.from_bytes(transport.written[:4])
+        created = decode_response(ApiKey.CREATE_TOPICS, 5, bytes(transport.written[: size + 4]))[1]
+        assert [topic.error_code for topic in created.topics] == [0, 0, 0]
+        transport.closed = True
+        connection.connection_lost(None)

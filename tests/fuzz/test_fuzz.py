@@ -1,0 +1,69 @@
+"""Mutilated frames end in an answer or a closed connection: never in a trace, a hang, or growing memory.
+
+The long run is `make fuzz FRAMES=10000000`; a seed that found something replays with `make fuzz SEED=...`.
+"""
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker import logs
+from broker.catalogue import topic_changes
+from protocol.api_keys import ApiKey
+from protocol.frames import decode_response, encode_request
+from protocol.messages.api_versions import ApiVersionsRequest
+from tests.broker_process import Kohort
+from tests.fuzz.frames import Frames
+from tests.fuzz.target import Target
+
+FRAMES = int(os.environ.get("KOHORT_FUZZ_FRAMES", "20000"))
+SEED = int(os.environ.get("KOHORT_FUZZ_SEED", "1"))
+
+
+@pytest.fixture(autouse=True)
+def _restore(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(topic_changes, "MAX_PARTITIONS", topic_changes.MAX_PARTITIONS)
+    yield
+    logs.configure()
+
+
+def _memory_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_frames_in_process_end_in_an_answer_or_a_closed_connection(tmp_path: Path):
+    target = Target(tmp_path / "data", Frames(SEED), lifetime=min(20_000, FRAMES // 4))
+    target.run(FRAMES // 2)
+    before = _memory_bytes()
+    target.run(FRAMES - FRAMES // 2)
+
+    assert target.answers > FRAMES // 50
+    assert target.closed > FRAMES // 50
+    assert _memory_bytes() - before < 64 * 1024 * 1024
+
+
+def test_frames_over_a_socket_leave_the_broker_alive_and_small(tmp_path: Path):
+    """What a kernel makes of it too: pieces, resets, half-closed connections."""
+    frames = Frames(SEED + 1)
+    settings = {"auto.create.topics.enable": "false", "kohort.log.level": "error"}
+    with Kohort(tmp_path, settings) as broker:
+        before = broker.memory_bytes()
+        for _ in range(300):
+            with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+                data = b"".join(frames.next() for _ in range(5))
+                with contextlib.suppress(ConnectionError):
+                    client.sendall(data[: frames.random.randrange(len(data) + 1)])
+                    if frames.random.random() < 0.5:
+                        client.shutdown(socket.SHUT_WR)
+                        while client.recv(65_536):
+                            pass
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=10) as client:
+            client.sendall(encode_request(ApiVersionsRequest(), 0, 9))
+            head = client.recv(4, socket.MSG_WAITALL)
+            frame = head + client.recv(int.from_bytes(head), socket.MSG_WAITALL)
+        assert decode_response(ApiKey.API_VERSIONS, 0, frame)[0] == 9
+        assert broker.memory_bytes() - before < 64 * 1024 * 1024
+        assert "Traceback" not in broker.log()
