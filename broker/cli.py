@@ -66,6 +66,8 @@ def _serve(words: list[str]) -> int:
         return _refuse(str(error), MISUSED)
     except StartFailed as error:
         return _refuse(str(error), FAILED)
+    except KeyboardInterrupt:
+        return _refuse("ended before it was ready", FAILED)
 
 
 def _parse(words: list[str]) -> tuple[Path | None, list[str], bool]:

@@ -1,18 +1,19 @@
 """The parts of the broker, put together; and taken apart again in the opposite order.
 
-On the way up the directory's clean marker is taken away before anything else is read, and on the way down it is written
-after everything else: it stands for a directory that nobody has to look through.
+Start: lock the directory, learn whose it is and how it was left, read the metadata log, take over the folders, load the
+groups. Only then may the listeners accept.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
+from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
 from broker.groups import Groups
 from broker.log_keeper import LogKeeper
@@ -21,15 +22,27 @@ from broker.partitions import Partitions
 from broker.producer_ids import ProducerIds
 from broker.topic_folders import TopicFolders
 from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
-from storage.log_directory import LogDirectory
+from storage.log_directory import LogDirectory, only_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from broker.catalogue.catalogue import TopicsDelta
     from broker.runtime import Runtime
     from broker.settings import Settings
+    from broker.topics_image import TopicsImage
 
 log = get_logger()
+
+
+def random_uuid() -> bytes:
+    """A version 4 uuid, 16 bytes, whose text form does not begin with `-`. Source: Kafka's Uuid.randomUuid."""
+    while True:
+        uuid = bytearray(os.urandom(16))
+        uuid[6] = uuid[6] & 0x0F | 0x40
+        uuid[8] = uuid[8] & 0x3F | 0x80
+        if uuid[0] >> 2 != 0b111110:  # the first of 22 base64 characters would be `-`
+            return bytes(uuid)
 
 
 class Composition:
@@ -44,9 +57,9 @@ class Composition:
     def open(cls, settings: Settings, runtime: Runtime, endpoints: Sequence[tuple[str, str, int]]) -> Composition:
         """Read the directory and make a broker of it; `endpoints` are (listener, host, port) as clients are told.
 
-        Groups are loaded when this returns. Raises: OSError, StorageError, CorruptFile, DirectoryRefused.
+        Raises: OSError, StorageError, CorruptFile, DirectoryRefused.
         """
-        directory = LogDirectory.open(Path(settings.log_dirs[0]).absolute())
+        directory = LogDirectory.open(only_directory(settings.log_dirs))
         try:
             return cls._open(settings, runtime, endpoints, directory)
         except BaseException:
@@ -63,29 +76,34 @@ class Composition:
     ) -> Composition:
         broker = Broker(settings, runtime)
         broker.endpoints = {name: Endpoint(name, host, port) for name, host, port in endpoints}
-        identity = directory.identity(node_id=settings.node_id, new_uuid=new_uuid, cluster_id=settings.cluster_id)
+        identity = directory.identity(node_id=settings.node_id, new_uuid=random_uuid, cluster_id=settings.cluster_id)
         broker.cluster_id = identity.cluster_id
         scan = directory.scan()
+        recovery_points = read_offsets(directory.path / RECOVERY_POINT)
+        log_starts = read_offsets(directory.path / LOG_START)
+        # From here on a crash is a crash: what was read so far has changed nothing.
         clean = directory.take_clean_marker() is not None
-        if not clean and scan.logs:
-            log.warning("unclean_shutdown", partitions=len(scan.logs))
-        catalogue = Catalogue(
+        new = not (directory.path / "__cluster_metadata-0").exists()
+        catalogue = broker.catalogue = Catalogue(
             runtime,
             directory.path,
-            placing=Placing(settings.node_id, identity.directory_id, settings.num_partitions),
-            broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.explicit),
-            new_uuid=new_uuid,
+            placing=Placing(
+                settings.node_id, identity.directory_id, settings.num_partitions, settings.default_replication_factor
+            ),
+            broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
+            new_uuid=random_uuid,
         )
-        torn = catalogue.open(endpoints, clean=clean)
+        torn = catalogue.open(endpoints, clean=clean or new, log_epochs=logged_epochs(directory, scan))
         if torn is not None:
-            log.warning("metadata_log_truncated", file=torn.file, kept_bytes=torn.kept_bytes, cut_bytes=torn.cut_bytes)
-        partitions = Partitions(
+            log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
+        dynamic = _DynamicSettings(settings, catalogue)
+        partitions = broker.partitions = Partitions(
             runtime,
             directory.path,
             catalogue.effective_configs,
-            clean=clean,
-            recovery_points=read_offsets(directory.path / RECOVERY_POINT),
-            log_starts=read_offsets(directory.path / LOG_START),
+            clean=clean or new,
+            recovery_points=recovery_points,
+            log_starts=log_starts,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             fetch_session_slots=settings.max_incremental_fetch_session_cache_slots,
         )
@@ -93,25 +111,21 @@ class Composition:
             runtime,
             directory,
             partitions,
-            new_uuid=new_uuid,
+            new_uuid=random_uuid,
             delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
         folders.adopt(scan, catalogue.state, catalogue.image)
-        groups = Groups(runtime, settings, catalogue, partitions)
-        # Partitions come first: who listens after them may use what is new.
-        catalogue.listen(folders)
-        catalogue.listen(groups)
-        groups.open()
-        broker.catalogue = catalogue
-        broker.partitions = partitions
-        broker.groups = groups
+        groups = broker.groups = Groups(runtime, settings, catalogue, partitions)
+        for listener in (dynamic, folders, groups):
+            catalogue.listen(listener)
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
+        groups.open()
         return cls(broker, directory, LogKeeper(runtime, partitions, directory.path, settings))
 
     @property
     def quiet(self) -> bool:
         """Whether nothing that was asked for is still on its way to the disk."""
-        return bool(self.broker.partitions.flusher.idle)
+        return bool(self.broker.partitions.flusher.idle and self.broker.catalogue.idle)
 
     def start(self) -> None:
         """Begin what runs in the background."""
@@ -119,25 +133,42 @@ class Composition:
 
     def stop(self, done: Callable[[bool], None]) -> None:
         """Close everything, then `done(whether the directory is marked clean)`."""
-        catalogue = self.broker.catalogue
-        self.broker.groups.close()
+        broker = self.broker
+        broker.groups.close()
+        broker.catalogue.close()
 
-        def mark_clean() -> None:
-            self._directory.write_clean_marker(catalogue.broker_epoch)
-
-        def closed(clean: bool) -> None:
+        def stopped(clean: bool) -> None:
             self._directory.close()
             done(clean)
 
-        catalogue.close()
-        self._keeper.stop(mark_clean, closed)
+        self._keeper.stop(lambda: self._directory.write_clean_marker(broker.catalogue.broker_epoch), stopped)
 
 
-def new_uuid() -> bytes:
-    """A version 4 UUID whose text does not begin with a dash, as Kafka's are. Not of `uuid`: importing it costs."""
-    while True:
-        random = bytearray(os.urandom(16))
-        random[6] = random[6] & 0x0F | 0x40
-        random[8] = random[8] & 0x3F | 0x80
-        if random[0] >> 2 != 62:  # the base64 digit that is `-` in the URL-safe alphabet
-            return bytes(random)
+class _DynamicSettings:
+    """Tells the settings what AlterConfigs has set for the broker. A listener of the catalogue."""
+
+    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+        self._settings = settings
+        self._catalogue = catalogue
+        self._apply()
+
+    def _apply(self) -> None:
+        configs = self._catalogue.state.configs
+        self._settings.apply_dynamic(
+            cluster=configs.get((BROKER_RESOURCE, ""), {}),
+            broker=configs.get((BROKER_RESOURCE, str(self._settings.node_id)), {}),
+        )
+
+    def prepare(self, delta: TopicsDelta) -> Any:
+        """Nothing to make."""
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
+        """The broker's own configs may have changed."""
+        if delta.broker_reconfigured:
+            self._apply()
+
+    def discard(self, delta: TopicsDelta) -> None:
+        """Nothing to throw away."""
+
+    def discarded(self) -> None:
+        """Nothing was thrown away."""

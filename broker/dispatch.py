@@ -6,9 +6,24 @@ resource. An API is advertised when it stands here: its versions are those of `p
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from broker.handlers import (
+    api_versions,
+    cluster,
+    configs,
+    delete_records,
+    fetch,
+    groups,
+    list_offsets,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producer_ids,
+    sasl,
+    topics,
+)
 from protocol.api_keys import ApiKey
 from protocol.frames import response_encoder
 from protocol.registry import APIS
@@ -21,54 +36,42 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Broker, RequestContext, Any], Any]
 
-# API -> module of broker.handlers; the function is named as the API is, in snake case.
-_MODULES = {
-    ApiKey.PRODUCE: "produce",
-    ApiKey.FETCH: "fetch",
-    ApiKey.LIST_OFFSETS: "list_offsets",
-    ApiKey.METADATA: "metadata",
-    ApiKey.OFFSET_COMMIT: "offsets",
-    ApiKey.OFFSET_FETCH: "offsets",
-    ApiKey.FIND_COORDINATOR: "groups",
-    ApiKey.JOIN_GROUP: "groups",
-    ApiKey.HEARTBEAT: "groups",
-    ApiKey.LEAVE_GROUP: "groups",
-    ApiKey.SYNC_GROUP: "groups",
-    ApiKey.DESCRIBE_GROUPS: "groups",
-    ApiKey.LIST_GROUPS: "groups",
-    ApiKey.SASL_HANDSHAKE: "sasl",
-    ApiKey.API_VERSIONS: "api_versions",
-    ApiKey.CREATE_TOPICS: "topics",
-    ApiKey.DELETE_TOPICS: "topics",
-    ApiKey.DELETE_RECORDS: "delete_records",
-    ApiKey.INIT_PRODUCER_ID: "producer_ids",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "list_offsets",
-    ApiKey.DESCRIBE_CONFIGS: "configs",
-    ApiKey.ALTER_CONFIGS: "configs",
-    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
-    ApiKey.SASL_AUTHENTICATE: "sasl",
-    ApiKey.CREATE_PARTITIONS: "topics",
-    ApiKey.DELETE_GROUPS: "groups",
-    ApiKey.ELECT_LEADERS: "cluster",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "cluster",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "cluster",
-    ApiKey.OFFSET_DELETE: "offsets",
-    ApiKey.DESCRIBE_CLUSTER: "cluster",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "metadata",
+HANDLERS: dict[int, Handler] = {
+    ApiKey.PRODUCE: produce.produce,
+    ApiKey.FETCH: fetch.fetch,
+    ApiKey.LIST_OFFSETS: list_offsets.list_offsets,
+    ApiKey.METADATA: metadata.metadata,
+    ApiKey.OFFSET_COMMIT: offsets.offset_commit,
+    ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+    ApiKey.FIND_COORDINATOR: groups.find_coordinator,
+    ApiKey.JOIN_GROUP: groups.join_group,
+    ApiKey.HEARTBEAT: groups.heartbeat,
+    ApiKey.LEAVE_GROUP: groups.leave_group,
+    ApiKey.SYNC_GROUP: groups.sync_group,
+    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.SASL_HANDSHAKE: sasl.sasl_handshake,
+    ApiKey.API_VERSIONS: api_versions.api_versions,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.DELETE_RECORDS: delete_records.delete_records,
+    ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
+    ApiKey.ALTER_CONFIGS: configs.alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
+    ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DELETE_GROUPS: groups.delete_groups,
+    ApiKey.ELECT_LEADERS: cluster.elect_leaders,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
+    ApiKey.OFFSET_DELETE: offsets.offset_delete,
+    ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
-
-
-def handlers() -> dict[int, Handler]:
-    """The table."""
-    table: dict[int, Handler] = {}
-    for key, module_name in _MODULES.items():
-        try:
-            module = import_module(f"broker.handlers.{module_name}")
-            table[key] = getattr(module, key.name.lower())
-        except (ImportError, AttributeError):
-            continue  # not built yet
-    return table
+"""What is advertised and served."""
 
 
 class Route:

@@ -126,7 +126,6 @@ class GroupLeader:
         "_runtime",
         "_set_timer",
         "_settings",
-        "_tenure",
         "_turn_asked",
         "_waiting",
         "compression",
@@ -157,7 +156,6 @@ class GroupLeader:
         self.shard = Shard(settings, topics)
         self.leader_epoch = -1  # of the last load
         self._partition: Partition | None = None
-        self._tenure = 0  # counts loads: timers of an earlier one mean nothing
         self._end_offset = 0  # where the next batch must go
         self._open: _Batch | None = None  # collects records until the turn ends
         self._batches: deque[_Batch] = deque()  # appended, not committed yet
@@ -181,7 +179,10 @@ class GroupLeader:
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call `callback` once all that was handled so far is committed or refused: for reads of the whole shard."""
-        self._finish_or_wait(None, "", Outcome(None, replies=(Reply(_Call(callback), None),)))
+        if self._waiting is None:
+            callback()
+        else:
+            self._waiting.steps.append((None, "", Outcome(None, replies=(Reply(_Call(callback), None),))))
 
     def _act(self, event: Input, group_id: str, outcome: Outcome) -> None:
         """Make an outcome happen: group, timers, records, replies and events."""
@@ -190,20 +191,21 @@ class GroupLeader:
             shard.install(group_id, outcome)
         for timer in outcome.timers:
             if type(timer) is SetTimer:
-                fire = partial(self._fired, timer.then, type(event), self._tenure)
+                fire = partial(self._fired, timer.then, type(event))
                 self._set_timer(timer.key, timer.deadline_ms, fire)
             else:
                 self._runtime.timers.cancel(timer.key)
         if outcome.records and not self._stage(event, group_id, outcome):
             return
-        self._finish_or_wait(event, group_id, outcome)
-
-    def _finish_or_wait(self, event: Input | None, group_id: str, outcome: Outcome) -> None:
         waiting = self._waiting
         if waiting is not None:
             waiting.steps.append((event, group_id, outcome))
             return
-        self._finish(outcome)
+        for reply in outcome.replies:
+            reply.to.complete(reply.response)
+        if outcome.events:
+            for happened in outcome.events:
+                self._publish(happened)
 
     def _finish(self, outcome: Outcome) -> None:
         for reply in outcome.replies:
@@ -219,10 +221,8 @@ class GroupLeader:
         if reply is not None:
             reply.to.complete(reply.response)
 
-    def _fired(self, event: Input, armed_by: type[Input], tenure: int) -> None:
+    def _fired(self, event: Input, armed_by: type[Input]) -> None:
         """A timer is due. `armed_by`: the kind of input in whose name it was set."""
-        if tenure != self._tenure or not self._serves():
-            return
         if type(event) is SessionExpired:
             group = self.shard.groups.get(event.group_id)
             member = group.members.get(event.member_id) if group is not None else None
@@ -406,7 +406,6 @@ class GroupLeader:
         """
         shard = Shard(self._settings, self.shard.topics)
         self._partition = partition
-        self._tenure += 1
         self.leader_epoch = partition.leader_epoch
         try:
             loaded = load(shard, lambda: _chunks(partition, chunk_bytes))
@@ -456,7 +455,6 @@ class GroupLeader:
             event = Unload(group_id)
             self._act(event, group_id, self.shard.handle(event, self._now_ms()))
         self.shard = Shard(self._settings, self.shard.topics)
-        self._tenure += 1
 
 
 def _chunks(partition: Partition, chunk_bytes: int) -> Iterator[bytes]:

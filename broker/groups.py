@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _ROUTES_KEPT = 100_000
+# Told at level `debug` only. A thousand may join in one rebalance, whose own lines say who began it and how many took
+# part, and a line costs more than the join itself; ten thousand groups may be loaded, which `groups_loaded` counts.
+_ROUTINE = frozenset({"member_joined", "coordinator_loaded"})
 _STAGGER_MS = 200  # between the retention checks of two partitions, so that they do not all fall into one turn
 
 
@@ -192,7 +195,7 @@ class Groups:
         """Nothing to throw away."""
 
     def discarded(self) -> None:
-        """Nothing was."""
+        """Nothing was thrown away."""
 
     # -- the end -------------------------------------------------------------------------------------------
 
@@ -219,7 +222,8 @@ def group_settings(settings: Settings) -> GroupSettings:
 
 def log_event(event: GroupEvent) -> None:
     """One line for each thing that happened in a group."""
-    log.info(event.kind, group_id=event.group_id, generation=event.generation, **event.facts)
+    tell = log.debug if event.kind in _ROUTINE else log.info
+    tell(event.kind, group_id=event.group_id, generation=event.generation, **event.facts)
 
 
 def random_uuid() -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.log_cleaning import LogCleaning
 from broker.logs import get_logger
 from protocol.errors import KafkaError
 from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets, write_offsets
@@ -41,12 +42,13 @@ class LogKeeper:
         self._partitions = partitions
         self._directory = directory
         self._settings = settings
-        self._flushed_ms: dict[Partition, int] = {}
+        self._flushed_ms: dict[Partition, int] = {}  # since when a log holds what is not fsynced
         self._written: dict[str, dict[Key, int]] = {}  # checkpoint file -> what is in it
         self._writing: set[str] = set()
         self._pass: Iterator[None] | None = None
         self._stopped = False
         self._high_watermarks: dict[Key, int] = {}
+        self.cleaning = LogCleaning(runtime, partitions, directory, settings, self.remove_later)
 
     def start(self) -> None:
         """Begin. After a crash, also open (and so recover) every log, in worker threads."""
@@ -75,6 +77,7 @@ class LogKeeper:
             first_ms=settings.log_initial_task_delay_ms,
         )
         self._every("producers", settings.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self.cleaning.start()
         if self._partitions.recovers:
             for _ in range(settings.num_recovery_threads_per_data_dir):
                 self._recover_next()
@@ -109,20 +112,20 @@ class LogKeeper:
     def _flush(self) -> None:
         """Fsync what has been unsynced for `flush.ms`, or `log.flush.interval.ms` where the topic does not say."""
         now_ms = self._runtime.now_ms()
-        flushed_ms = self._flushed_ms
+        before, self._flushed_ms = self._flushed_ms, {}
         default_ms = self._settings.log_flush_interval_ms
         tick_ms = FLUSH_TICK_MS // 2  # a tick that comes a moment early is not made to wait for the next one
         for partition in self._partitions:
             if partition.error is not None or partition.log.log_end_offset <= partition.log.recovery_point:
-                flushed_ms.pop(partition, None)
                 continue
-            since = flushed_ms.setdefault(partition, now_ms)
+            since = before.get(partition, now_ms)
             interval_ms = partition.settings.log.flush_ms
             if default_ms is not None and default_ms < interval_ms:
                 interval_ms = default_ms if interval_ms >= 2**63 - 1 else interval_ms
             if now_ms - since + tick_ms >= interval_ms:
-                del flushed_ms[partition]
                 self._partitions.flush(partition)
+            else:
+                self._flushed_ms[partition] = since
 
     # -- checkpoints ---------------------------------------------------------------------------------------
 
@@ -237,6 +240,7 @@ class LogKeeper:
         next start then recovers, from the recovery points that were reached.
         """
         self._stopped = True
+        self.cleaning.stop()
         partitions = list(self._partitions)
         healthy = not self._partitions.failures and not self._partitions.loading
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from broker import logs
 from broker.composition import Composition
-from broker.dispatch import Routes, handlers
+from broker.dispatch import HANDLERS, Routes
 from broker.listeners import Listener, bind, host_and_port, parse_listeners
-from broker.runtime import LoopRuntime
+from broker.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.server import Server
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 
@@ -59,16 +59,21 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
 
 def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]) -> int:
     broker = composition.broker
-    table = handlers()
-    broker.handlers = table
-    server = Server(broker, Routes(table))
+    broker.handlers = HANDLERS
+    server = Server(broker, Routes(HANDLERS))
     ending = _Ending(composition, runtime, server)
-    runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
+    _follow_wall_clock(runtime)
     _calm_the_collector()
-    addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
-    print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+
+    def ready() -> None:
+        # Inside the loop: uvloop loses a signal that comes while a handler is set and no loop runs.
+        runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
+        addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
+        print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+
+    runtime.soon(ready)
     runtime.run()
     runtime.close()
     return 0 if ending.clean else 1
@@ -157,6 +162,12 @@ def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _follow_wall_clock(runtime: LoopRuntime) -> None:
+    runtime.follow_wall_clock()
+    next_ms = runtime.now_ms() + CLOCK_CHECK_MS
+    runtime.timers.set(("process", "clock"), next_ms, lambda: _follow_wall_clock(runtime))
 
 
 def _calm_the_collector() -> None:

@@ -260,18 +260,6 @@ class LoopRuntime(Runtime):
         """Run the loop until `stop`."""
         self._loop.run_forever()
 
-    def run_until(self, is_over: Callable[[], bool]) -> None:
-        """Run the loop until `is_over()` holds at the end of a turn; for the start, when nothing is served yet."""
-
-        def look() -> None:
-            if is_over():
-                self._loop.stop()
-            else:
-                self._loop.call_later(0.001, look)
-
-        self._loop.call_soon(look)
-        self._loop.run_forever()
-
     def stop(self) -> None:
         """Let `run` return at the end of this turn."""
         self._loop.stop()

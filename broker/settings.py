@@ -275,10 +275,14 @@ class Settings:
         )
 
     @property
+    def static(self) -> dict[str, str | None]:
+        """What was set at start, and those of our own defaults that are not Kafka's and stand behind topic configs."""
+        return {"log.flush.interval.ms": to_text(self.log_flush_interval_ms), **self.given}
+
+    @property
     def explicit(self) -> dict[str, str | None]:
         """What stands behind the topics' configs: the values that were set, and those of our own defaults."""
-        explicit: dict[str, str | None] = {"log.flush.interval.ms": to_text(self.log_flush_interval_ms)}
-        explicit.update(self.given)
+        explicit = self.static
         explicit.update(self.cluster_overrides)
         explicit.update(self.broker_overrides)
         return explicit

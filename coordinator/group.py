@@ -87,6 +87,11 @@ class Rebalance:
         return f"{self.from_generation}@{self.began_at_ms}"
 
 
+def longest_rebalance_timeout_ms(members: Mapping[str, Member]) -> int:
+    """Never negative, whatever a client asked for; 0 without members."""
+    return max(0, max((member.rebalance_timeout_ms for member in members.values()), default=0))
+
+
 @value
 class Group:
     """A classic group. `group-coordinator` 2.3 lists the same fields."""
@@ -116,7 +121,7 @@ class Group:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The longest that any member asks the others to wait for it; 0 without members."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return longest_rebalance_timeout_ms(self.members)
 
     @property
     def is_simple(self) -> bool:

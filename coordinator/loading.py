@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from coordinator.classic.protocols import topics_of
 from coordinator.group import Group, GroupState, Member
+from coordinator.shard import committed_offset
 from protocol.errors import ProtocolError
-from protocol.records.batch_header import read_header
+from protocol.records.batch_header import CONTROL, LENGTH_BYTES, TRANSACTIONAL, read_header
 from protocol.records.batch_reader import iterate_records, read_keys_values
 from protocol.records.control_records import ControlType, control_type
 from protocol.records.errors import UnparsableRecord
@@ -28,13 +29,15 @@ from protocol.records.group_records import (
     GroupMetadataValue,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
+    OffsetCommitValue,
+    OffsetKeyDecoder,
     UnknownKey,
     decode_key,
     decode_value,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from coordinator.shard import Shard
     from protocol.records.batch_header import BatchHeader
@@ -84,17 +87,23 @@ def fold_log(shard: Shard, chunks: Iterable[bytes]) -> Loaded:
     """The last value of each key, then those decoded. Raises: LoadFailed."""
     fold = _Fold()
     loaded = Loaded()
+    update, pending = fold.newest.update, fold.pending
     for buffer, position, header in _batches(chunks):
-        loaded.end_offset = header.next_offset
+        loaded.end_offset = header.base_offset + header.last_offset_delta + 1
         loaded.record_count += header.record_count
-        if header.is_control:
+        attributes = header.attributes
+        if attributes & CONTROL:
             marker = _marker(buffer, position, header)
             if marker is not None:
                 fold.end_transaction(header.producer_id, committed=marker)
-        elif header.is_transactional:
-            fold.add_transactional(header.producer_id, *read_keys_values(buffer, position))
+            continue
+        offsets, keys, values = read_keys_values(buffer, position, header=header)
+        if attributes & TRANSACTIONAL:
+            fold.add_transactional(header.producer_id, offsets, keys, values)
+        elif pending:
+            fold.add(offsets, keys, values)
         else:
-            fold.add(*read_keys_values(buffer, position))
+            update(zip(keys, values, strict=True))
     fold.give(shard, loaded)
     _finish(shard)
     return loaded
@@ -116,9 +125,7 @@ class _Fold:
         self.offsets: dict[bytes | None, int] = {}
 
     def add(self, offsets: Iterable[int], keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> None:
-        if not self.pending:
-            self.newest.update(zip(keys, values, strict=True))
-            return
+        """Records outside transactions, while some transaction is open."""
         for offset, key, value in zip(offsets, keys, values, strict=True):
             self._put(key, value, offset)
 
@@ -158,16 +165,33 @@ class _Fold:
         if not self.pending[producer_id]:
             del self.pending[producer_id]
 
+    def _give_offsets(self, shard: Shard, log_offsets: Mapping[bytes | None, int]) -> None:
+        decode = OffsetKeyDecoder().decode
+        tables = shard.offsets
+        kind = OffsetCommitKey("", "", 0)
+        for key, value in self.newest.items():
+            if value is None or key is None or key[:2] != _OFFSET_KEY:
+                continue
+            try:
+                group_id, topic, partition = decode(key)
+                stored = decode_value(kind, value)
+            except UnparsableRecord as error:
+                raise LoadFailed(str(error)) from error
+            table = tables.get(group_id)
+            if table is None:
+                table = tables[group_id] = {}
+            assert isinstance(stored, OffsetCommitValue)
+            table[topic, partition] = committed_offset(stored, log_offsets.get(key, -1))
+
     def give(self, shard: Shard, loaded: Loaded) -> None:
         """Decode what is left into `shard`."""
         keys = chain(self.newest, *self.pending.values())
         if any(key is not None and key.startswith(_LEGACY_KEY) for key in keys):
             raise _NotFoldable
         offsets = self.offsets if self.pending else {}
+        self._give_offsets(shard, offsets)
         for key, value in self.newest.items():
-            if value is not None:
-                _load_record(shard, loaded, key, value, -1, offsets.get(key, -1))
-            elif key is None or key[:2] not in _KNOWN_KEYS:
+            if key is None or key[:2] != _OFFSET_KEY:
                 _load_record(shard, loaded, key, value, -1, -1)
         for producer_id, pending in self.pending.items():
             for key, (value, offset) in pending.items():
@@ -175,8 +199,8 @@ class _Fold:
 
 
 _LEGACY_KEY = b"\x00\x00"
-_OFFSET_KEYS = (b"\x00\x01", _LEGACY_KEY)
-_KNOWN_KEYS = (*_OFFSET_KEYS, b"\x00\x02")
+_OFFSET_KEY = b"\x00\x01"
+_OFFSET_KEYS = (_OFFSET_KEY, _LEGACY_KEY)
 
 
 def _batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]]:
@@ -185,7 +209,7 @@ def _batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]
         while position < end:
             header = read_header(buffer, position)
             yield buffer, position, header
-            position += header.size_bytes
+            position += header.length + LENGTH_BYTES
 
 
 def _load_record(

@@ -118,11 +118,11 @@ def load_or_create(
         return meta
     except OSError as error:
         raise StorageError("cannot read", path, error) from error
-    known, cluster_id, its_node_id = read(path, data)
+    known, its_cluster_id, its_node_id = read(path, data)
     if its_node_id != node_id:
         raise CorruptFile(path, f"the directory belongs to node {its_node_id}, and node.id is {node_id}")
     if known is not None:
         return known
-    meta = MetaProperties(cluster_id, node_id, new_uuid())
+    meta = MetaProperties(its_cluster_id, node_id, new_uuid())
     write(directory, meta, disk)
     return meta

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker import topic_configs
-from broker.catalogue import config_changes, topic_changes
+from broker.catalogue import config_changes, takeover, topic_changes
 from broker.catalogue.cluster_state import TOPIC_RESOURCE, ClusterState, InconsistentMetadata
 from broker.catalogue.metadata_log import MetadataLog
 from broker.catalogue.topic_changes import NewTopic, Refused
 from broker.topics_image import Topic, TopicsImage
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.records import batch as record_batch
 from protocol.records import control_records
 from protocol.records import metadata_records as records
 from protocol.types import METADATA_TOPIC_ID, ZERO_UUID
@@ -29,17 +30,18 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.config_changes import BrokerConfigs, ConfigChange
-    from broker.catalogue.metadata_log import MetadataBatch, TornTail
+    from broker.catalogue.metadata_log import TornTail
+    from broker.catalogue.snapshots import MetadataBatch
     from broker.runtime import Runtime
 
 METADATA_VERSION = 21  # 3.9-IV0: what Kafka 3.9 to 4.3 all start on
 PRODUCER_ID_BLOCK = 1_000
-_HIGHEST_METADATA_VERSION = 30
 _BATCH_RECORDS = 10_000
+_BATCH_BYTES = 7 * 1024 * 1024  # Kafka refuses a metadata batch above 8 MiB
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class TopicsDelta:
     deleted: tuple[Topic, ...] = ()
     grown: tuple[tuple[Topic, Topic], ...] = ()  # (before, after)
     reconfigured: tuple[Topic, ...] = ()  # broker configs changed: every topic
+    broker_reconfigured: bool = False
 
 
 class TopicsListener(Protocol):
@@ -124,63 +127,73 @@ class Catalogue:
 
     # Opening ---------------------------------------------------------------------------------------------------
 
-    def open(self, endpoints: Sequence[tuple[str, str, int]], *, clean: bool) -> TornTail | None:
+    def open(
+        self,
+        endpoints: Sequence[tuple[str, str, int]],
+        *,
+        clean: bool,
+        log_epochs: Mapping[tuple[bytes, int], int] | None = None,
+    ) -> TornTail | None:
         """Read the metadata log and register this start in it, durably; `endpoints` are (listener, host, port).
 
         After an unclean stop every partition gets a new leader epoch, so that offsets that were lost and written again
-        can be told apart. Returns what was cut from the log's end, if anything. Blocks; called before anything is
-        served. Raises: CorruptFile, DirectoryRefused, StorageError. Source: data-directory 4.2, S3-S8.
+        can be told apart; one whose log has a higher epoch than the metadata gets the next one after that.
+        `log_epochs` maps (topic id, partition) to the last epoch in its log. Returns what was cut from the log's end,
+        if anything. Blocks; called before anything is served.
+        Raises: CorruptFile, DirectoryRefused, StorageError. Source: data-directory 4.2, S3-S8.
         """
-        self._log, batches = MetadataLog.open(self._directory, node_id=self.placing.node_id, disk=self._disk)
-        self._replay(batches)
-        self._check_ours()
-        now_ms = self._runtime.now_ms()
         node_id = self.placing.node_id
-        self._log.begin_epoch(control_records.leader_change(node_id), now_ms=now_ms)
-        opening: list[Any] = []
-        if self.state.in_transaction:
-            opening.append(records.AbortTransactionRecord(reason="Controller failover"))
+        self._log, batches = MetadataLog.open(self._directory, node_id=node_id, disk=self._disk)
+        quorum = takeover.Quorum()
+        self._replay(self._log.formatted_with, quorum, data=False)
+        self._replay(batches, quorum)
         if "metadata.version" not in self.state.features:
-            opening.append(records.FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION))
-        self.broker_epoch = self._log.next_offset + len(opening)
-        opening.append(self._registration(endpoints))
-        opening.extend(self._leadership(clean=clean))
-        self._write(opening, now_ms)
-        self._log.sync()
+            opening = takeover.bootstrap(self._directory, self._log.formatted_with, self.state, METADATA_VERSION)
+        elif self.state.in_transaction:
+            opening = [records.AbortTransactionRecord(reason="Controller failover")]
+        else:
+            opening = []
         for record in opening:
             self.state.apply(record)
-        self._publish_image(self.state.image())
+        takeover.check(self.state, self.placing, quorum)
+        self._whole_image()  # refuses what has holes while nothing is written yet
+        now_ms = self._runtime.now_ms()
+        leader_change = control_records.leader_change(node_id)
+        self._log.begin_epoch(leader_change, now_ms=now_ms, kraft_version=quorum.kraft_version)
+        self.broker_epoch = self._log.next_offset + len(opening)
+        registration = self._registration(endpoints)
+        leadership = takeover.leadership(self.state, self.placing, clean=clean, log_epochs=log_epochs or {})
+        # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
+        if 1 + len(opening) + len(leadership) > _BATCH_RECORDS:
+            self._write([*opening, registration], now_ms)
+            self._write(leadership, now_ms)
+        else:
+            self._write([*opening, registration, *leadership], now_ms)
+        self._log.sync()
+        for record in (registration, *leadership):
+            self.state.apply(record)
+        self._publish_image(self._whole_image())
         return self._log.torn
 
-    def _replay(self, batches: Iterable[MetadataBatch]) -> None:
-        for batch in batches:
-            if batch.control:
-                continue
-            for _, value in batch.values:
-                try:
-                    self.state.apply(records.decode_frame(value))
-                except (records.MetadataRecordError, InconsistentMetadata) as error:
-                    raise DirectoryRefused(
-                        f"{self._log.folder}, batch at offset {batch.base_offset}: {error}"
-                    ) from error
+    def _whole_image(self) -> TopicsImage:
+        try:
+            return self.state.image()
+        except InconsistentMetadata as error:
+            raise DirectoryRefused(f"{self._log.folder}: {error}") from error
 
-    def _check_ours(self) -> None:
-        """Refuse what a single node cannot take over. Source: data-directory 5."""
-        level = self.state.features.get("metadata.version", METADATA_VERSION)
-        if level > _HIGHEST_METADATA_VERSION:
-            raise DirectoryRefused(
-                f"metadata.version {level} is newer than {_HIGHEST_METADATA_VERSION}, the newest that Kohort knows"
-            )
-        node_id = self.placing.node_id
-        for topic in self.state.topics.values():
-            for partition, state in topic.partitions.items():
-                if state.replicas != (node_id,) or state.adding_replicas or state.removing_replicas:
-                    raise DirectoryRefused(
-                        f"{topic.name}-{partition} has replicas {list(state.replicas)}; "
-                        f"Kohort serves directories whose every replica is node {node_id}"
-                    )
-        if self.state.ignored["AccessControlEntryRecord"] > self.state.ignored["RemoveAccessControlEntryRecord"]:
-            raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
+    def _replay(
+        self, batches: Iterable[MetadataBatch], quorum: takeover.Quorum | None = None, *, data: bool = True
+    ) -> None:
+        for batch in batches:
+            try:
+                for key, value in batch.values:
+                    if batch.control:
+                        if quorum is not None:
+                            quorum.apply(key, value)
+                    elif data:
+                        self.state.apply(records.decode_frame(value))
+            except (records.MetadataRecordError, InconsistentMetadata, ProtocolError) as error:
+                raise DirectoryRefused(f"{self._log.folder}, batch at offset {batch.base_offset}: {error}") from error
 
     def _registration(self, endpoints: Sequence[tuple[str, str, int]]) -> Any:
         level = self.state.features.get("metadata.version", METADATA_VERSION)
@@ -207,31 +220,6 @@ class Catalogue:
             log_dirs=[self.placing.directory_id],
         )
 
-    def _leadership(self, *, clean: bool) -> list[Any]:
-        """One PartitionChange for each partition whose leadership the log does not show as ours. Source: S8."""
-        node_id, directory_id = self.placing.node_id, self.placing.directory_id
-        changes: list[Any] = []
-        for topic_id, topic in self.state.topics.items():
-            for partition, state in topic.partitions.items():
-                elr = bool(state.eligible_leader_replicas or state.last_known_elr)
-                moved = state.directories != (directory_id,)
-                isr_lost = state.isr != (node_id,)
-                if clean and state.leader == node_id and not (elr or moved or isr_lost or state.leader_recovery_state):
-                    continue
-                changes.append(
-                    records.PartitionChangeRecord(
-                        partition_id=partition,
-                        topic_id=topic_id,
-                        isr=[node_id] if isr_lost else None,
-                        leader=node_id,
-                        leader_recovery_state=0 if state.leader_recovery_state else -1,
-                        eligible_leader_replicas=[] if elr else None,
-                        last_known_elr=[] if elr else None,
-                        directories=[directory_id] if moved else None,
-                    )
-                )
-        return changes
-
     # Reading ---------------------------------------------------------------------------------------------------
 
     def effective_configs(self, topic: Topic) -> topic_configs.Effective:
@@ -242,6 +230,11 @@ class Catalogue:
         made = topic_configs.effective(topic.configs, self.broker_configs.explicit(self.state))
         self._effective[topic.name] = (topic.configs, made)
         return made
+
+    @property
+    def idle(self) -> bool:
+        """Whether no change is on its way."""
+        return not self._busy
 
     def listen(self, listener: TopicsListener) -> None:
         """Tell `listener` of every change from now on, in the order in which listeners came."""
@@ -264,7 +257,7 @@ class Catalogue:
             if validate_only:
                 count = sum(isinstance(record, records.PartitionRecord) for record in made)
                 configs = {name: value for name, value in (wish.configs or {}).items() if value is not None}
-                return [], Topic(wish.name, ZERO_UUID, (0,) * count, configs)
+                return [], Topic(wish.name, topic_id, (0,) * count, configs)
             self._collisions[wish.name.replace(".", "_")] = wish.name
             return made, (lambda: self.image.topic(wish.name))
 
@@ -401,7 +394,7 @@ class Catalogue:
             mark = self._log.mark()
             try:
                 self._write(made, now_ms)
-            except StorageError:
+            except Exception:  # whatever it was: half of a transaction must not stay in the log
                 if self._log.failed is None:
                     self._log.rewind(mark)
                 raise
@@ -416,7 +409,7 @@ class Catalogue:
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
         self._publish_image(image)
-        if delta.reconfigured:
+        if delta.broker_reconfigured:
             self._effective.clear()
         for listener, made in zip(self._listeners, prepared, strict=True):
             listener.publish(image, delta, made)
@@ -451,7 +444,7 @@ class Catalogue:
             self._replay(batches)
             reread.leader_epoch = max(reread.leader_epoch, self._log.leader_epoch)
             self._log = reread
-            self._publish_image(self.state.image())
+            self._publish_image(self._whole_image())
         except (StorageError, CorruptFile, DirectoryRefused) as failure:
             self.failed = f"the metadata log cannot be used: {failure}"
         self._end_round(changes)
@@ -472,15 +465,15 @@ class Catalogue:
 
     def _write(self, made: Sequence[Any], now_ms: int) -> None:
         """Append records as one batch, or inside a metadata transaction when they are more than a batch holds."""
-        if len(made) <= _BATCH_RECORDS:
-            level = self.state.features.get("metadata.version", METADATA_VERSION)
-            frames = [(None, records.encode_frame(record, metadata_version=level)) for record in made]
-            self._log.append(frames, now_ms=now_ms)
-            return
-        self._write([records.BeginTransactionRecord(name="Kohort")], now_ms)
-        for start in range(0, len(made), _BATCH_RECORDS):
-            self._write(made[start : start + _BATCH_RECORDS], now_ms)
-        self._write([records.EndTransactionRecord()], now_ms)
+        level = self.state.features.get("metadata.version", METADATA_VERSION)
+        frames = [records.encode_frame(record, metadata_version=level) for record in made]
+        batches = list(_batches(frames))
+        if len(batches) > 1:
+            begin = records.encode_frame(records.BeginTransactionRecord(name="Kohort"), metadata_version=level)
+            end = records.encode_frame(records.EndTransactionRecord(), metadata_version=level)
+            batches = [[begin], *batches, [end]]
+        for batch in batches:
+            self._log.append([(None, frame) for frame in batch], now_ms=now_ms)
 
     def _difference(self, made: Sequence[Any]) -> tuple[TopicsDelta, TopicsImage]:
         """What a round's records change in the image, and the image with it."""
@@ -524,8 +517,22 @@ class Catalogue:
         image = self.image.with_changes(changed) if changed else self.image
         if broker_changed:
             reconfigured = list(image)
-        return TopicsDelta(tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured)), image
+        return TopicsDelta(tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured), broker_changed), image
 
     def close(self) -> None:
         """Nothing is open but a descriptor; every answered change is durable already."""
         self.failed = "the broker is stopping"
+
+
+def _batches(frames: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """The frames in groups that a batch can hold."""
+    group: list[bytes] = []
+    size_bytes = 0
+    for frame in frames:
+        size_bytes += record_batch.encoded_pair_bytes(None, frame)
+        if group and (len(group) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
+            yield group
+            group, size_bytes = [], record_batch.encoded_pair_bytes(None, frame)
+        group.append(frame)
+    if group:
+        yield group

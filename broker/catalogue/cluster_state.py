@@ -10,7 +10,7 @@ Source: data-directory 2.6 and 5; Kafka's *Delta classes in metadata/image.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.topics_image import Topic, TopicsImage
@@ -205,11 +205,6 @@ class ClusterState:
     def image(self) -> TopicsImage:
         """All topics as one immutable value."""
         return TopicsImage({state.name: self.topic_image(topic_id) for topic_id, state in self.topics.items()})
-
-    def with_bumped_epoch(self, topic_id: bytes, partition: int, leader_epoch: int) -> PartitionState:
-        """The partition with a given leader epoch, for a log that is ahead of the metadata (data-directory S8)."""
-        state = self.topics[topic_id].partitions[partition]
-        return replace(state, leader_epoch=leader_epoch, partition_epoch=state.partition_epoch + 1)
 
 
 _RULES: dict[type, Callable[[ClusterState, Any], None]] = {

@@ -141,7 +141,8 @@ def _edited(
         behind = topic_configs.broker_value(key, broker.explicit(state)) if key.synonyms else None
         text = behind[1] if behind is not None else key.default or ""
     now = [part for part in text.split(",") if part]
-    given = [part.strip() for part in (change.value or "").split(",") if part.strip()]
+    # As Java splits: what is empty at the end is dropped, but nothing at all is one empty entry, which no list takes.
+    given = [part.strip() for part in (change.value or "").rstrip(",").split(",")]
     if change.operation == ConfigOperation.APPEND:
         now.extend(part for part in given if part not in now)
     else:
@@ -154,20 +155,28 @@ def _validate(
 ) -> None:
     try:
         if resource[0] == TOPIC_RESOURCE:
-            # Only what this change names must be known: a directory of Kafka's may hold keys that have retired since.
-            for name in changed - set(overrides):
-                if name not in keys:
-                    raise ConfigError(f"Unknown topic config name: {name}")
+            # Only what this change sets must be known: a directory of Kafka's may hold keys that have retired since,
+            # and those can be deleted.
             known = {name: text for name, text in overrides.items() if name in keys or name in changed}
             topic_configs.validate(known)
             return
         for name in changed:
             key = keys.get(name)
             if key is None:
+                if name not in overrides:
+                    continue
                 raise ConfigError(f"Unknown broker config name: {name}")
             if key.read_only:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
             if name in overrides:
-                key.parse(overrides[name])
+                _parse_for_broker(key, overrides[name])
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _parse_for_broker(key: ConfigKey, text: str | None) -> None:
+    """A bad value of a broker's key is the request's fault, where a bad value of a topic's is the config's."""
+    try:
+        key.parse(text)
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -16,9 +16,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.snapshots import MetadataBatch, newest_snapshot, read_batch
 from protocol.records import batch as record_batch
 from protocol.records.errors import CorruptBatch
-from protocol.types import METADATA_TOPIC_ID, uuid_text
+from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk, LogFile, replace_file, sync_directory
 
@@ -28,16 +29,6 @@ if TYPE_CHECKING:
 
 FOLDER = "__cluster_metadata-0"
 _MAX_BATCH_RECORDS = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
-    """One batch as it was read: `values` are record frames, or control records when `control`."""
-
-    base_offset: int
-    leader_epoch: int
-    control: bool
-    values: tuple[tuple[bytes | None, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +53,7 @@ class MetadataLog:
         self.next_offset = 0
         self.leader_epoch = 0
         self.torn: TornTail | None = None
+        self.formatted_with: list[MetadataBatch] = []  # the zero snapshot: voters, and records to begin with
         self._disk = disk
         self._epochs: list[tuple[int, int]] = []  # (epoch, first offset)
         self._size_bytes = 0
@@ -70,10 +62,11 @@ class MetadataLog:
 
     @classmethod
     def open(cls, directory: Path, *, node_id: int, disk: Disk = DISK) -> tuple[MetadataLog, list[MetadataBatch]]:
-        """Open or create the log below `directory`; return it with every batch that it holds, oldest first.
+        """Open or create the log below `directory`; return it with every batch that counts, oldest first.
 
-        A torn last batch is cut (`torn` says what). Raises: CorruptFile when a batch before the last is damaged,
-        DirectoryRefused when the log begins with a snapshot or belongs to a larger quorum, StorageError.
+        That is the newest snapshot, if there is one, and what comes after it. A torn last batch is cut (`torn` says
+        what). Raises: CorruptFile when a snapshot or a batch before the last is damaged, or the log does not begin
+        where it must; DirectoryRefused when it belongs to a larger quorum; StorageError.
         """
         log = cls(directory / FOLDER, node_id=node_id, disk=disk)
         try:
@@ -86,44 +79,61 @@ class MetadataLog:
         self.folder.mkdir(exist_ok=True)
         if created:
             sync_directory(self.folder.parent, self._disk)
-        if any(
-            path.suffix == ".checkpoint" and int(path.name[:20] or 0) > 0 for path in self.folder.glob("*.checkpoint")
-        ):
-            raise DirectoryRefused(
-                f"{self.folder} begins with a snapshot, which Apache Kafka wrote: Kohort does not open those yet"
-            )
-        segments = sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
-        if segments and int(segments[0].stem) > 0:
-            raise CorruptFile(segments[0], "the metadata log does not begin at offset 0 and there is no snapshot")
+        snapshot = newest_snapshot(self.folder)
+        if snapshot is not None and snapshot.end_offset == 0:
+            self.formatted_with = snapshot.read()
         batches: list[MetadataBatch] = []
+        begin = 0
+        if snapshot is not None and snapshot.end_offset > 0:
+            batches.extend(snapshot.read())
+            begin, self.leader_epoch = snapshot.end_offset, snapshot.epoch
+        segments = self._segments(begin)
         for path in segments:
-            batches.extend(self._read_segment(path, last=path == segments[-1]))
-        path = segments[-1] if segments else self.folder / f"{0:020d}.log"
-        self._file = LogFile(path, os.O_RDWR | os.O_CREAT, self._disk)
-        if not segments:
-            sync_directory(self.folder, self._disk)
+            if path is segments[0]:
+                self.next_offset = int(path.stem)
+            elif int(path.stem) != self.next_offset:
+                raise CorruptFile(path, f"the segment before it ends at offset {self.next_offset}")
+            batches.extend(
+                batch for batch in self._read_segment(path, last=path == segments[-1]) if batch.base_offset >= begin
+            )
+        if segments and self.next_offset < begin and segments[-1].stat().st_size:
+            raise CorruptFile(segments[-1], f"it ends at offset {self.next_offset}, the newest snapshot at {begin}")
+        if self.next_offset < begin or not segments:
+            # Kafka leaves a directory so when it has replaced a log by its snapshot.
+            self.next_offset = begin
+            segments = [*segments, self.folder / f"{begin:020d}.log"]
+        self._file = LogFile(segments[-1], os.O_RDWR | os.O_CREAT, self._disk)
+        sync_directory(self.folder, self._disk)
         self._size_bytes = self._file.size()
-        quorum_epoch = self._read_quorum_epoch()
-        self.leader_epoch = max(self.leader_epoch, quorum_epoch)
+        self.leader_epoch = max(self.leader_epoch, self._read_quorum_epoch())
         return batches
+
+    def _segments(self, begin: int) -> list[Path]:
+        """The segment files to be read, from the one that holds offset `begin` on. Raises: CorruptFile."""
+        segments = sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
+        if segments and int(segments[0].stem) > begin:
+            raise CorruptFile(segments[0], f"the metadata log does not begin at offset {begin}, and no snapshot does")
+        while len(segments) > 1 and int(segments[1].stem) <= begin:
+            del segments[0]
+        return segments
 
     def _read_segment(self, path: Path, *, last: bool) -> Iterator[MetadataBatch]:
         data = path.read_bytes()
         position = 0
         while position < len(data):
             try:
-                header = record_batch.verify(data, position)
-                if header.base_offset != self.next_offset:
-                    raise CorruptBatch(f"base offset {header.base_offset} where {self.next_offset} is due")
+                batch = read_batch(data, position)
+                header = record_batch.read_header(data, position)
+                if batch.base_offset != self.next_offset:
+                    raise CorruptBatch(f"base offset {batch.base_offset} where {self.next_offset} is due")
             except CorruptBatch as error:
                 self._cut(path, data, position, str(error), last=last)
                 return
-            values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(data, position))
-            yield MetadataBatch(header.base_offset, header.leader_epoch, header.is_control, values)
-            self.next_offset = header.last_offset + 1
-            if header.leader_epoch > self.leader_epoch:
-                self.leader_epoch = header.leader_epoch
-                self._epochs.append((self.leader_epoch, header.base_offset))
+            yield batch
+            self.next_offset = header.next_offset
+            if batch.leader_epoch > self.leader_epoch or not self._epochs:
+                self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
+                self._epochs.append((self.leader_epoch, batch.base_offset))
             position += header.size_bytes
 
     def _cut(self, path: Path, data: bytes, position: int, why: str, *, last: bool) -> None:
@@ -186,19 +196,16 @@ class MetadataLog:
         except OSError as error:
             self.failed = f"an unfinished append could not be taken back ({error}) from"
 
-    def begin_epoch(self, leader_change: tuple[bytes, bytes], *, now_ms: int) -> None:
+    def begin_epoch(self, leader_change: tuple[bytes, bytes], *, now_ms: int, kraft_version: int = 0) -> None:
         """Become leader of the next epoch: `quorum-state` first, then the LEADER_CHANGE control batch."""
         self.leader_epoch += 1
         self._epochs.append((self.leader_epoch, self.next_offset))
-        state = {
-            "clusterId": "",
-            "leaderId": self.node_id,
-            "leaderEpoch": self.leader_epoch,
-            "votedId": -1,
-            "appliedOffset": 0,
-            "currentVoters": [{"voterId": self.node_id}],
-            "data_version": 0,
-        }
+        state: dict[str, Any] = {"leaderId": self.node_id, "leaderEpoch": self.leader_epoch, "votedId": -1}
+        if kraft_version:
+            state |= {"votedDirectoryId": uuid_text(ZERO_UUID), "data_version": 1}
+        else:
+            voters = [{"voterId": self.node_id}]
+            state = {"clusterId": "", **state, "appliedOffset": 0, "currentVoters": voters, "data_version": 0}
         replace_file(self.folder / "quorum-state", json.dumps(state, separators=(",", ":")).encode(), self._disk)
         partition_metadata = self.folder / "partition.metadata"
         if not partition_metadata.exists():

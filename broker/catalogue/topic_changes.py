@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.catalogue.cluster_state import ClusterState
 
 MAX_NAME_LENGTH = 249
+METADATA_TOPIC = "__cluster_metadata"
 MAX_PARTITIONS = 100_000  # of one topic: more folders than any file system here would thank us for
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -64,7 +65,7 @@ def check_name(name: str) -> None:
         problem = f"the length of {name!r} is longer than the max allowed length {MAX_NAME_LENGTH}"
     elif not _LEGAL.issuperset(name):
         problem = f"{name!r} contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    elif name == "__cluster_metadata":
+    elif name == METADATA_TOPIC:
         problem = f"{name!r} is the log of the cluster's metadata"
     if problem is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_partition_reassignments import ReassignablePartition
 
 _BROKERS, _CONTROLLERS = 1, 2
+_PREFERRED, _UNCLEAN = 0, 1
 _NOT_ASKED = -2_147_483_648
 
 
@@ -78,6 +79,7 @@ def describe_cluster(
 def elect_leaders(broker: Broker, _context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Every partition has its leader: this node. Asked for all partitions, there is nothing to tell."""
     image = broker.catalogue.image
+    known_type = request.election_type in (_PREFERRED, _UNCLEAN)
     results: list[ReplicaElectionResult] = []
     for asked in request.topic_partitions or ():
         count = image.partition_count(asked.topic) or 0
@@ -85,15 +87,19 @@ def elect_leaders(broker: Broker, _context: RequestContext, request: ElectLeader
             ReplicaElectionResult(
                 topic=asked.topic,
                 partition_result=[
-                    _election(partition, exists=0 <= partition < count) for partition in asked.partitions
+                    _election(partition, exists=0 <= partition < count, known_type=known_type)
+                    for partition in asked.partitions
                 ],
             )
         )
-    return ElectLeadersResponse(error_code=ErrorCode.NONE, replica_election_results=results)
+    error = ErrorCode.NONE if known_type else ErrorCode.INVALID_REQUEST
+    return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _election(partition: int, *, exists: bool) -> PartitionResult:
+def _election(partition: int, *, exists: bool, known_type: bool) -> PartitionResult:
     error = ErrorCode.ELECTION_NOT_NEEDED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not known_type:
+        error = ErrorCode.INVALID_REQUEST
     return PartitionResult(partition_id=partition, error_code=error, error_message=error.message)
 
 

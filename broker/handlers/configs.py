@@ -12,6 +12,7 @@ from broker import topic_configs
 from broker.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
 from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.config_changes import ConfigChange
+from broker.catalogue.topic_changes import Refused, check_name
 from broker.handlers.gathering import Gathering
 from broker.setting_types import ConfigSource
 from protocol.errors import ErrorCode
@@ -61,8 +62,7 @@ def _describe(broker: Broker, context: RequestContext, request: DescribeConfigsR
         if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
             error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
         elif topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            message = error.message
+            error, message = _absence(name)
         else:
             entries = topic_entries(broker, topic.configs, keys, *options)
     elif kind == BROKER_RESOURCE:
@@ -80,6 +80,14 @@ def _describe(broker: Broker, context: RequestContext, request: DescribeConfigsR
     return DescribeConfigsResult(
         error_code=error, error_message=message, resource_type=kind, resource_name=name, configs=entries
     )
+
+
+def _absence(name: str) -> tuple[ErrorCode, str]:
+    try:
+        check_name(name)
+    except Refused as refusal:
+        return refusal.code, str(refusal)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message
 
 
 def _broker_layers(broker: Broker) -> tuple[tuple[ConfigSource, Mapping[str, str | None]], ...]:
@@ -242,6 +250,8 @@ def _refusal(context: RequestContext, resource: tuple[int, str], times: int) -> 
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
     if kind == TOPIC_RESOURCE:
+        if name == "":
+            return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
     elif kind == BROKER_RESOURCE:

@@ -49,7 +49,7 @@ def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
         topics = plan.topics
     reading = _Reading(broker, context, request, topics, plan)
     reading.read()
-    if reading.size_bytes >= request.min_bytes or reading.failed or request.max_wait_ms <= 0 or not reading.partitions:
+    if reading.size_bytes >= reading.min_bytes or reading.failed or request.max_wait_ms <= 0 or not reading.partitions:
         return reading.response()
     return reading.park()
 
@@ -63,6 +63,8 @@ class _Reading:
         "context",
         "deferred",
         "failed",
+        "max_bytes",
+        "min_bytes",
         "partitions",
         "plan",
         "request",
@@ -85,6 +87,9 @@ class _Reading:
         self.topics = topics
         self.plan = plan
         self.committed_only = request.isolation_level == 1
+        self.max_bytes = min(request.max_bytes, broker.settings.fetch_max_bytes)
+        # More than the answer may hold would never come.
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.responses: list[FetchableTopicResponse] = []
         self.partitions: list[Partition] = []
         self.size_bytes = 0
@@ -95,7 +100,7 @@ class _Reading:
         """Read every partition in the order of the request, as far as `max_bytes` goes."""
         broker = self.broker
         by_id = self.context.version >= 13
-        room = self.request.max_bytes
+        room = self.max_bytes
         committed_only = self.committed_only
         get = broker.partitions.get
         responses: list[FetchableTopicResponse] = []
@@ -154,6 +159,7 @@ class _Reading:
     def park(self) -> Deferred:
         """Wait for more."""
         self.deferred = deferred = Deferred(self._forget)
+        self.responses = []  # read again when the time comes: what is there now need not be held meanwhile
         for partition in self.partitions:
             partition.waiters[self] = None
         runtime = self.broker.runtime
@@ -165,11 +171,11 @@ class _Reading:
         if self.deferred is None or self.deferred.done:
             return
         self.read()
-        if self.size_bytes >= self.request.min_bytes or self.failed:
+        if self.size_bytes >= self.min_bytes or self.failed:
             self._answer()
 
     def finish(self) -> None:
-        """Answer with what there is: the wait is over, or the broker stops."""
+        """Answer with what there is: the wait is over."""
         if self.deferred is None or self.deferred.done:
             return
         self.read()

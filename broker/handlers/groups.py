@@ -13,7 +13,7 @@ from broker.authorizer import Operation, ResourceType, authorize, authorized_ope
 from broker.context import Deferred
 from broker.group_leader import LeaderState
 from broker.handlers.gathering import Gathering
-from coordinator.classic.answers import join_error, sync_error
+from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
 from coordinator.offsets.describe import list_groups as list_of
@@ -23,7 +23,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -110,7 +110,7 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
     shaped: Shaped | None = None
     if context.version < _NULL_PROTOCOL_SINCE:
-        shaped = Shaped(_without_null_protocol)
+        shaped = Shaped(without_null_protocol)
     reply_to: Any = shaped or Deferred()
     deferred: Deferred = shaped.deferred if shaped is not None else reply_to
     if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
@@ -136,12 +136,6 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
         )
     )
     return deferred
-
-
-def _without_null_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
-    if response.protocol_name is None:
-        response.protocol_name = ""
-    return response
 
 
 def sync_group(broker: Broker, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
@@ -185,7 +179,7 @@ def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest
             request.generation_id,
             deferred,
             context.client_id,
-            context.host,
+            "/" + context.host,
         )
     )
     return deferred

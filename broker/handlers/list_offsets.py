@@ -100,7 +100,7 @@ def _leader(broker: Broker, topic: str, index: int, current_leader_epoch: int) -
     if partition is None:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
     if partition.error is not None:
-        raise partition.error
+        raise partition.error.with_traceback(None)
     ours = partition.leader_epoch
     if 0 <= current_leader_epoch != ours:
         older = current_leader_epoch < ours

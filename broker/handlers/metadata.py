@@ -99,7 +99,8 @@ def _answer(
     """The answer for topics by name or id, as the image is now; `created` says what became of the absent ones."""
     image = broker.catalogue.image
     topics: list[MetadataResponseTopic] = []
-    for asked in request.topics or ():
+    # A topic that is asked for twice is told once.
+    for asked in {(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values():
         if asked.name is None:
             topic = image.topic_by_id(asked.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -187,6 +188,15 @@ def describe_topic_partitions(
         asked = sorted({topic.name for topic in request.topics})
     cursor = request.cursor
     first_partition = 0
+    if cursor is not None and not fetch_all and cursor.topic_name not in asked:
+        refused = ErrorCode.INVALID_REQUEST
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponseTopic(error_code=refused, name=name, topic_id=ZERO_UUID, partitions=[])
+                for name in asked
+            ],
+            next_cursor=None,
+        )
     if cursor is not None:
         asked = [name for name in asked if name >= cursor.topic_name]
         if asked and asked[0] == cursor.topic_name:

@@ -26,8 +26,8 @@ from protocol.messages.produce import (
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.context import RequestContext
-    from broker.partitions import AppendInfo, Partition
-    from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from broker.partitions import Partition
+    from protocol.messages.produce import ProduceRequest, TopicProduceData
 
 _TRANSACTIONAL = 0x10
 _WRITE = Operation.WRITE
@@ -43,11 +43,13 @@ def produce(broker: Broker, context: RequestContext, request: ProduceRequest) ->
     refuse_all: KafkaError | None = None
     if not -1 <= acks <= 1:
         refuse_all = RecordsRefused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, must be -1, 0 or 1")
-    elif request.transactional_id is None and _has_transactional(request):
+    transactional = _has_transactional(request)
+    if transactional and refuse_all is None and request.transactional_id is None:
         refuse_all = RecordsRefused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch without a transactional id"
         )
     now_ms = broker.runtime.now_ms()
+    get = broker.partitions.get
     waiting: _Waiting | None = None
     topics = []
     failed = None
@@ -63,7 +65,15 @@ def produce(broker: Broker, context: RequestContext, request: ProduceRequest) ->
                 failed = refusal
                 continue
             try:
-                partition, info = _append(broker, name, data, now_ms, version)
+                if transactional and _is_transactional(data.records):
+                    raise RecordsRefused(
+                        ErrorCode.INVALID_TXN_STATE,
+                        "this broker has no transactions yet: the batch belongs to none that is open",
+                    )
+                partition = get(name, index)
+                if partition is None:
+                    raise RecordsRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+                info = partition.produce(data.records, now_ms, version)
             except KafkaError as error:
                 results.append(_error(index, error))
                 failed = error
@@ -105,20 +115,6 @@ def _topic_of(
     if name in INTERNAL_TOPICS:
         return name, RecordsRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
     return name, None
-
-
-def _append(
-    broker: Broker, name: str, data: PartitionProduceData, now_ms: int, version: int
-) -> tuple[Partition, AppendInfo]:
-    partition = broker.partitions.get(name, data.index)
-    if partition is None:
-        raise RecordsRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{data.index}")
-    records = data.records
-    if _is_transactional(records):
-        raise RecordsRefused(
-            ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet: the batch belongs to none that is open"
-        )
-    return partition, partition.produce(records, now_ms, version)
 
 
 def _is_transactional(records: bytes | bytearray | memoryview | None) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.authorizer import Operation, ResourceType, authorize
-from broker.catalogue.topic_changes import NewTopic
+from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.configs import topic_entries
 from broker.handlers.gathering import Gathering
 from protocol.errors import ErrorCode
@@ -53,7 +53,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
         )
 
         def created(result: Result, index: int = index, name: str = topic.name) -> None:
-            gathering.put(index, _created(broker, name, result, shown=not request.validate_only))
+            gathering.put(index, _created(broker, name, result))
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
     return gathering.deferred
@@ -62,6 +62,8 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
 def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> CreatableTopicResult | None:
     if twice:
         error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+    elif topic.name == METADATA_TOPIC:
+        error, message = ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
     elif len({row.partition_index for row in topic.assignments}) < len(topic.assignments):
         error, message = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice."
     elif not authorize(context, Operation.CREATE, ResourceType.TOPIC, topic.name):
@@ -73,7 +75,7 @@ def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> 
     )
 
 
-def _created(broker: Broker, name: str, result: Result, *, shown: bool) -> CreatableTopicResult:
+def _created(broker: Broker, name: str, result: Result) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE or result.value is None:
         error = result.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted again before we could look
         return CreatableTopicResult(
@@ -82,7 +84,7 @@ def _created(broker: Broker, name: str, result: Result, *, shown: bool) -> Creat
     topic = result.value
     return CreatableTopicResult(
         name=name,
-        topic_id=topic.topic_id if shown else ZERO_UUID,
+        topic_id=topic.topic_id,
         error_code=ErrorCode.NONE,
         error_message=None,
         num_partitions=topic.partition_count,
@@ -107,8 +109,9 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
         asked = [(name, ZERO_UUID) for name in request.topic_names]
     else:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
-    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
     times = Counter(asked)
+    asked = list(times)  # what is asked for twice is answered once
+    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
     for index, (name, topic_id) in enumerate(asked):
 
         def deleted(result: Result, index: int = index, name: str | None = name, topic_id: bytes = topic_id) -> None:

@@ -49,9 +49,6 @@ class Waiter(Protocol):
     def partition_changed(self, partition: Partition) -> None:
         """Look at `partition` again: it grew, its start or last stable offset moved, it failed or it is gone."""
 
-    def finish(self) -> None:
-        """Answer now with what there is: nothing will change any more."""
-
 
 class Keeper(Protocol):
     """What a partition needs of those around it (`Partitions`)."""
@@ -153,7 +150,7 @@ class Partition:
         Raises: KafkaError (PartitionFailed, StorageError, RecordListTooLarge), and then nothing of it is in the log.
         """
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
         log = self.log
         # A log that refused a write is as before and takes the next one; one whose fsync failed raises for good.
         try:
@@ -180,7 +177,7 @@ class Partition:
         Raises: KafkaError with the code to answer; nothing is in the log then.
         """
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
         batch, header, log_append_time_ms = prepare(records, self.settings, now_ms, version, self.name)
         if header.producer_id >= 0:
             log = self.log
@@ -222,7 +219,7 @@ class Partition:
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, at most the high watermark; return the log start then."""
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
         log = self.log
         if offset > log.log_start_offset:
             log.delete_records_before(offset)

@@ -38,6 +38,8 @@ RELOAD_AFTER_MS = 1_000
 REFUSAL_LASTS_MS = 10_000
 """How long the broker is not ready after a refused write, and the shortest time between two log lines about that."""
 
+_CHUNK_BYTES = 1_048_576
+
 Key = tuple[str, int]
 Opened: TypeAlias = PartitionLog | Exception
 
@@ -119,6 +121,13 @@ class Partitions:
         for topic in self._topics.values():
             for index in range(topic.partition_count):
                 yield topic.name, index
+
+    def compacted(self) -> Iterator[Key]:
+        """The partitions whose logs are to be compacted, open or not."""
+        for topic in list(self._topics.values()):
+            if self.settings_of(topic).log.compact:
+                for index in range(topic.partition_count):
+                    yield topic.name, index
 
     def of_topic(self, topic: str) -> list[Partition]:
         """The topic's partitions whose logs are open."""
@@ -260,12 +269,6 @@ class Partitions:
             for waiter in list(partition.waiters):
                 waiter.partition_changed(partition)
 
-    def answer_waiters(self) -> None:
-        """Let every parked fetch answer with what there is: the broker stops."""
-        for partition in self:
-            for waiter in list(partition.waiters):
-                waiter.finish()
-
     def flush(self, partition: Partition) -> None:
         """Fsync what `partition` holds at the end of this turn."""
         self.flusher.request(partition)
@@ -303,25 +306,48 @@ class Partitions:
         key = partition.topic, partition.index
         if self._partitions.get(key) is not partition:
             return
-        old = partition.log
-        try:
+        old, settings = partition.log, partition.settings
+        high_watermark, now_ms = partition.high_watermark, self.runtime.now_ms()
+
+        def load() -> PartitionLog:
             fresh = PartitionLog.open(
                 self.folder(*key),
-                partition.settings.log,
+                settings.log,
                 recovery_point=old.recovery_point,
                 log_start_offset=old.log_start_offset,
-                now_ms=self.runtime.now_ms(),
+                now_ms=now_ms,
             )
-            # Under `always` what lies beyond the high watermark was refused, and its pages may not be on disk although
-            # the cache shows them (a failed fsync marks them clean): it is cut, so that nobody ever reads it.
-            if partition.settings.log.flush_messages == 1 and fresh.log_end_offset > partition.high_watermark:
-                fresh.truncate_to(partition.high_watermark)
-        except Exception as error:
+            # Under `always` what lies beyond the high watermark was refused: it is cut, so that nobody ever reads it.
+            if settings.log.flush_messages == 1 and fresh.log_end_offset > high_watermark:
+                fresh.truncate_to(high_watermark)
+            _write_again(fresh)
+            return fresh
+
+        def failed(error: Exception) -> None:
             log.error("partition_reload_failed", topic=key[0], partition=key[1], error=str(error))
-            self._reload_later(partition)
+            if self._partitions.get(key) is partition:
+                self._reload_later(partition)
+
+        self.runtime.in_thread(load, lambda fresh: self._reloaded(partition, fresh), failed)
+
+    def _reloaded(self, partition: Partition, fresh: PartitionLog) -> None:
+        key = partition.topic, partition.index
+        if self._partitions.get(key) is not partition:
             return
         self.failures.pop(key, None)
         partition.recovered(fresh)
         log.warning("partition_reloaded", topic=key[0], partition=key[1], log_end_offset=fresh.log_end_offset)
         for callback in self.on_recovered:
             callback(partition)
+
+
+def _write_again(fresh: PartitionLog) -> None:
+    """Write what is not known to be on disk over itself.
+
+    After a failed fsync the cache may show pages as clean that never reached the disk; writing them makes the next
+    fsync mean what it says. The bytes are the same, so a crash in between changes nothing.
+    """
+    for segment in fresh.segments[fresh.segment_index(fresh.recovery_point) :]:
+        for position in range(0, segment.size_bytes, _CHUNK_BYTES):
+            count = min(_CHUNK_BYTES, segment.size_bytes - position)
+            segment.file.write_fully(segment.file.pread(count, position), position)

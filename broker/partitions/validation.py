@@ -1,7 +1,7 @@
 """What a produced batch must be before it may touch a log, and what the broker writes into it.
 
 The records of an uncompressed batch are walked, those of a compressed one only where the topic makes it necessary
-(keys of a compacted topic, a limit on old timestamps, another codec): see docs/decisions/inner-records.md.
+(keys of a compacted topic, a limit on old timestamps, another codec): see docs/decisions/looking-into-batches.md.
 
 Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
@@ -22,6 +22,7 @@ from protocol.records.batch import (
     validate_records,
     verify,
 )
+from protocol.records.batch_framing import check_framing
 from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
@@ -73,10 +74,9 @@ def prepare(
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
     target = settings.compression_codec
     recompress = target >= 0 and target != codec
-    max_timestamp = header.max_timestamp
+    max_timestamp = oldest = header.max_timestamp
     if (
-        codec == 0
-        or recompress
+        recompress
         or settings.log.compact
         or (settings.timestamp_before_max_ms != INT64_MAX and not settings.log_append_time)
     ):
@@ -84,8 +84,8 @@ def prepare(
         if settings.log.compact and facts.first_keyless >= 0:
             raise _keyless(data, where)
         oldest, max_timestamp = facts.min_timestamp, facts.max_timestamp
-    else:
-        oldest = max_timestamp
+    elif codec == 0:
+        oldest = max_timestamp = check_framing(data, header)
     if not settings.log_append_time:
         _check_timestamps(data, header, settings, now_ms, oldest, max_timestamp)
     if recompress:
@@ -152,7 +152,7 @@ def _check_timestamps(
             [(0, "Producer should not set timestamp type to LogAppendTime.")],
         )
     lowest = now_ms - settings.timestamp_before_max_ms
-    highest = now_ms + settings.timestamp_after_max_ms
+    highest = min(now_ms + settings.timestamp_after_max_ms, INT64_MAX)  # a delta can lead beyond what fits a header
     # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.
     if newest <= highest and (oldest >= lowest or lowest <= -1):
         return

@@ -1,7 +1,7 @@
 """The answers of the classic group APIs, complete but for their version.
 
-Whatever the version, "no protocol" is None here: a parked request's version is known to the edge alone, which passes
-what it is about to encode through `for_version`.
+Whatever the version, "no protocol" is None here: a parked request's version is known to the edge alone, which takes
+answers of versions below 7 through `without_null_protocol`.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def joined(
     )
 
 
-def for_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """The answer as this version can say it: below 7 the name of no protocol is ""; the answer itself is changed."""
-    if version < 7 and response.protocol_name is None:
+def without_null_protocol(response: JoinGroupResponse) -> JoinGroupResponse:
+    """As versions below 7 say it: the name of no protocol is "". The answer itself is changed."""
+    if response.protocol_name is None:
         response.protocol_name = ""
     return response
 

@@ -21,7 +21,7 @@ from coordinator.classic.group_record import group_record
 from coordinator.classic.inputs import InitialDelayPassed, JoinTimedOut, SyncTimedOut
 from coordinator.classic.protocols import select_protocol, topics_of
 from coordinator.classic.tokens import EmptyGroupToken
-from coordinator.group import GroupState, Member
+from coordinator.group import GroupState, Member, longest_rebalance_timeout_ms
 from coordinator.outcome import Outcome
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -29,6 +29,8 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from coordinator.events import Cause
     from coordinator.view import View
+
+_STALLED_MIN_MS = 1_000  # a rebalance timeout of 0 would have the timer fire in every turn of the loop
 
 
 def rebalance_or_complete(draft: Draft, cause: Cause) -> None:
@@ -59,12 +61,12 @@ def prepare(
     if initial:
         # Give others the time to come too: a group that starts would rebalance for each of them.
         delay_ms = draft.settings.initial_rebalance_delay_ms
-        remaining_ms = max(_rebalance_timeout_ms(draft) - delay_ms, 0)
+        remaining_ms = max(longest_rebalance_timeout_ms(draft.members) - delay_ms, 0)
         draft.set_timer("join", delay_ms, InitialDelayPassed(draft.group_id, delay_ms, remaining_ms))
     elif all_joined(draft):
         complete(draft)
     else:
-        draft.set_timer("join", _rebalance_timeout_ms(draft), JoinTimedOut(draft.group_id))
+        draft.set_timer("join", longest_rebalance_timeout_ms(draft.members), JoinTimedOut(draft.group_id))
 
 
 def all_joined(draft: Draft) -> bool:
@@ -88,7 +90,8 @@ def complete(draft: Draft) -> None:
     _drop_silent_members(draft)
     if draft.members and not _elect_joined_leader(draft):
         # Only static members, and none came back: their sessions decide, so the phase goes on.
-        draft.set_timer("join", _rebalance_timeout_ms(draft), JoinTimedOut(draft.group_id))
+        after_ms = max(longest_rebalance_timeout_ms(draft.members), _STALLED_MIN_MS)
+        draft.set_timer("join", after_ms, JoinTimedOut(draft.group_id))
         draft.event("rebalance_stalled", {"members": len(draft.members)})
         return
     draft.generation += 1
@@ -179,7 +182,7 @@ def _begin_generation(draft: Draft) -> None:
     draft.replace_members(members)
     draft.parked_join_count = 0
     draft.pending_sync = dict.fromkeys(members)
-    draft.set_timer("sync", _rebalance_timeout_ms(draft), SyncTimedOut(draft.group_id, draft.generation))
+    draft.set_timer("sync", longest_rebalance_timeout_ms(draft.members), SyncTimedOut(draft.group_id, draft.generation))
     story.join_phase_over(draft)
 
 
@@ -192,7 +195,3 @@ def _become_empty(draft: Draft) -> None:
     draft.records.append(group_record(draft))
     draft.token = EmptyGroupToken(draft.group_id)
     story.ended(draft, "empty")
-
-
-def _rebalance_timeout_ms(draft: Draft) -> int:
-    return max((member.rebalance_timeout_ms for member in draft.members.values()), default=0)

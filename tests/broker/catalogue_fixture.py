@@ -56,6 +56,7 @@ class CatalogueDriver:
         static: dict[str, str | None] | None = None,
         keys: dict[str, ConfigKey] | None = None,
         seed: int = 0,
+        log_epochs: dict[tuple[bytes, int], int] | None = None,
     ) -> None:
         ids = itertools.count(seed * 1_000 + 1)
         self.runtime = VirtualRuntime(eager_workers=True)
@@ -68,7 +69,7 @@ class CatalogueDriver:
             new_uuid=lambda: next(ids).to_bytes(16),
             disk=disk,
         )
-        self.torn = self.catalogue.open([("PLAINTEXT", "localhost", 9092)], clean=clean)
+        self.torn = self.catalogue.open([("PLAINTEXT", "localhost", 9092)], clean=clean, log_epochs=log_epochs)
         self.catalogue.listen(self.folders)
 
     def all(self, *calls: Callable[[Callable[[Result], None]], None]) -> list[Result]:

@@ -169,6 +169,12 @@ def test_min_bytes_counts_all_partitions(plane: DataPlane) -> None:
     assert [found.values for found in got(returned.response)] == [[b"a"], [b"b"]]
 
 
+def test_min_bytes_beyond_max_bytes_do_not_make_it_wait(plane: DataPlane) -> None:
+    plane.produce("t", batch(b"a" * 100))
+    found = plane.fetch("t", 0, max_wait_ms=500, min_bytes=10_000, max_bytes=50)[0]
+    assert found.values == [b"a" * 100]
+
+
 @pytest.mark.parametrize("facts", [{"max_wait_ms": 0}, {"min_bytes": 0}, {"max_wait_ms": -1}])
 def test_a_fetch_that_must_not_wait_is_answered_at_once(plane: DataPlane, facts: dict[str, int]) -> None:
     returned = plane.fetch_request("t", 0, **{"max_wait_ms": 500, **facts})
@@ -202,12 +208,6 @@ def test_a_connection_that_goes_takes_its_parked_fetch_along(plane: DataPlane) -
     returned.abandon()
     assert not plane.partition("t").waiters
     assert len(plane.runtime.timers) == 0
-
-
-def test_a_stop_answers_parked_fetches(plane: DataPlane) -> None:
-    returned = plane.fetch_request("t", 0, 0, max_wait_ms=500)
-    plane.partitions.answer_waiters()
-    assert [found.error for found in got(returned.response)] == [0, 0]
 
 
 def test_between_high_watermark_and_log_end_there_is_nothing_yet(tmp_path: Path) -> None:

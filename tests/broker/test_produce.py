@@ -177,6 +177,17 @@ def test_old_timestamps_are_taken_unless_the_topic_limits_them(tmp_path: Path) -
     assert plane.produce("limited", batch(b"a", timestamp=-1)).error_code == 0
 
 
+def test_a_timestamp_beyond_64_bits_is_refused(tmp_path: Path) -> None:
+    """Base timestamp and delta may add up to more than a header can hold, whatever the topic allows."""
+    from protocol.records.batch import Record, encode_batch
+
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t", message_timestamp_after_max_ms=str(2**63 - 1))
+    records = [Record(0, 0, None, b"a"), Record(1, 50, None, b"b")]
+    shifted = changed(bytes(encode_batch(records)), 27, (2**63 - 10).to_bytes(8, "big"))
+    assert plane.produce("t", shifted).error_code == ErrorCode.INVALID_TIMESTAMP
+
+
 def test_a_compacted_topic_names_the_records_without_a_key(tmp_path: Path) -> None:
     """Trap 12: INVALID_RECORD, and which records; the whole batch is refused, compressed or not."""
     from protocol.records.batch import Record, encode_batch
@@ -431,6 +442,7 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     recovered: list[Any] = []
     plane.partitions.on_recovered.append(recovered.append)
     plane.runtime.advance(1_000)
+    plane.runtime.run_work()
     assert recovered == [partition]
     assert plane.partitions.not_ready is None
     assert plane.fetch("t", 0)[0].values == [b"good"]
@@ -438,6 +450,29 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     plane.runtime.turn()
     plane.runtime.run_work()
     assert later.response.responses[0].partition_responses[0].base_offset == 1
+
+
+def test_after_a_failed_fsync_what_was_acknowledged_is_written_again(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache may call pages clean that never reached the disk: only a new write makes a new fsync mean anything."""
+    plane.produce("t", batch(b"acknowledged"))
+    partition = plane.partition("t")
+    disk = partition.log.disk
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "fdatasync", _refuse)
+        plane.partitions.flush(partition)
+        plane.runtime.turn()
+    assert plane.produce("t", batch(b"refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    written: list[int] = []
+    real = disk.pwrite
+    monkeypatch.setattr(disk, "pwrite", lambda fd, data, at: written.append(len(data)) or real(fd, data, at))
+    plane.runtime.advance(1_000)
+    assert sum(written) >= len(batch(b"acknowledged"))
+    assert plane.fetch("t", 0)[0].values == [b"acknowledged"]
+    plane.partitions.flush(partition)
+    plane.runtime.turn()
+    assert partition.log.recovery_point == 1
 
 
 def _refuse(_: int) -> None:

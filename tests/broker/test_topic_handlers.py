@@ -200,7 +200,8 @@ def test_create_topics_with_validate_only_tells_and_makes_nothing(tmp_path: Path
     desk = Desk(tmp_path)
     request = create.CreateTopicsRequest(topics=[wish("t", num_partitions=2)], validate_only=True)
     (told,) = desk.ask(topics.create_topics, request, 7).topics
-    assert (told.error_code, told.num_partitions, told.topic_id) == (0, 2, ZERO_UUID)
+    assert (told.error_code, told.num_partitions) == (0, 2)
+    assert told.topic_id != ZERO_UUID, "as Kafka: the id that it would have had"
     assert len(desk.driver.catalogue.image) == 0
 
 
@@ -334,3 +335,100 @@ def test_elections_and_reassignments_of_one_node(tmp_path: Path) -> None:
     )
     (told,) = desk.ask(cluster.alter_partition_reassignments, moved, 1).responses
     assert [one.error_code for one in told.partitions] == [0, 39, 85, 3]
+
+
+def test_the_metadata_topic_cannot_be_created(tmp_path: Path) -> None:
+    """Seen from Kafka 4.3.1: 42, where other illegal names get 17."""
+    desk = Desk(tmp_path)
+    request = create.CreateTopicsRequest(topics=[wish("__cluster_metadata"), wish("..")])
+    told = desk.ask(topics.create_topics, request, 7).topics
+    assert [one.error_code for one in told] == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_topic_that_is_to_be_deleted_twice_is_refused_once(tmp_path: Path, version: int) -> None:
+    """Seen from Kafka 4.3.1."""
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    request = delete.DeleteTopicsRequest(
+        topic_names=["t", "t"], topics=[delete.DeleteTopicState(name="t"), delete.DeleteTopicState(name="t")]
+    )
+    (told,) = desk.ask(topics.delete_topics, request, version).responses
+    assert (told.name, told.error_code) == ("t", ErrorCode.INVALID_REQUEST)
+    assert desk.driver.catalogue.image.names() == ("t",)
+
+
+def test_metadata_tells_a_topic_once(tmp_path: Path) -> None:
+    """Seen from Kafka 4.3.1."""
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    assert [topic.name for topic in desk.metadata("t", "u", "t", create=False)] == ["t", "u"]
+
+
+def test_a_cursor_on_a_topic_that_is_not_asked_for_is_refused(tmp_path: Path) -> None:
+    """Seen from Kafka 4.3.1: 42 on each topic."""
+    desk = Desk(tmp_path)
+    desk.driver.create("a")
+    request = partitions.DescribeTopicPartitionsRequest(
+        topics=[partitions.TopicRequest(name="a")], cursor=partitions.Cursor(topic_name="aa", partition_index=1)
+    )
+    told = desk.ask(metadata.describe_topic_partitions, request, 0)
+    assert [(topic.name, topic.error_code) for topic in told.topics] == [("a", 42)]
+    assert told.next_cursor is None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 250])
+def test_configs_of_a_name_that_no_topic_can_have(tmp_path: Path, name: str) -> None:
+    """Seen from Kafka 4.3.1: 17, not 3."""
+    desk = Desk(tmp_path)
+    resource = describe.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
+    (result,) = desk.ask(configs.describe_configs, describe.DescribeConfigsRequest(resources=[resource]), 4).results
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+@pytest.mark.parametrize(
+    ("resource", "change", "error"),
+    [
+        ((2, ""), ("retention.ms", 0, "1"), ErrorCode.INVALID_REQUEST),  # no defaults for all topics
+        ((2, "t"), ("nobody.knows", 1, None), ErrorCode.NONE),  # deleting what is not there
+        ((2, "t"), ("nobody.knows", 0, "1"), ErrorCode.INVALID_CONFIG),
+        ((2, "t"), ("cleanup.policy", 2, ""), ErrorCode.INVALID_CONFIG),  # appending an empty entry
+        ((2, "t"), ("cleanup.policy", 2, "compact,"), ErrorCode.NONE),  # Java drops what is empty at the end
+        ((4, ""), ("message.max.bytes", 0, "many"), ErrorCode.INVALID_REQUEST),
+        ((4, ""), ("nobody.knows", 1, None), ErrorCode.NONE),
+    ],
+)
+def test_what_kafka_answers_to_odd_config_changes(tmp_path: Path, resource: Any, change: Any, error: int) -> None:
+    """Seen from Kafka 4.3.1."""
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    name, operation, value = change
+    config = incremental.AlterableConfig(name=name, config_operation=operation, value=value)
+    one = incremental.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=[config])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[one])
+    (answer,) = desk.ask(configs.incremental_alter_configs, request, 1).responses
+    assert answer.error_code == error
+
+
+def test_a_config_that_has_retired_since_can_be_deleted(tmp_path: Path) -> None:
+    """A directory of Kafka 3's may hold `message.format.version`; it must not be there for ever."""
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    state = desk.driver.catalogue.state
+    state.configs[2, "t"] = {"message.format.version": "3.0", "retention.ms": "5"}
+    config = incremental.AlterableConfig(name="message.format.version", config_operation=1, value=None)
+    one = incremental.AlterConfigsResource(resource_type=2, resource_name="t", configs=[config])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[one])
+    (answer,) = desk.ask(configs.incremental_alter_configs, request, 1).responses
+    assert answer.error_code == ErrorCode.NONE
+    assert state.configs[2, "t"] == {"retention.ms": "5"}
+
+
+def test_an_election_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    """Seen from Kafka 4.3.1: 42, on top and on each partition."""
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    asked = ElectLeadersRequest(election_type=5, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+    told = desk.ask(cluster.elect_leaders, asked, 2)
+    assert told.error_code == ErrorCode.INVALID_REQUEST
+    assert [one.error_code for one in told.replica_election_results[0].partition_result] == [42]

@@ -147,6 +147,19 @@ class Histories(RuleBasedStateMachine):
         assert len(waiting) == len(parked)
 
     @invariant()
+    def somebody_will_always_wake_up(self) -> None:
+        """Whoever is not waiting for an answer has a session, no stranger has one, and every phase has its end."""
+        group, timers = self.broker.group, self.broker.timers
+        members = group.members if group else {}
+        sessions = {key[2] for key in timers if key[0] == "heartbeat"}
+        silent = {m.member_id for m in members.values() if m.is_new or not (m.parked_join or m.parked_sync)}
+        expected = silent | (group.pending_members.keys() if group else set())
+        assert expected <= sessions
+        assert sessions <= expected | members.keys()
+        assert (("join", "g") in timers) == (group is not None and group.state is GroupState.PREPARING_REBALANCE)
+        assert (("sync", "g") in timers) == bool(group and group.pending_sync)
+
+    @invariant()
     def what_is_durable_is_in_the_log(self) -> None:
         group = self.broker.group
         if group is None or self.broker._held is not None or self.failed:

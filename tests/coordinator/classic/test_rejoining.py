@@ -180,6 +180,21 @@ def test_j26_static_members_that_do_not_rejoin_keep_the_phase_open():
     assert (list(broker.live.members), broker.state) == ([s], PREPARING)
 
 
+@pytest.mark.parametrize("rebalance_timeout_ms", [0, -5])
+def test_a_stalled_phase_without_a_timeout_does_not_spin(rebalance_timeout_ms):
+    """3.5: the timer is set again, but not in every turn of the loop."""
+    broker = Driver()
+    s, d = broker.stable_group("s", "d", static=("s",))
+    broker.join(s, instance_id="s", rebalance_timeout_ms=rebalance_timeout_ms)
+    broker.join(d, rebalance_timeout_ms=rebalance_timeout_ms)
+    broker.sync(s, 2, {})
+    broker.sync(d, 2)
+    broker.leave(d)
+    broker.advance(0)
+
+    assert (broker.state, broker.timer_in("join")) == (PREPARING, 1_000)
+
+
 def test_j27_a_newcomer_does_not_wait_for_ever():
     """J27: after 300 s its join gets UNKNOWN_MEMBER_ID with member id ""."""
     broker = Driver()

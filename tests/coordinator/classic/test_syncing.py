@@ -135,6 +135,22 @@ def test_s06_a_record_that_comes_too_late_changes_nothing(refused):
     assert broker.group is before
 
 
+def test_an_assignment_of_an_earlier_generation_is_not_taken_for_the_current_one():
+    """4: same group, same state, but the generation of the late record is over."""
+    broker = Driver()
+    [a] = broker.completing_group("a")
+    broker.hold_appends()
+    broker.sync(a, 1, {a: b"old"})
+    broker.join(a, protocols=(("range", b"changed"),))  # alone, so generation 2 begins at once
+    assert (broker.state, broker.live.generation) == (COMPLETING, 2)
+    broker.sync(a, 2, {a: b"new"})
+
+    broker.release_appends()
+
+    assert [member.assignment for member in broker.live.members.values()] == [b"new"]
+    assert broker.requests[-1].response == assigned(b"new")
+
+
 def test_s07_version_5_must_name_type_and_protocol():
     """S07: version 4 has no such fields."""
     broker = Driver()
@@ -183,6 +199,7 @@ def test_s10_followers_that_never_sync_are_expelled():
 
     broker.advance(REBALANCE)
 
+    assert broker.timer_in("heartbeat", b) is broker.timer_in("heartbeat", c) is None
     assert broker.heartbeat(a, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert broker.heartbeat(b, 1) is broker.heartbeat(c, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     began = broker.last("rebalance_began")

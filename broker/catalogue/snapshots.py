@@ -1,0 +1,85 @@
+"""Snapshots of the metadata log, as Apache Kafka writes them. Kohort reads them and never makes one.
+
+Source: KIP-630; Kafka's Snapshots, RecordsSnapshotReader; data-directory 2.7 and 2.8.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from protocol.errors import ProtocolError
+from protocol.records import batch as record_batch
+from protocol.records.control_records import ControlType, control_type
+from protocol.records.errors import CorruptBatch
+from storage.errors import CorruptFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BOOTSTRAP = "bootstrap.checkpoint"
+# Not `.checkpoint.part` or `.checkpoint.deleted`: unfinished, and obsolete.
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """One batch as it was read: `values` are record frames, or control records when `control`."""
+
+    base_offset: int
+    leader_epoch: int
+    control: bool
+    values: tuple[tuple[bytes | None, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A snapshot file. It stands for all records below `end_offset`, the last of which is of `epoch`."""
+
+    path: Path
+    end_offset: int
+    epoch: int
+
+    def read(self) -> list[MetadataBatch]:
+        """Its batches, header and footer included. Raises: CorruptFile when it is damaged or not whole."""
+        return read_snapshot(self.path)
+
+
+def newest_snapshot(folder: Path) -> Snapshot | None:
+    """The snapshot with the greatest (epoch, end offset), None when there is none."""
+    found = [
+        Snapshot(path, int(match[1]), int(match[2]))
+        for path in folder.glob("*.checkpoint")
+        if (match := _NAME.fullmatch(path.name)) is not None
+    ]
+    return max(found, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset), default=None)
+
+
+def read_snapshot(path: Path) -> list[MetadataBatch]:
+    """The batches of a file with the layout of a snapshot. Raises: CorruptFile; OSError."""
+    try:
+        batches = list(read_batches(path.read_bytes()))
+        kinds = [control_type(key) for batch in batches if batch.control for key, _ in batch.values]
+    except (CorruptBatch, ProtocolError) as error:
+        raise CorruptFile(path, str(error)) from error
+    if kinds[:1] != [ControlType.SNAPSHOT_HEADER] or not batches[0].control:
+        raise CorruptFile(path, "it does not begin with a snapshot header")
+    if kinds[-1] is not ControlType.SNAPSHOT_FOOTER or not batches[-1].control:
+        raise CorruptFile(path, "it does not end with a snapshot footer")
+    return batches
+
+
+def read_batches(data: bytes, position: int = 0) -> Iterator[MetadataBatch]:
+    """Every batch of `data`, which must hold nothing else. Raises: CorruptBatch."""
+    while position < len(data):
+        yield read_batch(data, position)
+        position += record_batch.read_header(data, position).size_bytes
+
+
+def read_batch(data: bytes, position: int) -> MetadataBatch:
+    """The batch at `position`, checked. Raises: CorruptBatch."""
+    header = record_batch.verify(data, position)
+    values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(data, position))
+    return MetadataBatch(header.base_offset, header.leader_epoch, header.is_control, values)

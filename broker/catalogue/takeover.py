@@ -1,0 +1,180 @@
+"""Taking over a directory: whether it is ours to take, and which records say that it now is.
+
+Kafka and Kohort may have had it in turns; what a single node cannot go on with is refused by name.
+
+Source: data-directory 4.2 (S6, S8) and 5; Kafka's ActivationRecordsGenerator, PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
+from protocol.records import metadata_records as records
+from protocol.records.control_records import ControlType, control_type, decode_control_value
+from protocol.types import uuid_text
+from storage.errors import DirectoryRefused, StorageError
+from storage.files import DISK, Disk
+from storage.leader_epochs import LeaderEpochs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from broker.catalogue.cluster_state import ClusterState, PartitionState
+    from broker.catalogue.snapshots import MetadataBatch
+    from broker.catalogue.topic_changes import Placing
+    from storage.log_directory import LogDirectory, Scan
+
+# What Kafka 4.3 knows; a level above may mean records and rules that nobody here has heard of.
+_HIGHEST_LEVELS = {
+    "metadata.version": 30,
+    "group.version": 1,
+    "transaction.version": 2,
+    "eligible.leader.replicas.version": 1,
+    "share.version": 1,
+    "streams.version": 1,
+}
+_DIRECTORIES_SINCE = 17  # the metadata.version that names log directories in partition records
+_RESERVED_DIRECTORIES = 100  # ids below it are no directories: MIGRATING, UNASSIGNED, LOST
+
+
+@dataclass(slots=True)
+class Quorum:
+    """What control records say about who votes. Under kraft.version 0 that stands in the configuration instead."""
+
+    kraft_version: int = 0
+    voters: tuple[tuple[int, bytes], ...] | None = None  # (node id, directory id)
+
+    def apply(self, key: bytes | None, value: bytes) -> None:
+        """Fold one control record in. Raises: ProtocolError."""
+        kind = control_type(key)
+        if kind is ControlType.KRAFT_VERSION:
+            self.kraft_version = decode_control_value(kind, value).kraft_version
+        elif kind is ControlType.KRAFT_VOTERS:
+            voters = decode_control_value(kind, value).voters
+            self.voters = tuple((voter.voter_id, voter.voter_directory_id) for voter in voters)
+
+
+def bootstrap(
+    directory: Path, formatted_with: list[MetadataBatch], state: ClusterState, metadata_version: int
+) -> list[Any]:
+    """The first records of a log that has no `metadata.version`: what Kafka's format left for it, else ours.
+
+    Raises: CorruptFile, DirectoryRefused, StorageError. Source: S6.
+    """
+    opening: list[Any] = []
+    if state.in_transaction:
+        opening.append(records.AbortTransactionRecord(reason="Controller failover"))
+    frames = [value for batch in formatted_with if not batch.control for _, value in batch.values]
+    source = directory / "__cluster_metadata-0"
+    if not frames:
+        source = directory / BOOTSTRAP
+        try:
+            batches = read_snapshot(source)
+        except FileNotFoundError:
+            return [*opening, records.FeatureLevelRecord(name="metadata.version", feature_level=metadata_version)]
+        except OSError as error:
+            raise StorageError("cannot read", source, error) from error
+        frames = [value for batch in batches if not batch.control for _, value in batch.values]
+    try:
+        made = [records.decode_frame(frame) for frame in frames]
+    except records.MetadataRecordError as error:
+        raise DirectoryRefused(f"{source}: {error}") from error
+    if not any(type(one) is records.FeatureLevelRecord and one.name == "metadata.version" for one in made):
+        raise DirectoryRefused(f"{source} names no metadata.version")
+    begin = records.BeginTransactionRecord(name="Bootstrap records")
+    return [*opening, begin, *made, records.EndTransactionRecord()]
+
+
+def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
+    """Raises: DirectoryRefused for what a single node cannot take over, naming the record. Source: chapter 5."""
+    for name, level in state.features.items():
+        known = _HIGHEST_LEVELS.get(name)
+        if known is None or level > known:
+            newest = "which Kohort does not know" if known is None else f"newer than {known}, the newest it knows"
+            raise DirectoryRefused(f"feature {name} is at level {level}, {newest}")
+    ours = (placing.node_id, placing.directory_id)
+    if quorum.voters is not None and quorum.voters != (ours,):
+        voters = [f"{node} ({uuid_text(directory)})" for node, directory in quorum.voters]
+        raise DirectoryRefused(
+            f"the voters of the metadata log are {', '.join(voters)}; Kohort opens directories whose only voter is "
+            f"node {placing.node_id} ({uuid_text(placing.directory_id)})"
+        )
+    directories: dict[bytes, str] = {}
+    for topic in state.topics.values():
+        for partition, one in topic.partitions.items():
+            if one.replicas != (placing.node_id,) or one.adding_replicas or one.removing_replicas:
+                raise DirectoryRefused(
+                    f"{topic.name}-{partition} has replicas {list(one.replicas)}; "
+                    f"Kohort serves directories whose every replica is node {placing.node_id}"
+                )
+            for directory in one.directories:
+                if int.from_bytes(directory) >= _RESERVED_DIRECTORIES:
+                    directories.setdefault(directory, f"{topic.name}-{partition}")
+    if len(directories) > 1:
+        places = ", ".join(f"{uuid_text(directory)} ({where})" for directory, where in directories.items())
+        raise DirectoryRefused(f"partitions lie in {len(directories)} directories: {places}; Kohort keeps one")
+    if state.ignored["AccessControlEntryRecord"] > state.ignored["RemoveAccessControlEntryRecord"]:
+        raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
+
+
+def leadership(
+    state: ClusterState, placing: Placing, *, clean: bool, log_epochs: Mapping[tuple[bytes, int], int]
+) -> list[Any]:
+    """One record for each partition whose leadership the log does not show as ours. Source: S8."""
+    names_directories = state.features.get("metadata.version", 0) >= _DIRECTORIES_SINCE
+    changes: list[Any] = []
+    for topic_id, topic in state.topics.items():
+        for partition, one in topic.partitions.items():
+            logged = log_epochs.get((topic_id, partition), -1)
+            if logged > one.leader_epoch:
+                changes.append(_whole(topic_id, partition, one, placing, leader_epoch=logged + 1))
+                continue
+            elr = bool(one.eligible_leader_replicas or one.last_known_elr)
+            moved = names_directories and one.directories != (placing.directory_id,)
+            isr_lost = one.isr != (placing.node_id,)
+            recovering = one.leader_recovery_state != 0
+            if clean and one.leader == placing.node_id and not (elr or moved or isr_lost or recovering):
+                continue
+            changes.append(
+                records.PartitionChangeRecord(
+                    partition_id=partition,
+                    topic_id=topic_id,
+                    isr=[placing.node_id] if isr_lost else None,
+                    leader=placing.node_id,
+                    leader_recovery_state=0 if recovering else -1,
+                    eligible_leader_replicas=[] if elr else None,
+                    last_known_elr=[] if elr else None,
+                    directories=[placing.directory_id] if moved else None,
+                )
+            )
+    return changes
+
+
+def logged_epochs(directory: LogDirectory, scan: Scan, disk: Disk = DISK) -> dict[tuple[bytes, int], int]:
+    """(topic id, partition) -> the last leader epoch that its folder has written down. Raises: CorruptFile."""
+    found: dict[tuple[bytes, int], int] = {}
+    for (topic, partition), topic_id in scan.logs.items():
+        if topic_id is not None:
+            epochs = LeaderEpochs(directory.folder(topic, partition), disk)
+            epochs.load()
+            found[topic_id, partition] = epochs.latest
+    return found
+
+
+def _whole(topic_id: bytes, partition: int, one: PartitionState, placing: Placing, *, leader_epoch: int) -> Any:
+    """The partition anew: only so can its epoch rise by more than one."""
+    return records.PartitionRecord(
+        partition_id=partition,
+        topic_id=topic_id,
+        replicas=list(one.replicas),
+        isr=[placing.node_id],
+        removing_replicas=[],
+        adding_replicas=[],
+        leader=placing.node_id,
+        leader_epoch=leader_epoch,
+        partition_epoch=one.partition_epoch + 1,
+        directories=[placing.directory_id],
+    )

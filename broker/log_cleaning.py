@@ -1,0 +1,186 @@
+"""When compacted logs are cleaned, and by whom: one pass at a time, in a process of its own.
+
+The event loop makes the plan, the process writes new segments beside the old ones, and the event loop swaps them in. As
+long as there is something to clean the next pass follows at once; otherwise the logs are looked at again after
+`log.cleaner.backoff.ms`.
+
+Source: Kafka's LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.logs import get_logger
+from protocol.errors import KafkaError
+from storage.checkpoints import CLEANER, read_offsets, write_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from broker.partitions import Partition, Partitions
+    from broker.partitions.table import Key
+    from broker.runtime import Runtime
+    from broker.settings import Settings
+    from storage.cleaner import CleanResult
+    from storage.cleaning import CleanPlan, DirtyRange
+    from storage.partition_log import PartitionLog
+
+BYTES_PER_KEY = 24
+"""What a key takes in Kafka's map: `log.cleaner.dedupe.buffer.size` divided by it is how many keys a pass maps."""
+
+log = get_logger()
+
+
+class LogCleaning:
+    """Cleans the compacted logs of `partitions`, which lie in `directory`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Partitions,
+        directory: Path,
+        settings: Settings,
+        remove_later: Callable[[PartitionLog, int], None],
+    ) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
+        self._path = directory / CLEANER
+        self._settings = settings
+        self._remove_later = remove_later
+        self._cleaned: dict[Key, int] = {}  # the checkpoint: up to where each log is clean
+        self._uncleanable: set[Key] = set()
+        self._running = False
+        self._stopped = False
+        self._writing = False
+        self._unwritten = False
+
+    def start(self) -> None:
+        """Begin, a while after the broker has. Raises: CorruptFile."""
+        self._cleaned = read_offsets(self._path)
+        if self._settings.log_cleaner_enable:
+            self._look_after(self._settings.log_initial_task_delay_ms)
+
+    def stop(self) -> None:
+        """Begin nothing more. What a running pass has written is thrown away."""
+        self._stopped = True
+        self._runtime.timers.cancel(("log_cleaning",))
+
+    def _look_after(self, delay_ms: int) -> None:
+        self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)
+
+    def look(self) -> None:
+        """Clean the log with the largest dirty share, if one is due."""
+        if self._stopped or self._running:
+            return
+        chosen = None
+        try:
+            chosen = self._choose()
+            if chosen is not None:
+                self._begin(*chosen)
+        except Exception:
+            log.exception("cleaner_failed")
+            if chosen is not None:
+                self._uncleanable.add((chosen[0].topic, chosen[0].index))
+        if not self._running:
+            self._look_after(self._settings.log_cleaner_backoff_ms)
+
+    def _choose(self) -> tuple[Partition, DirtyRange] | None:
+        now_ms = self._runtime.now_ms()
+        best: tuple[Partition, DirtyRange] | None = None
+        for key in self._partitions.compacted():
+            if key in self._uncleanable:
+                continue
+            try:
+                partition = self._partitions.get(*key)
+                if partition is None or partition.error is not None:
+                    continue
+                dirty = partition.log.dirty_range(self._cleaned.get(key), now_ms, partition.high_watermark)
+            except KafkaError:
+                continue  # being loaded, or failed: said elsewhere
+            due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)
+            if due and (best is None or dirty.ratio > best[1].ratio):
+                best = partition, dirty
+        return best
+
+    def _begin(self, partition: Partition, dirty: DirtyRange) -> None:
+        from storage.cleaner import clean  # noqa: PLC0415  start-up does not pay for it
+
+        settings = self._settings
+        max_keys = int(
+            settings.log_cleaner_dedupe_buffer_size * settings.log_cleaner_io_buffer_load_factor / BYTES_PER_KEY
+        )
+        plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), max(max_keys, 1))
+        self._running = True
+        cleaned_log = partition.log
+        self._runtime.in_process(
+            clean,
+            (plan,),
+            lambda result: self._done(partition, cleaned_log, result),
+            lambda error: self._failed(partition, error),
+        )
+
+    def _done(self, partition: Partition, cleaned_log: PartitionLog, result: CleanResult) -> None:
+        self._running = False
+        if self._stopped:
+            return
+        key = partition.topic, partition.index
+        if partition.error is not None or partition.log is not cleaned_log:
+            self._look_after(1)  # deleted, or loaded anew: then the start has removed what the pass wrote
+            return
+        try:
+            swapped = cleaned_log.swap_in(result)
+        except KafkaError as error:
+            partition.fail(error)
+            self._look_after(1)
+            return
+        if swapped:
+            self._cleaned[key] = result.clean_end_offset
+            self._write_checkpoint()
+            self._remove_later(cleaned_log, partition.settings.log.file_delete_delay_ms)
+            log.info(
+                "log_cleaned",
+                topic=partition.topic,
+                partition=partition.index,
+                bytes_read=result.bytes_read,
+                bytes_written=result.bytes_written,
+                clean_to_offset=result.clean_end_offset,
+            )
+        self._look_after(1)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        self._running = False
+        if self._stopped:
+            return
+        if type(error).__name__ == "BrokenProcessPool":
+            # Somebody killed the process; the log is not to blame.
+            log.warning("cleaner_died", topic=partition.topic, partition=partition.index)
+        else:
+            self._uncleanable.add((partition.topic, partition.index))
+            log.error(
+                "log_uncleanable_until_restart",
+                topic=partition.topic,
+                partition=partition.index,
+                error=f"{type(error).__name__}: {error}",
+            )
+        self._look_after(self._settings.log_cleaner_backoff_ms)
+
+    def _write_checkpoint(self) -> None:
+        if self._writing:
+            self._unwritten = True
+            return
+        self._writing, self._unwritten = True, False
+        offsets = {key: offset for key, offset in self._cleaned.items() if self._partitions.has(*key)}
+
+        def written(_: None) -> None:
+            self._writing = False
+            if self._unwritten:
+                self._write_checkpoint()
+
+        def failed(error: Exception) -> None:
+            # Lost, it costs the next start a pass over what is clean already.
+            self._writing = False
+            log.error("checkpoint_failed", file=CLEANER, error=str(error))
+
+        self._runtime.in_thread(lambda: write_offsets(self._path, offsets), written, failed)

@@ -1,0 +1,449 @@
+"""One connection: order, back-pressure, and every row of what bad input leads to (design, section 6)."""
+
+import random
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.context import CloseConnection, Deferred, RequestContext
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode
+from protocol.frames import encode_request
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker.connections import Harness
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+class Parked:
+    """A Heartbeat handler that promises every answer."""
+
+    def __init__(self) -> None:
+        self.deferreds: list[Deferred] = []
+        self.contexts: list[RequestContext] = []
+
+    def __call__(self, broker: Any, context: RequestContext, request: HeartbeatRequest) -> Deferred:
+        self.contexts.append(context)
+        self.deferreds.append(Deferred())
+        return self.deferreds[-1]
+
+
+def at_once(broker: Any, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    return HeartbeatResponse()
+
+
+# --- answers
+
+
+def test_a_request_that_is_answered_at_once_is_written_without_waiting_for_the_turn_to_end():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+
+    harness.send(HEARTBEAT, 1, correlation_id=7)
+
+    assert harness.correlation_ids() == [7]
+
+
+def test_requests_that_come_together_are_answered_in_one_write():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    harness.connection.data_received(b"".join(encode_request(HEARTBEAT, 1, number, "c") for number in range(50)))
+
+    assert harness.correlation_ids() == list(range(50))
+    assert harness.transport.writes == 1
+
+
+def test_answers_that_become_ready_in_one_turn_leave_in_one_write():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    for number in range(5):
+        harness.send(HEARTBEAT, 1, correlation_id=number)
+
+    for deferred in parked.deferreds:
+        deferred.complete(HeartbeatResponse())
+    assert harness.correlation_ids() == []
+    harness.runtime.turn()
+
+    assert harness.correlation_ids() == [0, 1, 2, 3, 4]
+    assert harness.transport.writes == 1
+
+
+def test_a_request_is_handled_while_an_earlier_one_waits_and_answered_after_it():
+    """D7"""
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    harness.send(HEARTBEAT, 1, correlation_id=1)
+    harness.send(ApiVersionsRequest(), 0, correlation_id=2)
+    harness.send(HEARTBEAT, 1, correlation_id=3)
+    harness.runtime.turn()
+    assert harness.frames() == []
+    assert len(parked.deferreds) == 2
+
+    parked.deferreds[1].complete(HeartbeatResponse())
+    harness.runtime.turn()
+    assert harness.frames() == []
+    parked.deferreds[0].complete(HeartbeatResponse())
+    harness.runtime.turn()
+
+    assert harness.correlation_ids() == [1, 2, 3]
+
+
+def test_an_answer_that_does_not_leave_takes_no_place_in_the_order():
+    """Produce with acks=0 is not answered, at once or later."""
+    later = Deferred()
+    answers: list[Any] = [None, later, HeartbeatResponse()]
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: answers.pop(0)})
+    for number in range(3):
+        harness.send(HEARTBEAT, 1, correlation_id=number)
+    later.complete(None)
+    harness.runtime.turn()
+
+    assert harness.correlation_ids() == [2]
+
+
+@given(st.data())
+def test_whatever_the_delays_answers_leave_in_the_order_of_requests(data: st.DataObject):
+    """D7: requests are answered at once, within the handler, later, or not at all; arrival is cut anywhere."""
+    deferreds: dict[int, Deferred] = {}
+    kinds = data.draw(st.lists(st.sampled_from(["now", "within", "later", "never"]), min_size=1, max_size=40))
+
+    def handle(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Any:
+        number = request.generation_id
+        if kinds[number] == "now":
+            return HeartbeatResponse()
+        if kinds[number] == "never":
+            return None
+        deferred = deferreds[number] = Deferred()
+        if kinds[number] == "within":
+            deferred.complete(HeartbeatResponse())
+        return deferred
+
+    harness = Harness({ApiKey.HEARTBEAT: handle}, {"kohort.max.inflight.requests": str(data.draw(st.integers(1, 8)))})
+    stream = b"".join(
+        encode_request(HeartbeatRequest(group_id="g", generation_id=number, member_id="m"), 1, number, None)
+        for number in range(len(kinds))
+    )
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        harness.connection.data_received(stream[:size])
+        stream = stream[size:]
+        if data.draw(st.booleans()):
+            harness.runtime.turn()
+    harness.runtime.turn()
+    while waiting := [number for number, deferred in deferreds.items() if not deferred.done]:
+        deferreds[data.draw(st.sampled_from(waiting))].complete(HeartbeatResponse())
+        if len(waiting) == 1 or data.draw(st.booleans()):
+            harness.runtime.turn()
+
+    assert harness.correlation_ids() == [number for number, kind in enumerate(kinds) if kind != "never"]
+    assert harness.transport.reading
+
+
+def test_the_context_says_who_asks_and_is_shared_while_nothing_changes():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    harness.send(HEARTBEAT, 1, client_id="a")
+    harness.send(HEARTBEAT, 1, client_id="a")
+    harness.send(HEARTBEAT, 3, client_id="a")
+    harness.send(HEARTBEAT, 1, client_id=None)
+
+    first, second, third, fourth = parked.contexts
+    assert first is second
+    assert (first.client_id, first.version, first.host, first.listener) == ("a", 1, "127.0.0.1", "PLAINTEXT")
+    assert (third.client_id, third.version) == ("a", 3)
+    assert (fourth.client_id, fourth.version) == ("", 1)
+    assert first.principal == "User:ANONYMOUS"
+    assert fourth.session is first.session
+
+
+# --- the end of a connection
+
+
+def test_a_lost_connection_tells_its_parked_requests_once_and_late_answers_go_nowhere():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    harness.send(HEARTBEAT, 1)
+    harness.send(HEARTBEAT, 1)
+    gone: list[str] = []
+    for deferred in parked.deferreds:
+        deferred.on_gone = lambda: gone.append("gone")
+
+    harness.lose()
+    parked.deferreds[0].complete(HeartbeatResponse())
+    harness.runtime.turn()
+
+    assert gone == ["gone", "gone"]
+    assert all(deferred.gone for deferred in parked.deferreds)
+    assert harness.frames() == []
+    assert not harness.server.connections
+
+
+def test_a_handler_may_end_the_connection_without_an_answer(capfd: pytest.CaptureFixture[str]):
+    def refuse(*_: Any) -> None:
+        raise CloseConnection("acks=0 and no such topic")
+
+    harness = Harness({ApiKey.HEARTBEAT: refuse})
+    harness.send(HEARTBEAT, 1)
+
+    assert harness.transport.closed
+    log = capfd.readouterr().err
+    assert "acks=0 and no such topic" in log
+    assert "Traceback" not in log
+
+
+def test_a_bug_ends_its_own_connection_with_one_trace_however_often_it_strikes(capfd: pytest.CaptureFixture[str]):
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: 1 // 0})
+    other, transport = harness.connect(port=50_001)
+    harness.send(ApiVersionsRequest(), 0, correlation_id=5)
+    harness.send(HEARTBEAT, 1, correlation_id=6)
+    other.data_received(encode_request(HEARTBEAT, 1, 1))
+    third, third_transport = harness.connect(port=50_002)
+    third.data_received(encode_request(ApiVersionsRequest(), 0, 1))
+
+    log = capfd.readouterr().err
+    assert harness.transport.closed
+    assert harness.correlation_ids() == [5]
+    assert transport.closed
+    assert not third_transport.closed
+    assert third_transport.written
+    assert log.count("Traceback") == 1
+    assert log.count("request_failed") == 2
+
+
+def test_an_answer_that_cannot_be_encoded_ends_the_connection(capfd: pytest.CaptureFixture[str]):
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    harness.send(HEARTBEAT, 1)
+    parked.deferreds[0].complete(HeartbeatResponse(throttle_time_ms="soon"))
+    harness.runtime.turn()
+
+    assert harness.transport.closed
+    assert "request_failed" in capfd.readouterr().err
+
+
+# --- bad input (design, section 6)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
+def test_a_frame_of_a_size_that_is_not_allowed_closes_the_connection_with_one_line(
+    size: int, capfd: pytest.CaptureFixture[str]
+):
+    harness = Harness()
+    harness.send(ApiVersionsRequest(), 0, correlation_id=3)
+    harness.connection.data_received(pack(">i", size))
+
+    log = capfd.readouterr().err
+    assert harness.transport.closed
+    assert harness.correlation_ids() == [3]
+    assert len(log.splitlines()) == 1
+    assert "127.0.0.1:50000" in log
+    assert str(size) in log
+
+
+def test_an_unknown_api_key_closes_the_connection(capfd: pytest.CaptureFixture[str]):
+    harness = Harness()
+    harness.connection.data_received(pack(">ihhih", 10, 999, 0, 1, -1))
+
+    assert harness.transport.closed
+    assert harness.frames() == []
+    assert "999" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version"), [(ApiKey.SASL_HANDSHAKE, 2), (ApiKey.SASL_HANDSHAKE, -1), (ApiKey.HEARTBEAT, 0)]
+)
+def test_a_version_that_is_not_served_or_an_api_without_a_handler_closes_the_connection(api_key: int, version: int):
+    harness = Harness()
+    harness.connection.data_received(pack(">ihhih", 10, api_key, version, 1, -1))
+
+    assert harness.transport.closed
+    assert harness.frames() == []
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_an_unsupported_version_of_api_versions_gets_error_35_and_its_own_range_in_version_0(version: int):
+    harness = Harness()
+    harness.connection.data_received(pack(">ihhih", 15, ApiKey.API_VERSIONS, version, 77, -1) + b"\1\2\3\4\5")
+
+    assert not harness.transport.closed
+    assert harness.frames() == [pack(">iihihhh", 16, 77, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)]
+
+
+def test_the_refusal_of_an_api_versions_version_waits_for_its_turn():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked})
+    harness.send(HEARTBEAT, 1, correlation_id=1)
+    harness.connection.data_received(pack(">ihhih", 10, ApiKey.API_VERSIONS, 9, 2, -1))
+    harness.runtime.turn()
+    assert harness.frames() == []
+    parked.deferreds[0].complete(HeartbeatResponse())
+    harness.runtime.turn()
+
+    assert harness.correlation_ids() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x7f\xff",  # a group id of 32767 bytes in a frame of 20
+        b"\0\1\xff\0\0\0\1\0\1m",  # a group id that is not UTF-8
+        b"",  # nothing at all
+    ],
+)
+def test_lengths_beyond_the_frame_and_bad_text_close_the_connection(message: bytes, capfd: pytest.CaptureFixture[str]):
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    harness.connection.data_received(pack(">ihhih", 10 + len(message), ApiKey.HEARTBEAT, 1, 1, -1) + message)
+
+    log = capfd.readouterr().err
+    assert harness.transport.closed
+    assert len(log.splitlines()) == 1
+    assert "Traceback" not in log
+
+
+def test_bytes_left_over_after_a_request_are_answered_and_counted():
+    harness = Harness()
+    frame = bytearray(encode_request(ApiVersionsRequest(), 0, 4))
+    frame += b"more"
+    frame[:4] = pack(">i", len(frame) - 4)
+    harness.connection.data_received(bytes(frame))
+
+    assert harness.correlation_ids() == [4]
+    assert harness.server.counters.requests_with_trailing_bytes == 1
+
+
+def test_one_bad_frame_closes_its_own_connection_and_no_other():
+    harness = Harness()
+    _, transport = harness.connect(port=50_001)
+    harness.connection.data_received(pack(">ihhih", 10, 999, 0, 1, -1))
+
+    assert harness.transport.closed
+    assert not transport.closed
+
+
+# --- back-pressure
+
+
+def test_too_many_unanswered_requests_pause_reading_until_there_is_room():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked}, {"kohort.max.inflight.requests": "10"})
+    harness.connection.data_received(b"".join(encode_request(HEARTBEAT, 1, number) for number in range(25)))
+
+    assert len(parked.deferreds) == 10
+    assert not harness.transport.reading
+
+    done = 0
+    while done < len(parked.deferreds):
+        parked.deferreds[done].complete(HeartbeatResponse())
+        done += 1
+        harness.runtime.turn()
+        assert len(parked.deferreds) <= done + 10
+
+    assert harness.correlation_ids() == list(range(25))
+    assert harness.transport.reading
+
+
+def test_many_bytes_of_unanswered_requests_pause_reading():
+    parked = Parked()
+    harness = Harness({ApiKey.HEARTBEAT: parked}, {"kohort.max.inflight.bytes": "20000"})
+    big = HeartbeatRequest(group_id="g" * 10_000, generation_id=1, member_id="m")
+    harness.connection.data_received(b"".join(encode_request(big, 1, number) for number in range(6)))
+
+    assert len(parked.deferreds) == 2
+    assert not harness.transport.reading
+
+
+def test_a_peer_that_does_not_read_is_not_read_either_and_nothing_piles_up():
+    """A reader that never reads: its requests stay where they are, at most a few answers wait for it."""
+    size = 100_000
+
+    def big_answer(*_: Any) -> MetadataResponse:
+        return MetadataResponse(cluster_id="x" * 30_000)
+
+    harness = Harness({ApiKey.METADATA: big_answer})
+    harness.transport.room = size
+    stream = b"".join(encode_request(MetadataRequest(topics=[]), 5, number) for number in range(1_000))
+    harness.connection.data_received(stream)
+    harness.runtime.turn()
+
+    assert not harness.transport.reading
+    assert len(harness.transport.written) < 4 * size + 262_144
+    before = len(harness.correlation_ids())
+    harness.transport.peer_reads()
+    harness.runtime.turn()
+    assert len(harness.correlation_ids()) > before
+    while len(harness.correlation_ids()) < 1_000:
+        harness.transport.peer_reads()
+        harness.runtime.turn()
+    assert harness.correlation_ids() == list(range(1_000))
+    harness.transport.peer_reads()
+    harness.runtime.turn()
+    assert harness.transport.reading
+
+
+def test_one_turn_handles_a_share_of_a_flood_and_the_rest_later():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    harness.connection.data_received(b"".join(encode_request(HEARTBEAT, 1, number) for number in range(2_000)))
+
+    assert 0 < len(harness.frames()) < 1_000
+    harness.runtime.turn()
+    assert harness.correlation_ids() == list(range(2_000))
+    assert harness.transport.reading
+
+
+def test_any_bytes_end_in_answers_or_a_closed_connection(capfd: pytest.CaptureFixture[str]):
+    """Seeded garbage, frames with a right size and wrong content among it."""
+    generator = random.Random(7)
+    for _ in range(2_000):
+        harness = Harness({ApiKey.HEARTBEAT: at_once})
+        body = generator.randbytes(generator.randrange(40))
+        if generator.random() < 0.7:
+            body = pack(">hh", generator.choice([12, 17, 18, 36]), generator.randrange(-1, 6)) + body
+        harness.connection.data_received(pack(">i", len(body)) + body)
+        harness.runtime.turn()
+        assert harness.transport.closed or len(harness.frames()) == 1
+
+    assert "Traceback" not in capfd.readouterr().err
+
+
+# --- SASL and ApiVersions
+
+
+def test_api_versions_lists_what_has_a_handler_and_remembers_the_software():
+    """clients 1.2"""
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    harness.send(ApiVersionsRequest(client_software_name="lib", client_software_version="1.2-x"), 3)
+
+    response = harness.answer(ApiKey.API_VERSIONS, 3)
+    assert response.error_code == ErrorCode.NONE
+    assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [
+        (12, 0, 4),
+        (17, 0, 1),
+        (18, 0, 4),
+        (36, 0, 2),
+    ]
+    assert response.supported_features == []
+    assert harness.connection._session.software_name == "lib"
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("lib", "-1"), ("li b", "1"), ("lib", "1.")])
+def test_api_versions_refuses_a_software_name_or_version_of_another_form(name: str, version: str):
+    """KIP-511"""
+    harness = Harness()
+    harness.send(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
+
+    assert harness.answer(ApiKey.API_VERSIONS, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_sasl_is_refused_where_there_is_none():
+    harness = Harness()
+    harness.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    assert harness.answer(ApiKey.SASL_HANDSHAKE, 1).error_code == ErrorCode.ILLEGAL_SASL_STATE
+
+    harness = Harness()
+    harness.send(SaslAuthenticateRequest(auth_bytes=b"\0u\0p"), 1)
+    assert harness.answer(ApiKey.SASL_AUTHENTICATE, 1).error_code == ErrorCode.ILLEGAL_SASL_STATE

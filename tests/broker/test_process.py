@@ -1,0 +1,227 @@
+"""The program as its user meets it: the ready line, the ways not to start, the end."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.frames import decode_response, encode_request
+from protocol.messages.api_versions import ApiVersionsRequest
+from tests.broker_process import ROOT
+
+
+class Program:
+    """`python -m broker ARGUMENTS`, its lines and its end."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean | (environment or {}),
+        )
+
+    def ready(self) -> tuple[str, int]:
+        """(the ready line, the port in it)."""
+        line = self.process.stdout.readline()
+        match = re.fullmatch(r"kohort ready on \S+:(\d+) in (\d+) ms\n", line)
+        assert match, line + self.process.stderr.read()
+        return line, int(match[1])
+
+    def end(self) -> tuple[int, str, str]:
+        """(exit code, standard output, standard error), once it has ended by itself or by a signal."""
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[type[Program]]:
+    """serve(key=value, ...) on a directory of the test's own and a free port."""
+    programs: list[Program] = []
+
+    def start(*arguments: str, data: Path | None = None, **environment: str) -> Program:
+        words = [f"--override=log.dirs={data or tmp_path / 'data'}"]
+        if not any("listeners" in argument for argument in arguments):
+            words.append("--override=listeners=PLAINTEXT://127.0.0.1:0")
+        programs.append(Program("serve", *words, *arguments, environment=environment))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.kill()
+
+
+def ask_versions(port: int) -> int:
+    """Ask for the API versions; return how many APIs there are."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(encode_request(ApiVersionsRequest(), 0, 1))
+        head = client.recv(4, socket.MSG_WAITALL)
+        frame = head + client.recv(int.from_bytes(head), socket.MSG_WAITALL)
+    return len(decode_response(ApiKey.API_VERSIONS, 0, frame)[1].api_keys)
+
+
+def test_the_ready_line_names_the_real_port_and_sigterm_ends_it_within_a_second(serve, tmp_path: Path):
+    program = serve()
+    _, port = program.ready()
+    assert ask_versions(port) == 33
+
+    began = time.monotonic()
+    program.process.send_signal(signal.SIGTERM)
+    code, _, err = program.end()
+
+    assert code == 0
+    assert time.monotonic() - began < 1.0 + 2.0  # a second, and what a busy test machine adds
+    assert "Traceback" not in err
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert not (tmp_path / "data" / ".lock").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_no_signal_is_lost_that_comes_right_after_the_ready_line(serve, number: int):
+    program = serve()
+    program.ready()
+    program.process.send_signal(number)
+
+    assert program.end()[0] == 0
+
+
+def test_sigint_ends_it_too_and_the_next_start_is_a_clean_one(serve):
+    first = serve()
+    first.ready()
+    first.process.send_signal(signal.SIGINT)
+    assert first.end()[0] == 0
+
+    second = serve()
+    second.ready()
+    second.process.send_signal(signal.SIGTERM)
+    assert "unclean" not in second.end()[2]
+
+
+def test_a_second_process_on_the_same_directory_is_refused_with_one_sentence(serve):
+    serve().ready()
+    second = serve()
+    code, _, err = second.end()
+
+    assert code == 1
+    assert "in use by another process" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_port_in_use_is_one_sentence_and_touches_no_file(serve, tmp_path: Path):
+    _, port = serve().ready()
+    other = tmp_path / "other"
+    code, _, err = serve(f"--override=listeners=PLAINTEXT://127.0.0.1:{port}", data=other).end()
+
+    assert code == 1
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in err
+    assert len(err.splitlines()) == 1
+    assert not other.exists()
+
+
+def test_a_directory_that_cannot_be_is_one_sentence(serve, tmp_path: Path):
+    file = tmp_path / "file"
+    file.write_text("not a directory")
+    code, _, err = serve(data=file).end()
+
+    assert code == 1
+    assert "not a directory" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission_is_one_sentence(serve, tmp_path: Path):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    code, _, err = serve(data=locked / "data").end()
+
+    assert code == 1
+    assert "Permission denied" in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--override=num.partitions=none",), "num.partitions"),
+        (("--override=log.segment.bytes=7",), "at least 1048576"),
+        (("--override=listeners=SSL://127.0.0.1:0",), "only PLAINTEXT"),
+        (("nowhere.properties",), "No such file"),
+        (("--nonsense",), "no such option"),
+        (("--override",), "key=value"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_with_exit_code_2(serve, arguments: tuple[str, ...], words: str):
+    code, out, err = serve(*arguments).end()
+
+    assert code == 2
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("words", "code"), [((), 2), (("fly",), 2), (("--help",), 0)])
+def test_no_command_and_a_wrong_one_tell_how_to_use_it(words: tuple[str, ...], code: int):
+    program = Program(*words)
+    ended, out, err = program.end()
+
+    assert ended == code
+    assert "usage: kohort serve" in (out if code == 0 else err)
+
+
+def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(serve):
+    program = serve(KAFKA_NUM_PARTITONS="3", KAFKA_KOHORT_LOG_FORMAT="json")
+    program.ready()
+    program.process.send_signal(signal.SIGTERM)
+    code, _, err = program.end()
+
+    assert code == 0
+    assert '"event": "unknown_setting"' in err
+    assert "num.partitons" in err
+
+
+def test_a_node_that_is_not_the_directorys_is_refused(serve):
+    first = serve()
+    first.ready()
+    first.process.send_signal(signal.SIGTERM)
+    first.end()
+    code, _, err = serve("--override=node.id=7").end()
+
+    assert code == 1
+    assert "belongs to node 1" in err
+    assert "Traceback" not in err
+
+
+def test_it_is_ready_soon_and_small_when_idle(serve):
+    """Budget: 350 ms and 60 MB; the test's limits leave room for a busy machine."""
+    program = serve()
+    line, _ = program.ready()
+    pages = int(Path(f"/proc/{program.process.pid}/statm").read_text().split()[1])
+
+    assert int(line.split()[-2]) < 3_000
+    assert pages * os.sysconf("SC_PAGE_SIZE") < 60 * 1024 * 1024
+
+
+def test_the_start_imports_nothing_that_it_does_not_need():
+    unwanted = ["construct", "hypothesis", "structlog", "multiprocessing.pool", "concurrent.futures.process", "uuid"]
+    program = "import sys, broker.process; print(*[name for name in sys.argv[1:] if name in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", program, *unwanted], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.split() == []
