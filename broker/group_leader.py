@@ -123,6 +123,7 @@ class GroupLeader:
         "_open",
         "_partition",
         "_publish",
+        "_refusing",
         "_runtime",
         "_set_timer",
         "_settings",
@@ -161,6 +162,7 @@ class GroupLeader:
         self._batches: deque[_Batch] = deque()  # appended, not committed yet
         self._waiting: _Batch | None = None  # the youngest batch that is not committed: replies wait for it
         self._turn_asked = False
+        self._refusing = False  # the last append was refused
         self._encoded_keys: dict[Any, bytes] = {}
 
     # -- inputs --------------------------------------------------------------------------------------------
@@ -329,13 +331,16 @@ class GroupLeader:
             data = encode_pairs(batch.pairs, timestamp=self._now_ms(), compression=self.compression, base_sequence=0)
             offset = partition.append(data).base_offset
         except (KafkaError, OSError) as error:
-            log.error("group_records_refused", partition=self.index, record_count=len(batch.records), error=str(error))
+            if not self._refusing:  # once for a full disk, not once for every batch that it refuses
+                self._refusing = True
+                log.error("group_records_refused", partition=self.index, error=str(error))
             if partition.error is not None:
                 self._fail(batch)
                 return
             self._waiting = self._batches[-1] if self._batches else None
             self._refused(batch, error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR)
             return
+        self._refusing = False
         if offset != self._end_offset:
             log.error("group_log_moved", partition=self.index, expected=self._end_offset, found=offset)
             self._fail(batch)
@@ -404,6 +409,8 @@ class GroupLeader:
 
         A log that cannot be understood leaves the partition failed, with a line that says why.
         """
+        if self._serves():
+            self._end(LeaderState.LOADING)
         shard = Shard(self._settings, self.shard.topics)
         self._partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -421,6 +428,12 @@ class GroupLeader:
         for group_id in list(shard.groups):
             event = Loaded(group_id)
             self._act(event, group_id, shard.handle(event, self._now_ms()))
+
+    def recovered(self, partition: Partition, chunk_bytes: int = 5_242_880) -> None:
+        """The partition's log was opened anew after a failure. If all that we know is in it, nobody need notice."""
+        if self._serves() and not self._batches and partition.log_end_offset == self._end_offset:
+            return
+        self.load(partition, chunk_bytes)
 
     def resign(self, leader_epoch: int) -> None:
         """Give the partition up, unless what is loaded is as new as this epoch."""

@@ -141,11 +141,11 @@ class Groups:
         leader.load(partition, self._settings.offsets_load_buffer_size)
 
     def _recovered(self, partition: Partition) -> None:
-        """A partition's log was loaded anew after a failure: so are its groups."""
+        """A partition's log was opened anew after a failure: its groups may have to be, too."""
         if partition.topic == OFFSETS_TOPIC and partition.index < len(self.leaders):
             leader = self.leaders[partition.index]
             leader.shard.topics = self._catalogue.image
-            self._load(leader)
+            leader.recovered(partition, self._settings.offsets_load_buffer_size)
 
     def _new_leader(self, index: int) -> GroupLeader:
         return GroupLeader(

@@ -262,6 +262,33 @@ def test_a_log_that_fails_while_appending_closes_the_shard_too():
     assert broker.leader.state is LeaderState.FAILED
 
 
+def test_a_log_that_failed_and_lost_nothing_disturbs_nobody():
+    """Under `os` everything is kept when the background's fsync fails, so the members need not join again."""
+    broker = Leading()
+    (member,) = broker.stable_group()
+    parked = broker.join(group_id="h")
+    broker.turn()
+    broker.partition.fail()
+    broker.partition.recover()
+
+    broker.leader.recovered(broker.partition)  # type: ignore[arg-type]  # a fake of what it uses
+
+    assert broker.heartbeat(member).response.error_code == 0
+    assert not parked.done
+    broker.runtime.advance(6_000)
+    assert parked.response.error_code == 0
+
+
+def test_a_shard_that_is_loaded_while_it_serves_answers_everybody_first():
+    broker = Leading()
+    parked = broker.join(group_id="h")
+    broker.turn()
+    broker.load()
+    assert parked.response.error_code == ErrorCode.NOT_COORDINATOR
+    broker.runtime.advance(600_000)
+    assert broker.leader.shard.groups["h"].state is GroupState.EMPTY
+
+
 def test_a_log_that_grew_without_us_is_loaded_anew():
     """2.2: an append that lands elsewhere than predicted means that the shard does not know its log."""
     broker = Leading()
