@@ -14,8 +14,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from crc32c import crc32c
-
+from protocol.records.crc import crc32c
 from storage.errors import CorruptFile
 from storage.files import Disk, LogFile
 from storage.producer_state import NO_SEQUENCE, ProducerEntry, ProducerState, SentBatch

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
+from protocol.records.crc import crc32c
 from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import sync_directory

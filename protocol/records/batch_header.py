@@ -11,8 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-import crc32c as _crc
-
+from protocol.records.crc import crc32c as _crc32c
 from protocol.records.errors import CorruptBatch, UnsupportedMagic
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ _UINT32 = struct.Struct(">I")
 _INT64 = struct.Struct(">q")
 _INT16 = struct.Struct(">h")
 _new_tuple = tuple.__new__
-_crc32c = _crc.crc32c
 
 
 class BatchHeader(NamedTuple):
