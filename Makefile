@@ -11,7 +11,7 @@ ROUNDS ?= 20
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: run test test-all check format setup bench crash fuzz clean help
+.PHONY: run test test-all check format setup bench crash fuzz judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA)
@@ -37,6 +37,9 @@ crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 
 fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+
+judge: $(VENV)/.dev ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
+	$(BIN)/python -m tests.reference.judge $(ARGS)
 
 format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .

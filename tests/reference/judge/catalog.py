@@ -1,0 +1,44 @@
+"""The scenarios: functions of a script, registered under their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tests.reference.judge.play import Scenario, Script
+
+SCENARIOS: dict[str, Scenario] = {}
+
+Act = Callable[[Script], None]
+
+
+def scenario(name: str, *, stage: str = "main", first: bool = False) -> Callable[[Act], Act]:
+    """Register an act. Ids of chapter 12 (J17) come first in a name; the same name in two stages is two acts."""
+
+    def register(act: Act) -> Act:
+        known = SCENARIOS.get(name)
+        assert known is None or stage not in known.acts, f"two scenarios are named {name}"
+        acts = (known.acts if known else {}) | {stage: act}
+        SCENARIOS[name] = Scenario(name, acts, first)
+        return act
+
+    return register
+
+
+def each_version(
+    name: str, versions: Iterable[int], *, stage: str = "main"
+) -> Callable[[Callable[[Script, int], None]], Callable[[Script, int], None]]:
+    """Register one scenario per version of an API: `name-v3`."""
+
+    def register(act: Callable[[Script, int], None]) -> Callable[[Script, int], None]:
+        for version in versions:
+            scenario(f"{name}-v{version}", stage=stage)(lambda s, version=version: act(s, version))
+        return act
+
+    return register
+
+
+def everything() -> list[Scenario]:
+    """All of them, in the order of their modules."""
+    import tests.reference.judge.scenarios_joining  # noqa: F401  # registers its own
+
+    return list(SCENARIOS.values())

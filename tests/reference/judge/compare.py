@@ -1,0 +1,216 @@
+"""What two transcripts do not have in common, which of it is listed with a reason, and the scorecard.
+
+`docs/unsupported.md` holds the list as a table under the heading "Answers that differ from Apache Kafka's"; its first
+three columns are patterns (`*`, `?`; several separated by spaces, `|` between them in the third would end the cell):
+scenarios, answers, fields. Whoever reads the document and this module read the same table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from protocol.registry import APIS
+from tests.reference.judge.play import Step, Transcript
+
+UNSUPPORTED = Path(__file__).resolve().parents[3] / "docs" / "unsupported.md"
+HEADING = "## Answers that differ from Apache Kafka's"
+MISSING = "(not there)"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which the two brokers differ. `answer` is an API's name, `record` or `note`."""
+
+    scenario: str
+    answer: str
+    version: int
+    field: str
+    kafka: Any
+    kohort: Any
+    step: int
+
+    def __str__(self) -> str:
+        answer = f"{self.answer} v{self.version}" if self.answer in _NAMES else self.answer
+        return (
+            f"{self.scenario} step {self.step} {answer} {self.field}: "
+            f"kafka {_short(self.kafka)}, kohort {_short(self.kohort)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One row of the list: what may differ, and why."""
+
+    scenarios: tuple[str, ...]
+    answers: tuple[str, ...]
+    fields: tuple[str, ...]
+    reason: str
+
+    def covers(self, difference: Difference) -> bool:
+        """Whether it speaks of this difference."""
+        return all(
+            any(fnmatchcase(value, pattern) for pattern in patterns)
+            for value, patterns in (
+                (difference.scenario, self.scenarios),
+                (difference.answer, self.answers),
+                (difference.field, self.fields),
+            )
+        )
+
+
+_NAMES = {api.name for api in APIS.values()}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def listed(text: str | None = None) -> list[Listed]:
+    """The rows of the document."""
+    text = UNSUPPORTED.read_text() if text is None else text
+    _, _, after = text.partition(HEADING)
+    table = after.partition("\n## ")[0]
+    rows = []
+    for line in table.splitlines():
+        if not line.startswith("|") or set(line) <= set("|- :"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert len(cells) == 4, f"a row of four cells: {line}"
+        patterns = [tuple(cell.replace("`", "").split()) for cell in cells[:3]]
+        rows.append(Listed(*patterns, reason=cells[3]))
+    return rows[1:]  # without the table's head
+
+
+def differences(scenario: str, kafka: Transcript, kohort: Transcript) -> list[Difference]:
+    """Where the transcripts part, step by step and field by field."""
+    found = []
+    for number, (theirs, ours) in enumerate(_pairs(kafka.steps, kohort.steps), 1):
+        step = theirs or ours
+        assert step is not None
+        answer = step.api or "note"
+        if (
+            theirs is None
+            or ours is None
+            or (theirs.actor, theirs.api, theirs.version)
+            != (
+                ours.actor,
+                ours.api,
+                ours.version,
+            )
+        ):
+            found.append(Difference(scenario, answer, step.version, "step", _line(theirs), _line(ours), number))
+            break  # From here on they tell different stories.
+        prefix = theirs.actor if not theirs.api else ""
+        for field, a, b in _fields(theirs.outcome, ours.outcome, prefix):
+            found.append(Difference(scenario, answer, step.version, field, a, b, number))
+    return found
+
+
+def record_differences(scenario: str, kafka: list[dict[str, Any]], kohort: list[dict[str, Any]]) -> list[Difference]:
+    """Where the records of `__consumer_offsets` differ."""
+    found = []
+    for number, (theirs, ours) in enumerate(_pairs(kafka, kohort), 1):
+        for field, a, b in _fields(theirs if theirs else MISSING, ours if ours else MISSING, ""):
+            found.append(Difference(scenario, "record", 0, field or "whole", a, b, number))
+    return found
+
+
+def _pairs(left: list[Any], right: list[Any]) -> Iterator[tuple[Any, Any]]:
+    for index in range(max(len(left), len(right))):
+        yield left[index] if index < len(left) else None, right[index] if index < len(right) else None
+
+
+def _line(step: Step | None) -> str:
+    return MISSING if step is None else f"{step.actor}: {step.api or 'note'} v{step.version} {_short(step.outcome)}"
+
+
+def _fields(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if type(left) is not type(right) or not isinstance(left, dict | list):
+        if left != right:
+            yield path or "outcome", left, right
+    elif isinstance(left, dict):
+        for key in {**left, **right}:
+            yield from _fields(left.get(key, MISSING), right.get(key, MISSING), f"{path}.{key}".lstrip("."))
+    else:
+        for index, (a, b) in enumerate(_pairs(left, right)):
+            inner = f"{path}.{index}"
+            yield from _fields(MISSING if a is None else a, MISSING if b is None else b, inner)
+
+
+class Verdict:
+    """The differences of a whole run, against the list."""
+
+    def __init__(self, found: Iterable[Difference], rows: list[Listed]) -> None:
+        self.listed: dict[int, list[Difference]] = defaultdict(list)
+        self.unlisted: list[Difference] = []
+        for difference in found:
+            for index, row in enumerate(rows):
+                if row.covers(difference):
+                    self.listed[index].append(difference)
+                    break
+            else:
+                self.unlisted.append(difference)
+        self.stale = [row for index, row in enumerate(rows) if index not in self.listed]
+
+    @property
+    def all_listed(self) -> list[Difference]:
+        """Those with a reason."""
+        return [difference for some in self.listed.values() for difference in some]
+
+
+def has_error(outcome: Any) -> bool:
+    """Whether an answer says no: an error code somewhere, or no answer at all."""
+    if isinstance(outcome, dict):
+        return any((key == "error_code" and value) or has_error(value) for key, value in outcome.items())
+    if isinstance(outcome, list):
+        return any(has_error(entry) for entry in outcome)
+    return False
+
+
+def coverage(transcripts: Iterable[Transcript]) -> dict[tuple[str, int], list[int]]:
+    """(API, version) -> [answers without, answers with an error]."""
+    counts: dict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
+    for transcript in transcripts:
+        for step in transcript.steps:
+            if step.api and isinstance(step.outcome, dict):
+                counts[step.api, step.version][has_error(step.outcome)] += 1
+    return counts
+
+
+def scorecard(transcripts: dict[str, Transcript], verdict: Verdict, records: int) -> str:
+    """A table: each API and version with its answers, listed and unlisted differences among them."""
+    counts = coverage(transcripts.values())
+    wrong = Counter((d.answer, d.version) for d in _once(verdict.unlisted))
+    known = Counter((d.answer, d.version) for d in _once(verdict.all_listed))
+    lines = ["answers compared per API and version; ~n: n of them differ as listed, !n: n differ unlisted", ""]
+    for api in APIS.values():
+        first, last = api.served
+        cells = []
+        for version in range(first, last + 1):
+            key = (api.name, version)
+            cell = f"v{version}:{sum(counts.get(key, ()))}"
+            cell += f"~{known[key]}" if known[key] else ""
+            cell += f"!{wrong[key]}" if wrong[key] else ""
+            cells.append(cell)
+        lines.append(f"{api.name:<28}" + " ".join(f"{cell:<8}" for cell in cells))
+    answers = sum(sum(pair) for pair in counts.values())
+    others = [d for d in verdict.unlisted if d.answer in ("record", "note")]
+    lines += [
+        "",
+        f"{len(transcripts)} scenarios, {answers} answers, {records} records of __consumer_offsets; "
+        f"{len(verdict.unlisted)} unlisted differences ({len(others)} of them in records and notes), "
+        f"{len(verdict.all_listed)} listed, {len(verdict.stale)} stale rows",
+    ]
+    return "\n".join(re.sub(r" +$", "", line) for line in lines)
+
+
+def _once(found: Iterable[Difference]) -> Iterable[Difference]:
+    """One difference per answer."""
+    return {(d.scenario, d.step, d.answer): d for d in found}.values()

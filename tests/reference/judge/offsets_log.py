@@ -1,0 +1,76 @@
+"""What a broker wrote to `__consumer_offsets`, read by Fetch, as comparable records of each scenario."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.records import batch
+from protocol.records import group_records as g
+from tests.reference.judge.play import Names
+from tests.wire import Wire
+
+TOPIC = "__consumer_offsets"
+PARTITIONS = 50
+
+# What one record says: who is concerned, and which record it is.
+Entry = tuple[g.GroupKey | g.UnknownKey, bytes | None]
+
+
+def read(address: str) -> dict[str, list[Entry]]:
+    """The records of every group, in log order, by `scenario.attempt.`, which every group's name begins with."""
+    found: dict[str, list[Entry]] = defaultdict(list)
+    with Wire(address, client_id="judge") as wire:
+        for partition in range(PARTITIONS):
+            for key, value in _records(wire, partition):
+                decoded = g.decode_key(key)
+                group = getattr(decoded, "group", "")
+                found[".".join(group.split(".")[:2]) + "."].append((decoded, value))
+    return found
+
+
+def _records(wire: Wire, partition: int) -> list[tuple[bytes | None, bytes | None]]:
+    offset, result = 0, []
+    while True:
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=8 << 20)
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[asked])])
+        answer = wire.call(request, 4).responses[0].partitions[0]
+        assert answer.error_code == 0, f"{TOPIC}-{partition}: error {answer.error_code}"
+        data = bytes(answer.records or b"")
+        if not data:
+            return result
+        for position, header in batch.iterate_headers(data):
+            result += [(r.key, r.value) for r in batch.iterate_records(data, position)]
+            offset = header.last_offset + 1
+
+
+def plain(entries: list[Entry], names: Names) -> list[dict[str, Any]]:
+    """Records as their transcripts' names have them, grouped by group; times are only there or not there."""
+    result = []
+    for key, value in sorted(entries, key=lambda entry: getattr(entry[0], "group", "")):
+        record: dict[str, Any] = {
+            "type": key.record_type,
+            "key": [names.text(part) if isinstance(part, str) else part for part in key[:-1]],
+            "value": None,
+        }
+        if value is not None and not isinstance(key, g.UnknownKey):
+            record["value_version"] = int.from_bytes(value[:2], "big")
+            record["value"] = _value(g.decode_value(key, value), names)
+        result.append(record)
+    return result
+
+
+def _value(value: Any, names: Names) -> Any:
+    if isinstance(value, g.OffsetCommitValue):
+        fields = value._asdict()
+        expiry = fields["expire_timestamp"]
+        fields["expire_timestamp"] = expiry if expiry == -1 else expiry - fields["commit_timestamp"]
+        fields["commit_timestamp"] = "<time>"
+        fields["topic_id"] = "" if not any(value.topic_id) else "<id>"
+        fields["metadata"] = names.text(value.metadata)
+        return fields
+    fields = names.plain(value)
+    if fields.get("current_state_timestamp", -1) > 0:
+        fields["current_state_timestamp"] = "<time>"
+    return fields

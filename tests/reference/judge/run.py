@@ -1,0 +1,160 @@
+"""One run of the judge: both brokers side by side, two lives each, every scenario on both, then the differences.
+
+The first life ("main") has quick groups and nothing that expires. The second ("later") starts on the same directories
+with what would disturb the others: an initial rebalance delay, small groups, short retention. A scenario may have an
+act in each life.
+
+A difference counts when it shows twice: a scenario whose transcripts differ in an unlisted way is played again, alone
+with its like, because the machine may have been slow. Scenarios with two acts cannot be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from tests.reference.judge import compare, offsets_log
+from tests.reference.judge.members import T1, T2
+from tests.reference.judge.play import Scenario, Script, Transcript
+from tests.wire import Wire
+
+THREADS = 16
+SETTINGS: dict[str, dict[str, object]] = {
+    "main": {
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 300,
+        "offsets.retention.check.interval.ms": 600_000,
+        "log.retention.check.interval.ms": 3_600_000,
+        "num.partitions": 1,
+    },
+}
+SETTINGS["later"] = SETTINGS["main"] | {
+    "group.initial.rebalance.delay.ms": 600,
+    "group.max.size": 3,
+    "offsets.retention.check.interval.ms": 1_000,
+    "offsets.retention.minutes": 1,
+}
+STAGES = ("main", "later")
+
+
+@dataclass
+class Side:
+    """One broker and what was seen on it."""
+
+    broker: BrokerProcess
+    scripts: dict[str, Script] = field(default_factory=dict)
+    records: dict[str, list[offsets_log.Entry]] = field(default_factory=dict)
+
+    def play(self, scenarios: Iterable[Scenario], stage: str, attempt: int, threads: int = THREADS) -> None:
+        """Play them, several at a time."""
+
+        def one(scenario: Scenario) -> None:
+            script = self.scripts.get(scenario.id)
+            if script is None or attempt > 0:
+                script = self.scripts[scenario.id] = Script(scenario, self.broker.address, attempt)
+            script.play(stage)
+
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(one, scenarios))
+
+    def prepare(self) -> None:
+        """The topics that scenarios share, and every coordinator loaded."""
+        with Wire(self.broker.address, client_id="judge") as wire:
+            for topic, partitions in ((T1, 4), (T2, 2)):
+                wire.create_topic(topic, partitions)
+            wire.call(FindCoordinatorRequest(key="any", key_type=0), 1)
+            groups = [f"warm-{i}" for i in range(300)]  # enough to meet every partition
+            for group in groups:
+                eventually(lambda group=group: wire.committed(group, T1, [0])[0] == 0, deadline_s=30, what="loaded")
+
+
+@dataclass
+class Result:
+    """What a run found."""
+
+    transcripts: dict[str, Transcript]
+    kohort: dict[str, Transcript]
+    verdict: compare.Verdict
+    broken: dict[str, str]
+    records: int
+    seconds: float
+
+    def report(self) -> str:
+        """The scorecard, and every difference that has no reason."""
+        lines = [compare.scorecard(self.transcripts, self.verdict, self.records), f"{self.seconds:.0f} s"]
+        lines += [f"BROKEN {name}: {trace}" for name, trace in self.broken.items()]
+        lines += [f"UNLISTED {difference}" for difference in self.verdict.unlisted]
+        lines += [f"STALE {row.scenarios} {row.answers} {row.fields}" for row in self.verdict.stale]
+        return "\n".join(lines)
+
+
+def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed]) -> Result:
+    """Judge."""
+    began = time.monotonic()
+    sides = [Side(kind(directory / kind.name, SETTINGS["main"])) for kind in (Kafka, Kohort)]
+    with ThreadPoolExecutor(2) as pool:
+
+        def on_both(act: Callable[[Side], Any]) -> None:
+            list(pool.map(act, sides))
+
+        try:
+            for stage in STAGES:
+                todo = [s for s in scenarios if stage in s.acts]
+                if stage == "later" and not todo:
+                    break
+                on_both(lambda side, stage=stage, todo=todo: _live(side, stage, todo))
+                for attempt in (1, 2):
+                    again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rows)]
+                    if not again:
+                        break
+                    on_both(lambda side, again=again, n=attempt, stage=stage: side.play(again, stage, n, 4))
+                on_both(lambda side: setattr(side, "records", offsets_log.read(side.broker.address)))
+        finally:
+            on_both(lambda side: side.broker.stop() if side.broker.pid else None)
+    return _judged(scenarios, sides, rows, time.monotonic() - began)
+
+
+def _live(side: Side, stage: str, todo: list[Scenario]) -> None:
+    if side.broker.pid:
+        side.broker.stop()
+    side.broker.settings = dict(SETTINGS[stage])
+    side.broker.start()
+    first = [s for s in todo if s.first]
+    side.play(first, stage, 0, 1)
+    side.prepare()
+    side.play([s for s in todo if not s.first], stage, 0)
+
+
+def _unlisted(scenario: str, sides: list[Side], rows: list[compare.Listed]) -> bool:
+    kafka, kohort = (side.scripts[scenario].transcript for side in sides)
+    if kafka.broke or kohort.broke:
+        return True
+    found = compare.differences(scenario, kafka, kohort)
+    return any(not any(row.covers(difference) for row in rows) for difference in found)
+
+
+def _judged(scenarios: list[Scenario], sides: list[Side], rows: list[compare.Listed], seconds: float) -> Result:
+    found: list[compare.Difference] = []
+    broken: dict[str, str] = {}
+    records = 0
+    by_side: list[Mapping[str, Transcript]] = [{k: s.transcript for k, s in side.scripts.items()} for side in sides]
+    for scenario in scenarios:
+        transcripts = [side[scenario.id] for side in by_side]
+        for side, transcript in zip(sides, transcripts, strict=True):
+            if transcript.broke:
+                broken[f"{scenario.id} on {side.broker.name}"] = transcript.broke
+        found += compare.differences(scenario.id, *transcripts)
+        logs = []
+        for side in sides:
+            script = side.scripts[scenario.id]
+            logs.append(offsets_log.plain(side.records.get(script.own, []), script.names))
+        records += len(logs[0])
+        found += compare.record_differences(scenario.id, *logs)
+    verdict = compare.Verdict(found, rows)
+    return Result(dict(by_side[0]), dict(by_side[1]), verdict, broken, records, seconds)

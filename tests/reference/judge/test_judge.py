@@ -1,0 +1,67 @@
+"""The judge: Kohort answers as Apache Kafka does, or `docs/unsupported.md` says where not and why (`make judge`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.registry import APIS
+from tests.broker_process import need
+from tests.reference.judge import catalog, compare
+from tests.reference.judge.play import Step, Transcript
+from tests.reference.judge.run import Result, run
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Result]:
+    need("java", "mvn")
+    found = run(tmp_path_factory.mktemp("judge"), catalog.everything(), compare.listed())
+    print(found.report())
+    yield found
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_every_difference_is_listed(result: Result) -> None:
+    assert [str(difference) for difference in result.verdict.unlisted] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_no_row_is_stale(result: Result) -> None:
+    assert result.verdict.stale == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_every_scenario_plays_to_its_end(result: Result) -> None:
+    assert result.broken == {}
+
+
+def test_a_difference_is_found_field_by_field() -> None:
+    """The judge itself: one other field, one field more, one step less; what is listed is not reported."""
+
+    def transcript(*outcomes: object) -> Transcript:
+        return Transcript([Step("a", "Heartbeat", 4, outcome) for outcome in outcomes])
+
+    theirs = transcript({"error_code": 0, "list": [1, 2]}, {"error_code": 0}, {"error_code": 0})
+    ours = transcript({"error_code": 25, "list": [1]}, {"error_code": 0, "more": 1})
+
+    found = compare.differences("X01", theirs, ours)
+
+    assert [(d.step, d.field) for d in found] == [(1, "error_code"), (1, "list.1"), (2, "more"), (3, "step")]
+    table = f"{compare.HEADING}\n\n| S | A | F | W |\n|---|---|---|---|\n"
+    rows = compare.listed(table + "| `X*` | `Heartbeat` | `list.* more` | because |\n| `Y01` | `*` | `*` | old |\n")
+    verdict = compare.Verdict(found, rows)
+    assert [d.field for d in verdict.unlisted] == ["error_code", "step"]
+    assert [row.reason for row in verdict.stale] == ["old"]
+
+
+def test_the_list_can_be_read() -> None:
+    assert all(row.reason for row in compare.listed())
+    assert {word for row in compare.listed() for word in row.answers if word.isalpha()} <= {
+        *(api.name for api in APIS.values()),
+        "record",
+        "note",
+    }
