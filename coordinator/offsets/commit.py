@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coordinator.view import View
 
 NO_RETENTION = -1
+_FOR_EVER = 2**63 - 1
 TOPIC_IDS_SINCE = 10
 
 _NONE = ErrorCode.NONE
@@ -67,7 +68,8 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
     if error is not _NONE:
         return Outcome(group, (), (Reply(commit.reply_to, all_partitions(commit, error)),))
     max_chars = view.settings.offset_metadata_max_chars
-    expires_ms = -1 if commit.retention_ms == NO_RETENTION else now_ms + commit.retention_ms
+    # A client may ask for "for ever" as the largest number there is: the sum has to fit its record all the same.
+    expires_ms = -1 if commit.retention_ms == NO_RETENTION else min(now_ms + commit.retention_ms, _FOR_EVER)
     topic_id_of, new = view.topics.topic_id, tuple.__new__  # a named tuple's own constructor takes twice as long
     records: list[tuple[OffsetCommitKey, OffsetCommitValue]] = []
     answers: list[OffsetCommitResponseTopic] = []

@@ -221,6 +221,16 @@ def test_o09_a_retention_of_its_own_is_stored_with_the_offset():
     assert [key.partition for key, _ in broker.expire()] == [0]
 
 
+def test_a_retention_for_ever_fits_its_record():
+    """Found by tests/fuzz: the largest number, added to now, is none that the record can hold."""
+    broker = OffsetDriver()
+    broker.commit(1, version=4, retention_ms=2**63 - 1)
+
+    ((_, value),) = broker.log
+    assert value.expire_timestamp == 2**63 - 1
+    encode_value(value)
+
+
 def test_o26_a_commit_is_stored_with_the_id_that_the_topic_has_now():
     broker = OffsetDriver()
 
