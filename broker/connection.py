@@ -229,6 +229,8 @@ class Connection:
                 return
             if self._out_bytes >= _WRITE_AT_BYTES:
                 self._write()
+                # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
+                budget = 0
         self._working = False
         if waiting and waiting[0].done and not self._drain():
             return
