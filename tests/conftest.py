@@ -3,11 +3,15 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.broker_process import BrokerProcess, Kafka, Kohort, need
 from tests.scenarios import coverage
+
+if TYPE_CHECKING:
+    from tests.clients.harness import Worker
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,6 +47,29 @@ def start_broker(against: str, tmp_path: Path) -> Iterator[Callable[..., BrokerP
     yield start
     for broker in started:
         broker.close()
+
+
+@pytest.fixture(scope="session")
+def class_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
+    """The class path of the scripted Java client, made when the first test asks."""
+    # The folder that all test processes of this run share.
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "popen" in shared.name else shared
+
+    def make() -> str:
+        from tests.clients import harness
+
+        return harness.java_classes(shared)
+
+    return make
+
+
+@pytest.fixture
+def spawn(tmp_path: Path, class_path: Callable[[], str]) -> "Iterator[Callable[..., Worker]]":
+    """spawn("aiokafka", mode="group", ...) starts a scripted client in a process of its own; ended after the test."""
+    from tests.clients import harness
+
+    yield from harness.spawner(tmp_path, class_path)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

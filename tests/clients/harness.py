@@ -106,11 +106,15 @@ class Worker:
         """Whether its process runs."""
         return self.process.poll() is None
 
-    def leave(self, deadline_s: float = 20) -> None:
-        """Close in good order, and wait for the process's end."""
+    def ask_to_leave(self) -> None:
+        """Have it close in good order; `finish` waits for that."""
         assert self.process.stdin is not None
         self.process.stdin.write("leave\n")
         self.process.stdin.flush()
+
+    def leave(self, deadline_s: float = 20) -> None:
+        """Close in good order, and wait for the process's end."""
+        self.ask_to_leave()
         self.finish(deadline_s)
 
     def finish(self, deadline_s: float = 60) -> None:
@@ -145,7 +149,15 @@ class Writer:
         self._topic = topic
         self._pause_s = 20 / per_second
         self._stop = threading.Event()
-        self._producer = Producer({"bootstrap.servers": address, "acks": "all", "linger.ms": 5})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,  # or what it resends after a restart would be there twice
+                "linger.ms": 5,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 

@@ -91,6 +91,10 @@ class Group(AsyncConsumerRebalanceListener):
 
     def run(self, leaving):
         self.consumer.subscribe([self.topic], listener=self)
+        # Its partitions are known before it joins: a leader of kafka-python 3.0.12 that learns of them afterwards joins
+        # again, and where that takes longer than one short poll, forgets the answer and sends no heartbeat any more.
+        while self.topic not in self.consumer._coordinator._metadata_snapshot:
+            time.sleep(0.01)
         commit_at = time.monotonic() + self.commit_every_s
         while not leaving.is_set():
             try:

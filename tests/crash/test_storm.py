@@ -1,0 +1,168 @@
+"""A commit storm of 200 groups by 20 clients, beside a connection that sends garbage and one that never reads."""
+
+import contextlib
+import random
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from protocol.frames import encode_request
+from protocol.messages.metadata import MetadataRequest
+from tests.broker_process import BrokerProcess, Kohort, eventually
+from tests.clients import harness
+from tests.crash import load
+from tests.wire import Wire
+
+GROUPS = [f"storm-{n}" for n in range(200)]
+CLIENTS, IN_FLIGHT = 20, 3
+STORM_S = 3.0
+
+
+class Storm:
+    """Commits of rising offsets for all groups, from threads, for a while; done when constructed."""
+
+    def __init__(self, address: str, topic: str, first_offset: int) -> None:
+        self.acknowledged: dict[str, int] = {}
+        self.commits = 0
+        self.slowest_s = 0.0
+        self.failures: list[str] = []
+        self._lock = threading.Lock()
+        threads = [
+            threading.Thread(target=self._commit, args=(address, topic, GROUPS[n::CLIENTS], first_offset))
+            for n in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _commit(self, address: str, topic: str, groups: list[str], offset: int) -> None:
+        sent: list[tuple[str, int, float]] = []
+        acknowledged: dict[str, int] = {}
+        commits, slowest_s = 0, 0.0
+        try:
+            with Wire(address) as wire:
+                end = time.monotonic() + STORM_S
+                while time.monotonic() < end or sent:
+                    while len(sent) < IN_FLIGHT and time.monotonic() < end:
+                        group = groups[offset % len(groups)]
+                        wire.send_commit(group, topic, {0: offset})
+                        sent.append((group, offset, time.monotonic()))
+                        offset += 1
+                    if not sent:
+                        break
+                    answer = wire.receive()
+                    group, committed, when = sent.pop(0)
+                    error = answer.topics[0].partitions[0].error_code
+                    if error:
+                        raise AssertionError(f"{group}: error {error}")
+                    acknowledged[group] = committed
+                    commits, slowest_s = commits + 1, max(slowest_s, time.monotonic() - when)
+        except Exception as error:
+            self.failures.append(repr(error))
+        with self._lock:
+            self.acknowledged.update(acknowledged)
+            self.commits += commits
+            self.slowest_s = max(self.slowest_s, slowest_s)
+
+
+@contextlib.contextmanager
+def garbage(address: str, seed: int) -> Iterator[list[int]]:
+    """A client that sends frames of random bytes, and comes back when it is thrown out; yields a count of frames."""
+    chance, stop, count = random.Random(seed), threading.Event(), [0]
+
+    def send() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError), Wire(address, timeout_s=1) as wire:
+                while not stop.is_set():
+                    body = chance.randbytes(chance.randrange(200))
+                    if chance.random() < 0.5:
+                        # A known API key and version in front, so that it gets past the door.
+                        body = struct.pack(">hhih", chance.randrange(60), chance.randrange(10), 1, -1) + body
+                    size = len(body) if chance.random() < 0.9 else chance.randrange(-(1 << 31), 1 << 31)
+                    wire.socket.sendall(struct.pack(">i", size) + body)
+                    count[0] += 1
+                    stop.wait(0.002)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def deaf(address: str) -> Iterator[list[int]]:
+    """A client that asks for all metadata again and again, and never reads an answer; yields a count of requests.
+
+    Begins when everything between it and the broker is full, and goes on trying.
+    """
+    stop, full, count = threading.Event(), threading.Event(), [0]
+    wire = Wire(address, timeout_s=0.2)
+
+    frame = encode_request(MetadataRequest(topics=None), 5, 1, "deaf")
+
+    def ask() -> None:
+        rest, refused = frame, 0
+        while not stop.is_set():
+            try:
+                rest = rest[wire.socket.send(rest) :]
+                refused = 0
+                if not rest:
+                    rest = frame
+                    count[0] += 1
+            except OSError:  # the broker reads no more of this connection, or has closed it
+                refused += 1
+                if refused == 5:
+                    full.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        assert full.wait(30), f"the broker goes on reading: {count[0]} requests"
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+        wire.close()
+
+
+@pytest.mark.xdist_group("crash")
+def test_a_commit_storm_is_not_slowed_beyond_its_share_by_hostile_connections(
+    start_broker: Callable[..., BrokerProcess],
+):
+    """CR06: nothing lost, nothing far slower; the broker's memory stays where it was."""
+    broker = start_broker()
+    # Enough topics that an answer with all metadata is some kilobytes, and nobody's socket buffer takes many of them.
+    for number in range(20):
+        harness.create_topic(broker.address, f"topic-{number}", 10)
+    with Wire(broker.address) as wire:
+        # The offsets topic is made when somebody first asks for a coordinator; Apache Kafka then loads it bit by bit.
+        eventually(lambda: wire.coordinator_error(GROUPS[0]) == 0, deadline_s=30)
+        for group in GROUPS:
+            eventually(lambda group=group: wire.commit(group, "topic-0", {0: 0}) == {0}, deadline_s=30)
+    Storm(broker.address, "topic-0", 1)  # warms up
+    alone = Storm(broker.address, "topic-0", 1_000_000)
+    before = broker.memory_bytes()
+
+    with garbage(broker.address, seed=6) as frames, deaf(broker.address) as requests:
+        beside = Storm(broker.address, "topic-0", 2_000_000)
+
+    assert not alone.failures + beside.failures
+    assert frames[0] > 100
+    assert requests[0] > 10
+    # Three parties want the processor where one did, and the hostile ones' own threads run in this process too.
+    assert beside.commits > alone.commits / 5, f"{beside.commits} commits, {alone.commits} without them"
+    assert beside.slowest_s < max(2.0, 5 * alone.slowest_s), f"{beside.slowest_s:.2f} s, {alone.slowest_s:.2f} s"
+    grown = broker.memory_bytes() - before
+    if isinstance(broker, Kohort):  # a JVM takes what its heap allows
+        assert grown < 100 << 20, f"{grown / 1e6:.0f} MB more memory"
+    broker.restart(kill=True)
+    with Wire(broker.address) as wire:
+        for group, offset in beside.acknowledged.items():
+            assert load.stored(wire, group, "topic-0", [0]) == {0: offset}
