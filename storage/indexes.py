@@ -16,7 +16,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
+from operator import lt
 
 _TIME_ENTRY = struct.Struct(">qi")
 
@@ -135,4 +135,4 @@ class TimeIndex:
 
 
 def _rises(values: array[int]) -> bool:
-    return all(before < after for before, after in pairwise(values))
+    return all(map(lt, values, values[1:]))

@@ -38,6 +38,8 @@ from storage.tail import Tail, TailBudget
 from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from storage.cleaner import CleanResult
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.files import Buffer
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["FlushTicket", "PartitionLog", "ReadResult", "TimestampedOffset"]
 
 SHARED_TAIL = TailBudget()
+NOT_PREPARED = -1  # as the most index entries: the first append takes the slow way then
 
 _header = HEADER.unpack_from
 _stamp = STAMP.pack_into
@@ -62,6 +65,8 @@ class PartitionLog:
         "_closed",
         "_config",
         "_failure",
+        "_file",
+        "_indexed",
         "_latest_epoch",
         "_max_index_entries",
         "_names",
@@ -100,6 +105,10 @@ class PartitionLog:
         self.deleted_files: list[Path] = []  # renamed to `.deleted`; the owner unlinks them: `take_deleted_files`
         self._config = config
         self._failure: StorageError | None = None
+        self._file: LogFile
+        self._indexed: Sequence[int] = ()
+        self._max_index_entries = NOT_PREPARED
+        self._roll_above = INT64_MAX
         self._closed = False
         self._torn_tail = False
         self._truncations = 0  # a flush begun before a truncation must not move the recovery point above it
@@ -160,8 +169,15 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.segment_bytes
-        self._max_index_entries = config.segment_index_bytes // 12 - 1
         self._active.index_interval_bytes = config.index_interval_bytes
+        self._max_index_entries = NOT_PREPARED
+
+    def _prepare(self) -> None:
+        """Get ready to append to the active segment: its indexes, and when it is full. Left until a batch comes."""
+        active = self._active
+        self._file = active.file
+        self._indexed = active.offset_index.offsets
+        self._max_index_entries = self._config.segment_index_bytes // 12 - 1
         self._set_roll_time()
 
     def _set_roll_time(self) -> None:
@@ -215,17 +231,17 @@ class PartitionLog:
         if (
             position + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
-            or len(segment.offset_index.offsets) >= self._max_index_entries
+            or len(self._indexed) >= self._max_index_entries
             or next_offset - segment.base_offset > INT32_MAX + 1
             or self._torn_tail
             or self._failure is not None
         ):
-            segment = self._make_room(size, now_ms)
+            segment = self._make_room(size, timestamp, next_offset, now_ms)
             position = segment.size_bytes
         # Stamping leaves the producer's CRC valid: it covers only what comes after it.
         _stamp(batch, 0, base_offset, length, leader_epoch)
         try:
-            segment.file.write_fully(batch, position)
+            self._file.write_fully(batch, position)
         except OSError as error:
             raise self._undo_append(segment, position, error) from error
         segment.note_batch(position, size, next_offset - 1, timestamp)
@@ -263,21 +279,28 @@ class PartitionLog:
             position = end
         return self.log_end_offset
 
-    def _make_room(self, size: int, now_ms: int) -> Segment:
-        """The active segment cannot take a batch of `size` bytes as it is: say why, or roll."""
+    def _make_room(self, size: int, timestamp: int, next_offset: int, now_ms: int) -> Segment:
+        """The active segment cannot take a batch as it is: make it ready, say why not, or roll."""
         self.check_usable()
         active = self._active
-        if self._torn_tail:
-            try:
+        try:
+            if self._torn_tail:
                 self.disk.ftruncate(active.file.fd, active.size_bytes)
-            except OSError as error:
-                raise StorageError("cannot cut a half-written batch off", active.file.path, error) from error
-            self._torn_tail = False
+                self._torn_tail = False
+            if self._max_index_entries == NOT_PREPARED:
+                self._prepare()
+        except OSError as error:
+            raise StorageError("cannot append to", active.path(".log"), error) from error
         if size > self._segment_bytes:
             raise RecordListTooLarge(size, segment_bytes=self._segment_bytes)
-        # The reasons again, now that a torn tail is gone: an empty segment has room for anything but a far offset.
-        if active.size_bytes or self.log_end_offset != active.base_offset:
+        if (
+            active.size_bytes + size > self._segment_bytes
+            or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
+            or len(self._indexed) >= self._max_index_entries
+            or next_offset - active.base_offset > INT32_MAX + 1
+        ) and self.log_end_offset != active.base_offset:
             self.roll(now_ms=now_ms)
+            self._prepare()
         return self._active
 
     def _undo_append(self, segment: Segment, position: int, error: OSError) -> StorageError:

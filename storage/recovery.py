@@ -275,7 +275,8 @@ def _load_producers(log: PartitionLog, found: Found, *, clean: bool) -> None:
     else:
         if clean and not log.recovery.discarded_snapshots:
             return  # Kafka too takes a clean log without any snapshot for one without producers.
-    replay_producers(log, start)
+    if start < log.log_end_offset:
+        replay_producers(log, start)
 
 
 def replay_producers(log: PartitionLog, start_offset: int) -> None:

@@ -272,12 +272,13 @@ class Segment:
             self.max_timestamp_offset = last_offset
         if position == 0:
             self.first_timestamp = max_timestamp
-        if self.unindexed_bytes > self.index_interval_bytes:
+        unindexed = self.unindexed_bytes
+        if unindexed > self.index_interval_bytes:
             base_offset = self.base_offset
             self.offset_index.append(last_offset - base_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset - base_offset)
-            self.unindexed_bytes = 0
-        self.unindexed_bytes += size_bytes
+            unindexed = 0
+        self.unindexed_bytes = unindexed + size_bytes
         self.size_bytes = position + size_bytes
 
     # -- index files ---------------------------------------------------------------------------------------
