@@ -375,11 +375,14 @@ class GroupLeader:
     def _settle(self, batch: _Batch) -> None:
         """The batch is committed: answer everything that waited for it, in order."""
         for _, group_id, outcome in batch.steps:
-            self._finish(outcome)
-            token = outcome.token
-            if token is not None and token.resumes and self._serves():
-                resumed = Appended(group_id, token)
-                self._act(resumed, group_id, self.shard.handle(resumed, self._now_ms()))
+            try:
+                self._finish(outcome)
+                token = outcome.token
+                if token is not None and token.resumes and self._serves():
+                    resumed = Appended(group_id, token)
+                    self._act(resumed, group_id, self.shard.handle(resumed, self._now_ms()))
+            except Exception:
+                log.exception("group_step_failed", group_id=group_id)  # a bug: the others are answered all the same
 
     def _refused(self, batch: _Batch, error: ErrorCode) -> None:
         """The batch is not in the log: its outcomes are taken back, the last one first; then the others go on."""
@@ -398,9 +401,13 @@ class GroupLeader:
         """Drop the outcome's replies, and let its rule say what follows. What happened is told all the same."""
         for happened in outcome.events:
             self._publish(happened)
-        if outcome.token is not None:
+        if outcome.token is None:
+            return
+        try:
             failed = AppendFailed(group_id, outcome.token, error)
             self._act(failed, group_id, self.shard.handle(failed, self._now_ms()))
+        except Exception:
+            log.exception("group_step_failed", group_id=group_id)  # a bug: the others are answered all the same
 
     # -- taking over and giving up -------------------------------------------------------------------------
 

@@ -159,7 +159,10 @@ class Groups:
 
     def _publish_event(self, event: GroupEvent) -> None:
         for listener in self.event_listeners:
-            listener(event)
+            try:
+                listener(event)
+            except Exception:
+                log.exception("event_listener_failed", kind=event.kind, group_id=event.group_id)
 
     # -- from time to time ---------------------------------------------------------------------------------
 

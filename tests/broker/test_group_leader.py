@@ -518,6 +518,25 @@ def test_deleting_a_group_and_committing_to_it_in_one_turn():
     assert reloaded.leader.shard.offsets["g"].keys() == {("t", 0)}
 
 
+def test_a_bug_in_one_step_keeps_nobody_else_waiting(capsys):
+    """Whoever shares a batch with it is answered all the same, committed or refused."""
+
+    class Broken(Deferred):
+        def complete(self, response: object) -> None:
+            raise RuntimeError("a bug")
+
+    broker = Leading()
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)])]
+    for refusals in ([], [ErrorCode.NOT_ENOUGH_REPLICAS]):
+        broker.partition.refusals = list(refusals)
+        before = broker.commit("g", 1)
+        broker.leader.submit(CommitOffsets("h", "", None, -1, topics, 8, -1, Broken()))
+        after = broker.commit("i", 3)
+        broker.turn()
+        assert committed(before) == committed(after) == [15 if refusals else 0]
+        assert "group_step_failed" in capsys.readouterr().err
+
+
 def test_reads_of_the_whole_shard_wait_like_any_other():
     broker = Leading()
     seen: list[int] = []
