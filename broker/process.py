@@ -73,10 +73,11 @@ def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Liste
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
         print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
 
+    broker.catalogue.on_intruder = ending.give_up
     runtime.soon(ready)
     runtime.run()
     runtime.close()
-    return 0 if ending.clean else 1
+    return 0 if ending.clean and not ending.gave_up else 1
 
 
 class _Ending:
@@ -84,6 +85,7 @@ class _Ending:
 
     def __init__(self, composition: Composition, runtime: LoopRuntime, server: Server) -> None:
         self.clean = False
+        self.gave_up = False
         self._composition = composition
         self._runtime = runtime
         self._server = server
@@ -101,6 +103,13 @@ class _Ending:
         self._runtime.stop_listening()
         self._server.stop_reading()
         self._runtime.last(self._close_connections)
+
+    def give_up(self, reason: str) -> None:
+        """The directory is no longer ours alone: whoever goes on writing would spoil it for both."""
+        if not self._began:
+            log.error("directory_lost", reason=reason)
+            self.gave_up = True
+            self.begin()
 
     def _close_connections(self) -> None:
         if not self._composition.quiet and self._runtime.now_ms() < self._deadline_ms:

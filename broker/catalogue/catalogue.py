@@ -113,6 +113,7 @@ class Catalogue:
         self.broker_configs = broker_configs
         self.broker_epoch = -1
         self.failed: str | None = None  # why no change can be made any more; for /readyz
+        self.on_intruder: Callable[[str], None] = lambda _: None  # another process writes to the directory: end
         self._runtime = runtime
         self._directory = directory
         self._new_uuid = new_uuid
@@ -436,6 +437,8 @@ class Catalogue:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         if self._log.failed is not None:
             self.failed = str(error)
+            if self._log.intruded:
+                self.on_intruder(self.failed)
             self._end_round(changes)
             return
         try:

@@ -59,6 +59,7 @@ class MetadataLog:
         self._size_bytes = 0
         self._file: LogFile
         self.failed: str | None = None  # why nothing may be written any more
+        self.intruded = False  # that is because another process has opened the directory and written
 
     @classmethod
     def open(cls, directory: Path, *, node_id: int, disk: Disk = DISK) -> tuple[MetadataLog, list[MetadataBatch]]:
@@ -155,6 +156,7 @@ class MetadataLog:
             raise MetadataLogFailed(self.failed, self.folder)
         if self._file.size() != self._size_bytes:
             self.failed = "another process has written to"
+            self.intruded = True
             raise MetadataLogFailed(self.failed, self.folder)
         assert len(values) <= _MAX_BATCH_RECORDS
         base_offset = self.next_offset

@@ -89,7 +89,7 @@ def prepare(
     if not settings.log_append_time:
         _check_timestamps(data, header, settings, now_ms, oldest, max_timestamp)
     if recompress:
-        batch = _recompress(data, header, target)
+        batch = _recompress(data, header, target, settings.compression_level)
         if len(batch) > settings.max_message_bytes:
             raise _too_large(len(batch), settings, where)
     else:
@@ -204,10 +204,11 @@ def _too_large(size: int, settings: PartitionSettings, where: str) -> RecordsRef
     )
 
 
-def _recompress(data: bytes, header: BatchHeader, codec: int) -> bytearray:
+def _recompress(data: bytes, header: BatchHeader, codec: int, level: int | None) -> bytearray:
     return encode_batch(
         iterate_records(data),
         compression=codec,
+        compression_level=level,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,

@@ -35,6 +35,7 @@ def encode_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
     compression: int = 0,
+    compression_level: int | None = None,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -84,7 +85,7 @@ def encode_batch(
         attributes |= DELETE_HORIZON
     body = b"".join(chunks)
     out = bytearray(HEADER_BYTES)
-    out += compress(compression, body) if compression else body
+    out += compress(compression, body, compression_level) if compression else body
     assert base_timestamp is not None
     pack_header(
         out,

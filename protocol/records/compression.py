@@ -31,6 +31,9 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
+_LZ4_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor; any other means the thorough one
+_GZIP_OWN_LEVEL = -1
+_ZSTD_LEVEL = 3
 
 
 class Compression(IntEnum):
@@ -58,18 +61,21 @@ _BY_NAME = {
 }
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """The bytes of `data` as Java's clients would compress them. Raises: UnsupportedCompression."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """The bytes of `data` as Java's clients would compress them; `level` None or Kafka's default is the codec's own.
+
+    Snappy has no levels. Raises: UnsupportedCompression. Source: KIP-390.
+    """
     if codec == Compression.NONE:
         return bytes(data)
     if codec == Compression.GZIP:
-        return bytes(_cramjam().gzip.compress(data))
+        return bytes(_cramjam().gzip.compress(data, level=None if level == _GZIP_OWN_LEVEL else level))
     if codec == Compression.SNAPPY:
         return _compress_xerial(data)
     if codec == Compression.LZ4:
-        return _compress_lz4(data)
+        return _compress_lz4(data, level)
     if codec == Compression.ZSTD:
-        return bytes(_cramjam().zstd.compress(data, level=3))
+        return bytes(_cramjam().zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
     raise UnsupportedCompression(f"unknown compression codec {codec}")
 
 
@@ -161,13 +167,16 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _compress_lz4(data: Buffer) -> bytes:
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     compress_block = _cramjam().lz4.compress_block
+    how: dict[str, Any] = {}
+    if level is not None and level != _LZ4_FAST_LEVEL:
+        how = {"mode": "high_compression", "compression": level}
     view = memoryview(data)
     parts = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         raw = view[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(compress_block(raw, store_size=False))
+        block = bytes(compress_block(raw, store_size=False, **how))
         if len(block) < len(raw):
             parts += (len(block).to_bytes(4, "little"), block)
         else:

@@ -372,9 +372,12 @@ def test_another_process_that_appends_stops_us_without_writing(tmp_path: Path) -
     with (tmp_path / LOG).open("ab") as other:
         other.write(b"somebody else's bytes")
     before = (tmp_path / LOG).read_bytes()
+    told: list[str] = []
+    driver.catalogue.on_intruder = told.append
     assert driver.create("t").error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (tmp_path / LOG).read_bytes() == before
     assert driver.create("t").error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(told) == 1
 
 
 class FullDisk(Disk):

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from pathlib import Path
 
 import cramjam
 import pytest
@@ -79,3 +80,14 @@ def test_lz4_frames_of_others_are_read_whatever_their_flags():
 )
 def test_codecs_have_kafkas_names(name: str, codec: int):
     assert Compression.of_name(name) == codec
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [(Compression.GZIP, 1, 9), (Compression.LZ4, 9, 12), (Compression.ZSTD, 1, 19)]
+)
+def test_a_higher_level_compresses_more_and_reads_the_same(codec: Compression, low: int, high: int) -> None:
+    """KIP-390: the level is honoured; lz4's default, 9, is the fast compressor."""
+    data = Path(random.__file__).read_bytes()
+    fast, thorough = compress(codec, data, low), compress(codec, data, high)
+    assert len(thorough) < len(fast)
+    assert decompress(codec, fast) == decompress(codec, thorough) == data
