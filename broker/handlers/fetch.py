@@ -238,7 +238,8 @@ def _read(
     )
     if offset >= end:
         return result, 0
-    limit = min(wanted.partition_max_bytes, room)
+    limit = wanted.partition_max_bytes
+    limit = min(limit, room)
     if limit <= 0 and not first:
         return result, 0
     try:

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.authorizer import Operation, ResourceType, authorize
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -40,15 +40,11 @@ def describe_log_dirs(
     for name, indexes in wanted.items():
         results = []
         for index in dict.fromkeys(indexes):
-            try:
-                partition = broker.partitions.get(name, index)
-            except KafkaError:
-                continue
-            if partition is not None:
+            if broker.partitions.has(name, index):
                 results.append(
                     DescribeLogDirsPartition(
                         partition_index=index,
-                        partition_size=partition.log.size_bytes,
+                        partition_size=broker.partitions.size_bytes(name, index),
                         offset_lag=0,
                         is_future_key=False,
                     )

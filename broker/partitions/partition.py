@@ -126,7 +126,10 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed may see: the first open transaction, or the high watermark."""
-        return self.log.last_stable_offset(self.high_watermark)
+        log = self.log
+        if not log.producers.entries:
+            return max(self.high_watermark, log.log_start_offset)
+        return log.last_stable_offset(self.high_watermark)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """The largest leader epoch not above `epoch` and where it ends; (-1, -1) when there is none.

@@ -11,6 +11,7 @@ Source: Kafka's ReplicaManager and LogManager.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.fetch_sessions import FetchSessions
@@ -150,6 +151,21 @@ class Partitions:
         """Where a partition's files lie."""
         return self.directory / f"{topic}-{index}"
 
+    def size_bytes(self, topic: str, index: int) -> int:
+        """Bytes in the partition's segments. Opens no log: they are summed up in its folder if need be."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None:
+            return partition.log.size_bytes
+        total = 0
+        try:
+            with os.scandir(self.folder(topic, index)) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".log"):
+                        total += entry.stat().st_size
+        except FileNotFoundError:
+            return 0
+        return total
+
     def open_log(self, topic: Topic, index: int) -> Opened:
         """The log of a partition, recovered if the last stop was not clean. Any thread, but one at a time per log."""
         key = topic.name, index
@@ -172,9 +188,11 @@ class Partitions:
         def finish(opened: list[Opened]) -> None:
             for (topic, index), result in zip(work, opened, strict=True):
                 self.loading.discard((topic.name, index))
-                if self._topics.get(topic.name) is not None and (topic.name, index) not in self._partitions:
+                current = self._topics.get(topic.name)
+                # It may have been deleted meanwhile, and another topic have its name.
+                if current is not None and current.topic_id == topic.topic_id:
                     try:
-                        self._install(self._topics[topic.name], index, result)
+                        self._install(current, index, result)
                     except PartitionFailed as error:
                         log.error("partition_not_opened", topic=topic.name, partition=index, error=str(error))
             done()

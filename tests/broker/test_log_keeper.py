@@ -201,6 +201,31 @@ def test_after_a_clean_stop_logs_are_opened_when_asked_for(tmp_path: Path) -> No
     assert len(second.plane.partitions) == 1
 
 
+def test_the_last_batch_of_a_producer_is_known_after_a_clean_stop(tmp_path: Path) -> None:
+    """TX12, the clean half: from the snapshot, without reading a batch."""
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    sent = [batch(b"a", producer_id=7, producer_epoch=0, base_sequence=at) for at in range(2)]
+    for one in sent:
+        first.plane.produce("t", one)
+    assert first.stop()
+    second = Kept(tmp_path / "data")
+    second.plane.create("t")
+    assert second.plane.produce("t", sent[1]).base_offset == 1
+    assert second.plane.partition("t").log_end_offset == 2
+
+
+def test_sizes_are_told_without_opening_logs(tmp_path: Path) -> None:
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    first.plane.produce("t", batch(b"a" * 100))
+    assert first.stop()
+    second = Kept(tmp_path / "data")
+    second.plane.create("t")
+    assert second.plane.partitions.size_bytes("t", 0) == len(batch(b"a" * 100))
+    assert len(second.plane.partitions) == 0
+
+
 def test_after_a_crash_logs_are_recovered_behind_the_open_doors(tmp_path: Path) -> None:
     """A torn tail is cut; who comes before that is done is told to come again."""
     first = Kept(tmp_path / "data")
