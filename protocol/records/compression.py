@@ -31,6 +31,7 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 0x80000000
+_LZ4_CONTENT_SIZE = 0x08
 _LZ4_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor; any other means the thorough one
 _GZIP_OWN_LEVEL = -1
 _ZSTD_LEVEL = 3
@@ -168,15 +169,20 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    compress_block = _cramjam().lz4.compress_block
-    how: dict[str, Any] = {}
-    if level is not None and level != _LZ4_FAST_LEVEL:
-        how = {"mode": "high_compression", "compression": level}
+    lz4 = _cramjam().lz4
+    thorough = level is not None and level != _LZ4_FAST_LEVEL
     view = memoryview(data)
     parts = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         raw = view[start : start + _LZ4_BLOCK_BYTES]
-        block = bytes(compress_block(raw, store_size=False, **how))
+        if thorough:
+            # The library has levels for frames only. A chunk of a block's size makes a frame of one block: that is it.
+            frame = bytes(lz4.compress(raw, level=level))
+            at = 15 if frame[4] & _LZ4_CONTENT_SIZE else 7
+            size = int.from_bytes(frame[at : at + 4], "little")
+            block = frame[at + 4 : at + 4 + size] if size < _LZ4_STORED else bytes(raw)
+        else:
+            block = bytes(lz4.compress_block(raw, store_size=False))
         if len(block) < len(raw):
             parts += (len(block).to_bytes(4, "little"), block)
         else:
