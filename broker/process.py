@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logs.get_logger()
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
 
@@ -66,6 +67,7 @@ def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Liste
     composition.start()
     _follow_wall_clock(runtime)
     _calm_the_collector()
+    _keep_freed_memory()
 
     def ready() -> None:
         # Inside the loop: uvloop loses a signal that comes while a handler is set and no loop runs.
@@ -185,3 +187,19 @@ def _calm_the_collector() -> None:
     gc.freeze()
     # Requests leave no cycles behind, so a young collection finds nothing; fewer of them cost less.
     gc.set_threshold(50_000, 20, 100)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep what it frees, up to a bound, instead of giving it back at once.
+
+    Every read of a large request makes an object of up to 256 KiB. glibc maps and unmaps such pieces, so that each page
+    of each is cleared and faulted in anew: a request of 100 KB cost 90 us of CPU so, and 18 us when pieces are kept.
+    """
+    try:
+        import ctypes  # noqa: PLC0415  4 ms, after everything else is ready
+
+        mallopt = ctypes.CDLL(None).mallopt
+    except (ImportError, OSError, AttributeError):
+        return  # another libc has other habits
+    mallopt(_M_MMAP_THRESHOLD, 8 * 1024 * 1024)
+    mallopt(_M_TRIM_THRESHOLD, 32 * 1024 * 1024)
