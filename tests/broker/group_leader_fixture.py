@@ -144,6 +144,7 @@ class Leading:
         self.leader = GroupLeader(
             self.runtime, 0, settings or GroupSettings(), Topics(topics or {"t": 4}), self.events.append
         )
+        self.new_answer: Callable[[], Deferred] = Deferred
         self._ids = 0
         if load:
             self.load()
@@ -162,7 +163,7 @@ class Leading:
         member_id: str = "",
         generation: int = -1,
     ) -> Deferred:
-        answer = Deferred()
+        answer = self.new_answer()
         stored = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
         )
@@ -171,7 +172,7 @@ class Leading:
         return answer
 
     def fetch(self, group_id: str = "g", *, topic: str = "t", partition: int = 0, stable: bool = False) -> Deferred:
-        answer = Deferred()
+        answer = self.new_answer()
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         self.leader.submit(FetchOffsets(group_id, topics, stable, False, answer))
         return answer
@@ -179,7 +180,7 @@ class Leading:
     def join(
         self, member_id: str = "", *, group_id: str = "g", instance_id: str | None = None, **given: Any
     ) -> Deferred:
-        answer = Deferred()
+        answer = self.new_answer()
         self._ids += 1
         self.leader.submit(
             Join(
@@ -202,7 +203,7 @@ class Leading:
     def sync(
         self, member_id: str, generation: int, plan: Mapping[str, bytes] | None = None, group_id: str = "g"
     ) -> Deferred:
-        answer = Deferred()
+        answer = self.new_answer()
         assignments = list((plan or {}).items())
         self.leader.submit(Sync(group_id, member_id, None, generation, None, None, assignments, 3, answer))
         return answer
@@ -210,7 +211,7 @@ class Leading:
     def heartbeat(
         self, member_id: str = "m", generation: int = 1, group_id: str = "g", instance_id: str | None = None
     ) -> Deferred:
-        answer = Deferred()
+        answer = self.new_answer()
         self.leader.submit(Heartbeat(group_id, member_id, instance_id, generation, answer))
         return answer
 
