@@ -232,8 +232,12 @@ class Connection:
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 budget = 0
         self._working = False
-        if waiting and waiting[0].done and not self._drain():
-            return
+        if waiting and waiting[0].done:
+            if not self._drain():
+                return
+            if backlog:
+                # A request has answered those before it, so there is room now, and perhaps nothing else that says so.
+                self._broker.runtime.next_turn(self._go_on)
         if self._out:
             if not waiting:
                 self._write()

@@ -108,9 +108,12 @@ def test_an_answer_that_does_not_leave_takes_no_place_in_the_order():
 
 @given(st.data())
 def test_whatever_the_delays_answers_leave_in_the_order_of_requests(data: st.DataObject):
-    """D7: requests are answered at once, within the handler, later, or not at all; arrival is cut anywhere."""
+    """D7: requests are answered at once, within the handler, later or never, and may answer those before them, as a
+    read of offsets does with the commits before it; arrival is cut anywhere."""
     deferreds: dict[int, Deferred] = {}
-    kinds = data.draw(st.lists(st.sampled_from(["now", "within", "later", "never"]), min_size=1, max_size=40))
+    kinds = data.draw(
+        st.lists(st.sampled_from(["now", "within", "later", "never", "release"]), min_size=1, max_size=40)
+    )
 
     def handle(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Any:
         number = request.generation_id
@@ -118,6 +121,11 @@ def test_whatever_the_delays_answers_leave_in_the_order_of_requests(data: st.Dat
             return HeartbeatResponse()
         if kinds[number] == "never":
             return None
+        if kinds[number] == "release":
+            for earlier in deferreds.values():
+                if not earlier.done:
+                    earlier.complete(HeartbeatResponse())
+            return HeartbeatResponse()
         deferred = deferreds[number] = Deferred()
         if kinds[number] == "within":
             deferred.complete(HeartbeatResponse())
@@ -344,6 +352,33 @@ def test_too_many_unanswered_requests_pause_reading_until_there_is_room():
         assert len(parked.deferreds) <= done + 10
 
     assert harness.correlation_ids() == list(range(25))
+    assert harness.transport.reading
+
+
+def test_a_backlog_goes_on_when_its_last_request_answers_all_that_waited():
+    """Commits wait for the turn's end, an OffsetFetch behind them writes them at once: then nothing waits any more."""
+    parked: list[Deferred] = []
+
+    def handle(broker: Any, context: RequestContext, request: HeartbeatRequest) -> Any:
+        if request.generation_id % 3 < 2:
+            parked.append(Deferred())
+            return parked[-1]
+        for deferred in parked:
+            deferred.complete(HeartbeatResponse())
+        parked.clear()
+        return HeartbeatResponse()
+
+    harness = Harness({ApiKey.HEARTBEAT: handle}, {"kohort.max.inflight.requests": "3"})
+    harness.connection.data_received(
+        b"".join(
+            encode_request(HeartbeatRequest(group_id="g", generation_id=number, member_id="m"), 1, number, None)
+            for number in range(9)
+        )
+    )
+    for _ in range(5):
+        harness.runtime.turn()
+
+    assert harness.correlation_ids() == list(range(9))
     assert harness.transport.reading
 
 
