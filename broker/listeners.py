@@ -117,9 +117,10 @@ def _listener(address: Address, told: Address | None, protocols: dict[str, str])
     return Listener(address.name, address.host, address.port, host or socket.gethostname(), port)
 
 
-def bind(listener: Listener) -> list[socket.socket]:
+def bind(listener: Listener, *, send_buffer: int = -1, receive_buffer: int = -1) -> list[socket.socket]:
     """Sockets bound to the listener's address, not listening yet; two (IPv4, IPv6) when it names no host.
 
+    The buffers of accepted connections are those of their listening socket, in bytes; -1 leaves them to the system.
     Raises: OSError, its text naming the address.
     """
     if listener.host:
@@ -138,6 +139,9 @@ def bind(listener: Listener) -> list[socket.socket]:
                 raise
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            for option, size in ((socket.SO_SNDBUF, send_buffer), (socket.SO_RCVBUF, receive_buffer)):
+                if size > 0:
+                    sock.setsockopt(socket.SOL_SOCKET, option, size)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             sock.bind((place[0], port, *place[2:]))

@@ -48,7 +48,7 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     for key in sources.unknown:
         log.warning("unknown_setting", key=key)
     _raise_descriptor_limit()
-    bound = _bind(parse_listeners(settings))
+    bound = _bind(settings)
     runtime = LoopRuntime.create()
     try:
         composition = _open(settings, runtime, bound)
@@ -128,11 +128,12 @@ class _Ending:
         self._runtime.stop()
 
 
-def _bind(listeners: list[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
+def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
     bound = []
-    for listener in listeners:
+    send, receive = settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes
+    for listener in parse_listeners(settings):
         try:
-            bound.append((listener, bind(listener)))
+            bound.append((listener, bind(listener, send_buffer=send, receive_buffer=receive)))
         except OSError as error:
             place = host_and_port(listener.host or "*", listener.port)
             raise StartFailed(f"cannot listen on {place}: {(error.strerror or str(error)).lower()}") from None

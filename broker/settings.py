@@ -82,7 +82,7 @@ class Settings:
     kohort_max_inflight_bytes: int = int64(
         16_777_216, "Bytes of answers that a peer may leave unread before it is not read any further.", at_least=1
     )
-    request_timeout_ms: int = int32(30_000, "The longest that a request without a limit of its own waits.")
+    request_timeout_ms: int = int32(30_000, "Accepted; requests say themselves how long they wait.")
 
     # Topics
     auto_create_topics_enable: bool = flag(True, "Metadata and Produce may create topics.")
@@ -170,10 +170,10 @@ class Settings:
     log_cleaner_enable: bool = flag(True, "Compacted logs are compacted.")
     log_cleaner_threads: int = int32(1, "Accepted; one process cleans.", at_least=0, dynamic=True)
     log_cleaner_dedupe_buffer_size: int = int64(134_217_728, "Memory for the keys of one pass.", dynamic=True)
-    log_cleaner_io_buffer_size: int = int32(524_288, "Bytes read at a time.", at_least=0, dynamic=True)
+    log_cleaner_io_buffer_size: int = int32(524_288, "Accepted, without effect so far.", at_least=0, dynamic=True)
     log_cleaner_io_buffer_load_factor: float = decimal(0.9, "How full the key table may get.", dynamic=True)
     log_cleaner_io_max_bytes_per_second: float = decimal(
-        1.7976931348623157e308, "Reading and writing of the cleaner, per second.", dynamic=True
+        1.7976931348623157e308, "Accepted, without effect so far.", dynamic=True
     )
     log_cleaner_backoff_ms: int = int64(15_000, "Pause when nothing needs cleaning.", at_least=0, dynamic=True)
     log_cleaner_min_cleanable_ratio: float = decimal(
@@ -203,7 +203,9 @@ class Settings:
         -1, "Accepted; a batch holds what one turn of the event loop brought, as -1 says.", at_least=-1
     )
     offset_metadata_max_bytes: int = int32(4_096, "Longest metadata of a committed offset, in UTF-16 units.")
-    offsets_commit_timeout_ms: int = int32(5_000, "Longest that an answer waits for its records.", at_least=1)
+    offsets_commit_timeout_ms: int = int32(
+        5_000, "Accepted; a record is committed or refused, and does not time out.", at_least=1
+    )
     offsets_load_buffer_size: int = int32(5_242_880, "Bytes read at a time when groups are loaded.", at_least=1)
     offsets_retention_minutes: int = int32(10_080, "How long the offsets of a group without members stay.", at_least=1)
     offsets_retention_check_interval_ms: int = int64(600_000, "How often expired offsets are looked for.", at_least=1)
@@ -217,7 +219,7 @@ class Settings:
     producer_id_expiration_check_interval_ms: int = int32(
         600_000, "How often silent producers are looked for.", at_least=1, internal=True
     )
-    transaction_max_timeout_ms: int = int32(900_000, "Longest transaction timeout.", at_least=1)
+    transaction_max_timeout_ms: int = int32(900_000, "Accepted; there are no transactions so far.", at_least=1)
 
     # Ourselves
     kohort_log_level: str = text(

@@ -102,3 +102,13 @@ def test_a_port_in_use_is_an_error_before_anything_else_happens():
             bind(Listener("PLAINTEXT", "127.0.0.1", first.getsockname()[1], "127.0.0.1", 0))
     finally:
         first.close()
+
+
+def test_socket_buffers_are_as_asked_for():
+    (sock,) = bind(Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0), send_buffer=70_000, receive_buffer=50_000)
+    try:
+        # Linux doubles what it is asked for.
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 70_000
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
+    finally:
+        sock.close()
