@@ -62,6 +62,7 @@ def test_a_read_keeps_to_its_limits(tmp_path: Path) -> None:
         assert offsets_read(log, 0, 1, min_one_batch=False) == []
         assert offsets_read(log, 0, upper_bound_offset=6) == list(range(6))
         assert offsets_read(log, 0, upper_bound_offset=7) == list(range(6))
+        assert offsets_read(log, 0, upper_bound_offset=8) == list(range(6))
         assert offsets_read(log, 4, upper_bound_offset=3) == []
         assert offsets_read(log, 30) == []
         assert log.read(3, size * 2).next_offset == 9

@@ -13,7 +13,7 @@ from protocol.records.batch import Record, encode_batch
 from storage.errors import CorruptFile
 from storage.log_config import LogConfig
 from storage.partition_log import PartitionLog
-from tests.storage.logs import SMALL, all_bytes, batch, marker, opened, pairs, transactional
+from tests.storage.logs import SMALL, all_bytes, batch, marker, opened, pairs, records_in, transactional
 
 
 def filled(directory: Path, batches: int = 40, config: LogConfig = SMALL) -> PartitionLog:
@@ -297,3 +297,25 @@ def test_a_gap_at_the_end_of_a_segment_is_read_over(tmp_path: Path) -> None:
     log.flush()
     assert [offset for offset, _, _ in pairs(log)] == [0, 50, 90]
     assert [offset for offset, _, _ in pairs(opened(tmp_path, replace(SMALL, segment_bytes=999)))] == [0, 50, 90]
+
+
+def test_nothing_is_remembered_of_what_was_cut(tmp_path: Path) -> None:
+    """Positions of earlier reads, time entries and the largest timestamp go with the batches."""
+    log = opened(tmp_path, LogConfig(index_interval_bytes=100))
+    for at in range(20):
+        log.append(batch(1, timestamp=1_000 + at * 100), leader_epoch=0)
+    log.tail.clear()
+    assert [log.read(offset, 1, copied=True).next_offset for offset in range(20)] == list(range(1, 21))
+    log.truncate_to(5)
+    latest = log.offset_of_max_timestamp()
+    assert latest is not None
+    assert (latest.timestamp, latest.offset) == (1_400, 4)
+    log.append(batch(1, timestamp=1_700), leader_epoch=0)
+    for _ in range(14):
+        log.append(batch(1, timestamp=10, value_bytes=300), leader_epoch=0)
+    log.tail.clear()
+    for offset in range(19, 4, -1):
+        assert records_in(b"".join(log.read(offset, 1, copied=True).buffers))[0].offset == offset
+    found = log.offset_for_timestamp(1_650)
+    assert found is not None
+    assert (found.timestamp, found.offset) == (1_700, 5)
