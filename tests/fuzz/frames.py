@@ -38,7 +38,7 @@ class Frames:
             noise = rng.randbytes(rng.randrange(60))
             return pack(">i", len(noise)) + noise
         frame = self.valid() if not self._recent or rng.random() < 0.5 else rng.choice(self._recent)
-        return frame if draw < 0.25 else self._mutilated(frame)
+        return frame if draw < 0.4 else self._mutilated(frame)
 
     def valid(self) -> bytes:
         """A well-formed request of some API and version, whose content a broker has to make sense of."""

@@ -74,6 +74,7 @@ class Target:
             self._left -= len(sent)
             self._settle(connection, transport, sent)
             assert "Traceback" not in self.log.getvalue(), f"{self.log.getvalue()}\nsent: {[f.hex() for f in sent]}"
+            self._learn_members()
             self.answers += transport.writes
             self.closed += connection.closed
             transport.closed = True
@@ -95,6 +96,17 @@ class Target:
         # Loading groups froze what was there: it must be free to go before the next broker comes.
         gc.unfreeze()
         gc.collect()
+
+    def _learn_members(self) -> None:
+        """Tell the source who is in the groups: a stranger's requests are refused before they get far."""
+        groups = self._broker.broker.groups
+        known = [
+            member_id
+            for leader in groups.leaders
+            for group in leader.shard.groups.values()
+            for member_id in (*group.members, *group.pending_members)
+        ]
+        self.frames.member_ids = ["", *known[:10]]
 
     def _settle(self, connection: Connection, transport: FakeTransport, sent: list[bytes]) -> None:
         self._runtime.turn()
