@@ -46,6 +46,12 @@ class Sources:
 
 def gather(path: Path | None, environment: Mapping[str, str], overrides: Iterable[str]) -> Sources:
     """The settings of this start. Raises: SettingsError, also for a file that cannot be read."""
+    known, unknown = _sort_out(everything_given(path, environment, overrides))
+    return Sources(Settings(known, cluster_id=environment.get("CLUSTER_ID") or None), unknown)
+
+
+def everything_given(path: Path | None, environment: Mapping[str, str], overrides: Iterable[str]) -> dict[str, str]:
+    """All keys and values of the three sources, also such as have no effect. Raises: SettingsError."""
     given: dict[str, str] = {}
     if path is not None:
         try:
@@ -58,8 +64,7 @@ def gather(path: Path | None, environment: Mapping[str, str], overrides: Iterabl
         if not equals or not key.strip():
             raise SettingsError(f"--override {override}: it takes key=value")
         given[key.strip()] = value.strip()
-    known, unknown = _sort_out(given)
-    return Sources(Settings(known, cluster_id=environment.get("CLUSTER_ID") or None), unknown)
+    return given
 
 
 def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

@@ -55,6 +55,7 @@ class MetadataLog:
         self.torn: TornTail | None = None
         self.formatted_with: list[MetadataBatch] = []  # the zero snapshot: voters, and records to begin with
         self._disk = disk
+        self._may_cut = True
         self._epochs: list[tuple[int, int]] = []  # (epoch, first offset)
         self._size_bytes = 0
         self._file: LogFile
@@ -75,11 +76,31 @@ class MetadataLog:
         except OSError as error:
             raise StorageError("cannot open", log.folder, error) from error
 
+    @classmethod
+    def inspect(cls, directory: Path, *, node_id: int, disk: Disk = DISK) -> tuple[MetadataLog, list[MetadataBatch]]:
+        """The same as `open`, and nothing is written: a torn last batch is CorruptFile. The log takes no appends."""
+        log = cls(directory / FOLDER, node_id=node_id, disk=disk)
+        log.failed = "opened only to look at"
+        log._may_cut = False
+        try:
+            batches, _ = log._read()
+        except OSError as error:
+            raise StorageError("cannot read", log.folder, error) from error
+        return log, batches
+
     def _load(self) -> list[MetadataBatch]:
         created = not self.folder.exists()
         self.folder.mkdir(exist_ok=True)
         if created:
             sync_directory(self.folder.parent, self._disk)
+        batches, active = self._read()
+        self._file = LogFile(active, os.O_RDWR | os.O_CREAT, self._disk)
+        sync_directory(self.folder, self._disk)
+        self._size_bytes = self._file.size()
+        return batches
+
+    def _read(self) -> tuple[list[MetadataBatch], Path]:
+        """Every batch that counts, and the segment to append to (which need not be there yet)."""
         snapshot = newest_snapshot(self.folder)
         if snapshot is not None and snapshot.end_offset == 0:
             self.formatted_with = snapshot.read()
@@ -103,11 +124,8 @@ class MetadataLog:
             # Kafka leaves a directory so when it has replaced a log by its snapshot.
             self.next_offset = begin
             segments = [*segments, self.folder / f"{begin:020d}.log"]
-        self._file = LogFile(segments[-1], os.O_RDWR | os.O_CREAT, self._disk)
-        sync_directory(self.folder, self._disk)
-        self._size_bytes = self._file.size()
         self.leader_epoch = max(self.leader_epoch, self._read_quorum_epoch())
-        return batches
+        return batches, segments[-1]
 
     def _segments(self, begin: int) -> list[Path]:
         """The segment files to be read, from the one that holds offset `begin` on. Raises: CorruptFile."""
@@ -141,6 +159,8 @@ class MetadataLog:
         """Cut a torn tail. What has valid batches after it is no torn tail: Kafka would drop all of it, we refuse."""
         if not last or _valid_batch_after(data, position, self.next_offset):
             raise CorruptFile(path, f"damaged batch at byte {position} with valid ones after it: {why}")
+        if not self._may_cut:
+            raise CorruptFile(path, f"damaged last batch at byte {position}: {why}")
         file = LogFile(path, os.O_RDWR, self._disk)
         self._disk.ftruncate(file.fd, position)
         self._disk.fsync(file.fd)

@@ -48,7 +48,7 @@ def kinds(directory: Path) -> list[str]:
 
 
 def test_a_new_directory_holds_leader_change_feature_level_and_registration(tmp_path: Path) -> None:
-    """Data-directory 4: the first two batches of 8.2."""
+    """DD04: the first two batches of 8.2."""
     CatalogueDriver(tmp_path)
     assert kinds(tmp_path) == ["leader change", "FeatureLevel", "RegisterBroker"]
     registration = records_of(tmp_path)[2]
@@ -83,7 +83,7 @@ def test_the_first_batches_are_kafkas_golden_bytes(tmp_path: Path) -> None:
 
 
 def test_a_clean_restart_adds_one_leader_change_and_one_registration(tmp_path: Path) -> None:
-    """Data-directory 5."""
+    """DD05."""
     CatalogueDriver(tmp_path).create("t")
     again = CatalogueDriver(tmp_path, clean=True, seed=1)
     assert kinds(tmp_path)[-2:] == ["leader change", "RegisterBroker"]
@@ -92,7 +92,7 @@ def test_a_clean_restart_adds_one_leader_change_and_one_registration(tmp_path: P
 
 
 def test_after_a_kill_every_partition_gets_a_new_leader_epoch(tmp_path: Path) -> None:
-    """Data-directory 6."""
+    """DD06."""
     CatalogueDriver(tmp_path).create("t", 2)
     again = CatalogueDriver(tmp_path, clean=False, seed=1)
     assert kinds(tmp_path)[-3:] == ["RegisterBroker", "PartitionChange", "PartitionChange"]
@@ -102,7 +102,7 @@ def test_after_a_kill_every_partition_gets_a_new_leader_epoch(tmp_path: Path) ->
 
 
 def test_a_torn_last_batch_is_cut_at_every_byte(tmp_path: Path) -> None:
-    """Data-directory 7: exactly the torn batch is gone, the state is the one before it."""
+    """DD07: exactly the torn batch is gone, the state is the one before it."""
     driver = CatalogueDriver(tmp_path)
     driver.create("kept")
     before = (tmp_path / LOG).read_bytes()
@@ -118,7 +118,7 @@ def test_a_torn_last_batch_is_cut_at_every_byte(tmp_path: Path) -> None:
 
 
 def test_a_damaged_batch_before_valid_ones_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    """Data-directory 8: Kafka would drop all that follows."""
+    """DD08: Kafka would drop all that follows."""
     driver = CatalogueDriver(tmp_path)
     size = (tmp_path / LOG).stat().st_size
     driver.create("a")
@@ -173,7 +173,7 @@ def test_changes_of_one_turn_are_one_batch(tmp_path: Path) -> None:
         (NewTopic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),  # data-directory 19: collides with a.b
+        (NewTopic("a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),  # DD19: collides with a.b
         (NewTopic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (NewTopic("t", 0), ErrorCode.INVALID_PARTITIONS),
         (NewTopic("t", -2), ErrorCode.INVALID_PARTITIONS),
@@ -272,7 +272,7 @@ def test_partitions_are_added_and_never_taken_away(tmp_path: Path) -> None:
 
 
 def test_producer_id_blocks_never_repeat(tmp_path: Path) -> None:
-    """Data-directory 22."""
+    """DD22."""
     driver = CatalogueDriver(tmp_path)
     first, second = driver.all(driver.catalogue.allocate_producer_ids, driver.catalogue.allocate_producer_ids)
     again = CatalogueDriver(tmp_path, clean=False, seed=1)
@@ -353,7 +353,7 @@ def test_replacing_configs_sets_the_rest_back(tmp_path: Path) -> None:
 
 
 def test_twelve_thousand_partitions_lie_in_one_metadata_transaction(tmp_path: Path) -> None:
-    """Data-directory 20: cut before the end, the topic is absent and AbortTransaction follows."""
+    """DD20: cut before the end, the topic is absent and AbortTransaction follows."""
     driver = CatalogueDriver(tmp_path)
     driver.create("big", 12_000)
     data = (tmp_path / LOG).read_bytes()
@@ -367,7 +367,7 @@ def test_twelve_thousand_partitions_lie_in_one_metadata_transaction(tmp_path: Pa
 
 
 def test_another_process_that_appends_stops_us_without_writing(tmp_path: Path) -> None:
-    """Data-directory 15 (T1)."""
+    """DD15 (T1)."""
     driver = CatalogueDriver(tmp_path)
     with (tmp_path / LOG).open("ab") as other:
         other.write(b"somebody else's bytes")
@@ -412,7 +412,7 @@ def test_a_full_disk_refuses_the_change_and_leaves_the_log_as_it_was(tmp_path: P
 
 
 def test_a_directory_of_a_larger_cluster_is_refused(tmp_path: Path) -> None:
-    """Data-directory 26."""
+    """DD26."""
     driver = CatalogueDriver(tmp_path)
     driver.create("t")
     state = tmp_path / "__cluster_metadata-0/quorum-state"
@@ -422,7 +422,7 @@ def test_a_directory_of_a_larger_cluster_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_malformed_quorum_state_is_refused_and_a_higher_epoch_is_taken(tmp_path: Path) -> None:
-    """Data-directory 17."""
+    """DD17."""
     CatalogueDriver(tmp_path)
     state = tmp_path / "__cluster_metadata-0/quorum-state"
     state.write_text(state.read_text().replace('"leaderEpoch":1', '"leaderEpoch":41'))

@@ -108,7 +108,7 @@ def read_log(directory: Path, name: str = f"{0:020d}.log") -> list[tuple[int, An
 
 
 def test_a_partition_whose_log_is_ahead_gets_the_epoch_after_it(tmp_path: Path) -> None:
-    """Data-directory 13."""
+    """DD13."""
     write(tmp_path, f"{0:020d}.log", batches(frames(MV_21, T, partition(0), partition(1))))
 
     driver = CatalogueDriver(tmp_path, clean=True, log_epochs={(TOPIC, 0): 9, (TOPIC, 1): 3})
@@ -129,7 +129,7 @@ def test_the_epoch_of_a_log_is_read_from_its_folder_and_belongs_to_its_topic_id(
 
 
 def test_replay_begins_at_the_newest_snapshot(tmp_path: Path) -> None:
-    """Data-directory 24: a snapshot at 100, a log that starts at 80."""
+    """DD24: a snapshot at 100, a log that starts at 80."""
     covered = [m.ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=1000 * n) for n in range(1, 21)]
     rest = m.ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=50_000)
     log = batches(frames(*covered), base_offset=80, epoch=3) + batches(frames(rest), base_offset=100, epoch=3)
@@ -149,7 +149,7 @@ def test_replay_begins_at_the_newest_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_log_that_starts_above_0_needs_its_snapshot(tmp_path: Path) -> None:
-    """Data-directory 24: without the snapshot it is refused, and nothing is changed."""
+    """DD24: without the snapshot it is refused, and nothing is changed."""
     log = write(tmp_path, f"{80:020d}.log", batches(frames(MV_21), base_offset=80))
     before = log.read_bytes()
 
@@ -160,7 +160,7 @@ def test_a_log_that_starts_above_0_needs_its_snapshot(tmp_path: Path) -> None:
 
 
 def test_unfinished_and_obsolete_snapshots_are_ignored(tmp_path: Path) -> None:
-    """Data-directory 25."""
+    """DD25."""
     write(tmp_path, f"{0:020d}.log", batches(frames(MV_21, T, partition())))
     write(tmp_path, f"{90:020d}-{9:010d}.checkpoint.part", b"half")
     write(tmp_path, f"{70:020d}-{9:010d}.checkpoint.deleted", snapshot(MV_21))
@@ -246,7 +246,7 @@ def test_an_unusable_bootstrap_file_is_refused(tmp_path: Path, data: bytes) -> N
 
 
 def test_voters_of_a_zero_snapshot_are_read_and_none_are_written(tmp_path: Path) -> None:
-    """Data-directory 23: kraft.version 1, `quorum-state` version 1."""
+    """DD23: kraft.version 1, `quorum-state` version 1."""
     write(tmp_path, f"{0:020d}-{0:010d}.checkpoint", snapshot(more=voters((1, DIRECTORY_ID)), epoch=0))
 
     CatalogueDriver(tmp_path)
@@ -276,7 +276,7 @@ def test_voters_of_a_zero_snapshot_are_read_and_none_are_written(tmp_path: Path)
     ],
 )
 def test_what_one_node_cannot_take_over_is_refused_by_name(tmp_path: Path, log: Any, what: str) -> None:
-    """Data-directory 26 and 27: and nothing is changed."""
+    """DD26 and DD27: and nothing is changed."""
     path = write(tmp_path, f"{0:020d}.log", batches(log))
     before = path.read_bytes()
 
@@ -297,7 +297,7 @@ def test_reserved_directory_ids_are_no_directories(tmp_path: Path) -> None:
 
 
 def test_a_clean_stop_of_kafka_with_elr_is_taken_over(tmp_path: Path) -> None:
-    """Data-directory 28: MV 25, ISR [], leader -1, ELR [1]."""
+    """DD28: MV 25, ISR [], leader -1, ELR [1]."""
     left = partition(isr=[], leader=-1, eligible_leader_replicas=[1], last_known_elr=[1])
     elr = m.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
     write(tmp_path, f"{0:020d}.log", batches(frames(MV_25, elr, T, left, level=25)))

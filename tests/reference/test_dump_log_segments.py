@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads the bytes that we write, and says what we say (P13, data-directory scenario 31)."""
+"""Kafka's own DumpLogSegments reads the bytes that we write, and says what we say (P13, DD31)."""
 
 import json
 import re
@@ -161,7 +161,7 @@ def test_kafka_reads_our_group_records_field_by_field(tmp_path: Path) -> None:
 
 
 def test_kafka_reads_our_metadata_log_field_by_field(tmp_path: Path) -> None:
-    """Data-directory 31: created, configured, grown, deleted, killed and opened again."""
+    """DD31: created, configured, grown, deleted, killed and opened again."""
     driver = CatalogueDriver(tmp_path)
     driver.create("orders", 3, configs={"retention.ms": "-1"})
     driver.create("gone", 2)

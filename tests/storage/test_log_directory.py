@@ -56,7 +56,7 @@ def test_a_new_directory_gets_an_identity_that_stays(tmp_path: Path) -> None:
     ],
 )
 def test_every_legal_spelling_of_meta_properties_is_read(tmp_path: Path, text: str) -> None:
-    """Data-directory 16."""
+    """DD16."""
     (tmp_path / "meta.properties").write_bytes(text.encode())
     assert load_or_create(tmp_path, node_id=1, new_uuid=uuids()) == MetaProperties("abc", 1, ID)  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_every_legal_spelling_of_meta_properties_is_read(tmp_path: Path, text: s
     ],
 )
 def test_a_wrong_meta_properties_is_refused_with_its_reason(tmp_path: Path, text: str, why: str) -> None:
-    """Data-directory 16."""
+    """DD16."""
     (tmp_path / "meta.properties").write_text(text)
     with pytest.raises(CorruptFile, match=why):
         load_or_create(tmp_path, node_id=1, new_uuid=uuids())  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_properties_escapes() -> None:
 
 
 def test_a_second_process_is_refused_and_touches_nothing(tmp_path: Path) -> None:
-    """Data-directory 14: the lock is the JVM's kind, so a process with fcntl locks stands for Kafka."""
+    """DD14: the lock is the JVM's kind, so a process with fcntl locks stands for Kafka."""
     held = (
         "import fcntl,os,sys; fd=os.open(sys.argv[1],os.O_RDWR|os.O_CREAT);"
         "fcntl.lockf(fd,fcntl.LOCK_EX|fcntl.LOCK_NB); print('held',flush=True); sys.stdin.read()"
@@ -147,7 +147,7 @@ def test_folder_names(name: str, parsed: FolderName | None) -> None:
 
 
 def test_the_longest_topic_name_fits_when_deleted(tmp_path: Path) -> None:
-    """Data-directory 18: at most 255 characters, and the folder is known by its id."""
+    """DD18: at most 255 characters, and the folder is known by its id."""
     directory = LogDirectory.open(tmp_path)
     topic = "x" * 249
     directory.create_folders({(topic, 0): ID})

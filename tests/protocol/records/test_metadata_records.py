@@ -1,4 +1,4 @@
-"""Frames of the metadata log against the golden bytes of data-directory.md 6 and 8.2; its scenarios 1, 2, 3 and 30."""
+"""Frames of the metadata log against the golden bytes of data-directory.md 6 and 8.2; DD01, DD02, DD03, DD30."""
 
 import contextlib
 import random
@@ -166,14 +166,14 @@ IDS = [row[0] for row in FRAMES]
 
 @pytest.mark.parametrize(("what", "level", "record", "golden"), FRAMES, ids=IDS)
 def test_golden_frames_both_ways(what: str, level: int, record: Message, golden: str):
-    """Scenario 1: bytes and fields match."""
+    """DD01: bytes and fields match."""
     assert m.encode_frame(record, metadata_version=level).hex() == golden
     assert m.decode_frame(bytes.fromhex(golden)) == record
 
 
 @pytest.mark.parametrize(("what", "level", "record", "golden"), FRAMES, ids=IDS)
 def test_one_byte_more_or_less_is_an_error(what: str, level: int, record: Message, golden: str):
-    """Scenario 1."""
+    """DD01."""
     data = bytes.fromhex(golden)
     for broken in (data + b"\x00", data[:-1]):
         with pytest.raises(m.BadMetadataRecord):
@@ -196,14 +196,14 @@ def test_one_byte_more_or_less_is_an_error(what: str, level: int, record: Messag
     ],
 )
 def test_what_cannot_be_understood_is_told_apart(frame: str, error: type[m.MetadataRecordError]):
-    """Scenario 2: frame version 0 or 2, an unknown key, Partition version 3: a distinct error each."""
+    """DD02: frame version 0 or 2, an unknown key, Partition version 3: a distinct error each."""
     with pytest.raises(m.MetadataRecordError) as caught:
         m.decode_frame(bytes.fromhex(frame))
     assert type(caught.value) is error
 
 
 def test_unknown_tagged_fields_are_skipped():
-    """Scenario 3."""
+    """DD03."""
     with_tags = bytes.fromhex(f"010200037431{TOPIC_HEX}") + b"\x02" + b"\x05\x03abc" + b"\xc8\x01\x00"
 
     assert m.decode_frame(with_tags) == m.TopicRecord(name="t1", topic_id=TOPIC)
@@ -293,7 +293,7 @@ def test_the_leader_change_batch_is_kafkas_byte_for_byte():
 
 @pytest.mark.parametrize(("offset", "records", "size", "crc"), MINIMUM)
 def test_the_verified_minimum_is_written_byte_for_byte(offset: int, records: list[Message], size: int, crc: str):
-    """data-directory.md 8.2 gives each batch's size and CRC, and 30: keys, headers, deltas, attributes."""
+    """data-directory.md 8.2 gives each batch's size and CRC, and DD30: keys, headers, deltas, attributes."""
     made = data_batch(offset, records)
 
     header = batch.verify(made)
