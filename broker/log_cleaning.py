@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.partitions.table import Key
     from broker.runtime import Runtime
     from broker.settings import Settings
+    from broker.topics_image import Topic
     from storage.cleaner import CleanResult
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.partition_log import PartitionLog
@@ -66,6 +67,16 @@ class LogCleaning:
         """Begin nothing more. What a running pass has written is thrown away."""
         self._stopped = True
         self._runtime.timers.cancel(("log_cleaning",))
+
+    def forget(self, topic: Topic) -> None:
+        """The topic was deleted: nothing of a new one of its name is clean yet."""
+        gone = [(topic.name, index) for index in range(topic.partition_count)]
+        self._uncleanable.difference_update(gone)
+        known = len(self._cleaned)
+        for key in gone:
+            self._cleaned.pop(key, None)
+        if len(self._cleaned) != known and not self._stopped:
+            self._write_checkpoint()
 
     def _look_after(self, delay_ms: int) -> None:
         self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.partitions.table import Key
     from broker.runtime import Runtime
     from broker.settings import Settings
+    from broker.topics_image import Topic
     from storage.partition_log import PartitionLog
 
 FLUSH_TICK_MS = 1_000
@@ -48,6 +49,7 @@ class LogKeeper:
         self._flushed_ms: dict[Partition, int] = {}  # since when a log holds what is not fsynced
         self._written: dict[str, dict[Key, int]] = {}  # checkpoint file -> what is in it
         self._writing: set[str] = set()
+        self._write_again: set[str] = set()  # a topic was deleted while its checkpoint was written
         self._pass: Iterator[None] | None = None
         self._stopped = False
         self._high_watermarks: dict[Key, int] = {}
@@ -81,6 +83,7 @@ class LogKeeper:
         )
         self._every("producers", settings.producer_id_expiration_check_interval_ms, self._expire_producers)
         self.cleaning.start()
+        self._partitions.on_forgotten.append(self._forget)
         if self._partitions.recovers:
             for _ in range(settings.num_recovery_threads_per_data_dir):
                 self._recover_next()
@@ -151,15 +154,27 @@ class LogKeeper:
                     offsets.pop(key, None)
         return offsets
 
+    def _forget(self, topic: Topic) -> None:
+        """A topic was deleted. One made anew under its name must not begin where the checkpoints say that it did."""
+        self.cleaning.forget(topic)
+        for name in (RECOVERY_POINT, LOG_START):
+            if name in self._writing:
+                self._write_again.add(name)
+            else:
+                self._checkpoint(name)
+
     def _checkpoint(self, name: str) -> None:
         offsets = self._offsets(name)
-        if name in self._writing or offsets == self._written.get(name):
+        if self._stopped or name in self._writing or offsets == self._written.get(name):
             return
         self._writing.add(name)
 
         def done(_: None) -> None:
             self._writing.discard(name)
             self._written[name] = offsets
+            if name in self._write_again:
+                self._write_again.discard(name)
+                self._checkpoint(name)
 
         def failed(error: Exception) -> None:
             self._writing.discard(name)

@@ -12,6 +12,7 @@ Source: Kafka's ReplicaManager and LogManager.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.fetch_sessions import FetchSessions
@@ -74,6 +75,8 @@ class Partitions:
         """The partitions that are failed now and why: not empty means that the broker is not ready."""
         self.on_recovered: list[Callable[[Partition], None]] = []
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
+        self.on_forgotten: list[Callable[[Topic], None]] = []
+        """Called when a topic is deleted: a topic of the same name must not inherit what checkpoints say of it."""
         self.recovery_points = dict(recovery_points or {})
         self.log_starts = dict(log_starts or {})
         """What the checkpoints say of partitions that are not open."""
@@ -138,11 +141,11 @@ class Partitions:
         return [partition for partition in found if partition is not None]
 
     def unopened(self) -> Iterator[tuple[Topic, int]]:
-        """The partitions whose logs are neither open nor being opened."""
+        """The partitions whose logs are neither open nor being opened, and have not failed to open."""
         for topic in list(self._topics.values()):
             for index in range(topic.partition_count):
                 key = topic.name, index
-                if key not in self._partitions and key not in self.loading:
+                if key not in self._partitions and key not in self.loading and key not in self.failures:
                     yield topic, index
 
     # -- opening -------------------------------------------------------------------------------------------
@@ -187,14 +190,13 @@ class Partitions:
 
         def finish(opened: list[Opened]) -> None:
             for (topic, index), result in zip(work, opened, strict=True):
-                self.loading.discard((topic.name, index))
+                key = topic.name, index
+                self.loading.discard(key)
                 current = self._topics.get(topic.name)
-                # It may have been deleted meanwhile, and another topic have its name.
-                if current is not None and current.topic_id == topic.topic_id:
-                    try:
-                        self._install(current, index, result)
-                    except PartitionFailed as error:
-                        log.error("partition_not_opened", topic=topic.name, partition=index, error=str(error))
+                if current is None or current.topic_id != topic.topic_id or key in self._partitions:
+                    continue  # deleted meanwhile, and perhaps made again: this is not the log of the new one
+                with suppress(PartitionFailed):  # which `failures` keeps, and a line has said
+                    self._install(current, index, result)
             done()
 
         self.runtime.in_thread(
@@ -272,6 +274,8 @@ class Partitions:
             partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.delete()
+        for callback in self.on_forgotten:
+            callback(topic)
 
     # -- what partitions need ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from broker.log_keeper import LogKeeper
 from broker.partitions import PartitionLoading
 from broker.settings import Settings
+from broker.topics_image import Topic
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
 from tests.broker.data_plane import NOW_MS, DataPlane, batch
 from tests.virtual_runtime import VirtualRuntime
@@ -278,6 +279,70 @@ def test_a_log_that_cannot_be_opened_is_a_storage_error_until_it_can(tmp_path: P
     assert kept.plane.partitions.not_ready is None
 
 
+def test_recovery_tries_a_log_that_cannot_be_opened_once(tmp_path: Path) -> None:
+    """Not over and over: the others follow, and this one is tried when somebody asks for it."""
+    first = Kept(tmp_path / "data")
+    first.plane.create("bad")
+    first.plane.create("good")
+    (tmp_path / "data" / "bad-0" / "leader-epoch-checkpoint").write_text("7\n")
+    second = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    second.plane.create("bad")
+    second.plane.create("good")
+    second.keeper.start()
+    for _ in range(10):
+        if second.runtime.works:
+            second.runtime.run_work()
+    assert not second.runtime.works
+    assert [partition.name for partition in second.plane.partitions] == ["good-0"]
+    assert "bad-0" in str(second.plane.partitions.not_ready)
+
+
+def test_a_topic_made_again_while_it_is_recovered_does_not_get_the_log_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    first.plane.produce("t", batch(b"old"))
+    second = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    second.plane.create("t")
+    open_log = second.plane.partitions.open_log
+
+    def overtaken(topic: Topic, index: int) -> Any:
+        monkeypatch.undo()
+        opened = open_log(topic, index)
+        second.plane.delete("t")
+        second.plane.publish(Topic("t", b"made-again".ljust(16), (0,), {}), "t")
+        return opened
+
+    monkeypatch.setattr(second.plane.partitions, "open_log", overtaken)
+    second.keeper.start()
+    while second.runtime.works:
+        second.runtime.run_work()
+    assert second.plane.produce("t", batch(b"new")).base_offset == 0
+    assert b"new" in (tmp_path / "data" / "t-0" / f"{0:020d}.log").read_bytes()
+
+
+def test_a_topic_made_again_does_not_inherit_what_checkpoints_say_of_the_old_one(tmp_path: Path) -> None:
+    """Its first records would be below the old log start, and lost after a crash."""
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    first.keeper.start()
+    for _ in range(5):
+        first.plane.produce("t", batch(b"old"))
+    first.plane.delete_records("t", 4)
+    first.runtime.advance(61_000)
+    assert first.checkpoint(LOG_START) == {("t", 0): 4}
+    first.plane.delete("t")
+    first.runtime.turn()
+    first.plane.create("t")
+    for value in (b"a", b"b", b"c", b"d", b"e"):
+        first.plane.produce("t", batch(value))
+    second = Kept(tmp_path / "data")
+    second.plane.create("t")
+    assert second.plane.fetch("t", 0)[0].values == [b"a", b"b", b"c", b"d", b"e"]
+    assert second.checkpoint(RECOVERY_POINT).get(("t", 0), 0) == 0
+
+
 # -- cleaning ----------------------------------------------------------------------------------------------------------
 
 
@@ -349,3 +414,21 @@ def test_a_topic_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
         kept.runtime.run_work()
     kept.runtime.advance(10_000)
     assert kept.checkpoint(CLEANER) == {}
+
+
+def test_a_compacted_topic_made_again_is_cleaned_from_its_start(tmp_path: Path) -> None:
+    kept = compacted(tmp_path / "data")
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k"))
+    kept.runtime.advance(35_000)
+    assert kept.checkpoint(CLEANER) == {("t", 0): 5}
+    kept.plane.delete("t")
+    kept.runtime.turn()
+    assert kept.checkpoint(CLEANER) == {}
+    kept.plane.create("t", cleanup_policy="compact", segment_bytes="1048576")
+    # Twice the first five keys, and then others: the old checkpoint would call the first ones clean.
+    for at in range(10):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % max(at, 4)))
+    kept.runtime.advance(40_000)
+    found = kept.plane.fetch("t", 0)[0]
+    assert found.base_offsets[0] == 4
