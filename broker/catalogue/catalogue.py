@@ -91,7 +91,7 @@ class _Change:
 
 
 class _NotInThisRound(Exception):
-    """The change needs what this round does to be finished, folders included."""
+    """The change needs what this round does to be finished, folders and answers included."""
 
 
 class Catalogue:
@@ -284,6 +284,8 @@ class Catalogue:
 
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
             found, made = topic_changes.delete_topic(state, name=name, topic_id=topic_id)
+            if self.image.topic_by_id(found) is None:
+                raise _NotInThisRound  # made by it: whoever made it is to be told that it was there
             gone = state.topic_image(found)
             self._deleted_names.add(gone.name)
             self._collisions.pop(gone.name.replace(".", "_"), None)
@@ -366,7 +368,7 @@ class Catalogue:
         changes: list[_Change] = []
         made: list[Any] = []
         self._deleted_names.clear()
-        for change in queued:
+        for at, change in enumerate(queued):
             if self.failed is not None:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
                 changes.append(change)
@@ -374,8 +376,8 @@ class Catalogue:
             try:
                 planned, value = change.plan(self.state)
             except _NotInThisRound:
-                self._queue.append(change)
-                continue
+                self._queue = queued[at:]  # those after it too: changes happen in the order in which they came
+                break
             except Refused as refusal:
                 change.result = Result(refusal.code, str(refusal))
                 changes.append(change)

@@ -252,6 +252,18 @@ def test_deleted_and_created_again_in_one_turn_is_another_topic(tmp_path: Path) 
     assert driver.folders.rounds_with_deletions == 1
 
 
+def test_what_comes_in_one_turn_happens_in_its_order(tmp_path: Path) -> None:
+    """One connection may ask for all of this ahead; each answer is that of its own place in the row."""
+    driver = CatalogueDriver(tmp_path)
+    delete = partial(driver.catalogue.delete_topic, name="t")
+    create = partial(driver.catalogue.create_topic, NewTopic("t", 1))
+    results = driver.all(create, delete, create, create, delete, delete, create)
+    there, missing = ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [result.error for result in results] == [0, 0, 0, there, 0, missing, 0]
+    assert all(result.value is not None for result in results if not result.error)
+    assert results[-1].value is driver.catalogue.image.topic("t")
+
+
 def test_partitions_are_added_and_never_taken_away(tmp_path: Path) -> None:
     driver = CatalogueDriver(tmp_path)
     driver.create("t", 2)
