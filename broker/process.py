@@ -119,8 +119,13 @@ class _Ending:
             deadline_ms = self._runtime.now_ms() + 2
             self._runtime.timers.set(("process", "stop"), deadline_ms, self._close_connections)
             return
-        self._server.close_connections()
-        self._composition.stop(self._stopped)
+        try:
+            self._server.close_connections()
+            self._composition.stop(self._stopped)
+        except Exception:
+            # Nothing is marked clean, so the next start looks at everything; but this one must end.
+            log.exception("stop_failed")
+            self._stopped(False)
 
     def _stopped(self, clean: bool) -> None:
         self.clean = clean

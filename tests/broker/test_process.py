@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from broker import process
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
-from tests.broker_process import ROOT
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest
+from tests.broker.connections import Harness
+from tests.broker_process import ROOT, eventually
+from tests.wire import Wire
 
 
 class Program:
@@ -182,6 +187,71 @@ def test_no_command_and_a_wrong_one_tell_how_to_use_it(words: tuple[str, ...], c
 
     assert ended == code
     assert "usage: kohort serve" in (out if code == 0 else err)
+
+
+def test_each_listener_tells_its_own_address(serve):
+    """containers: Metadata and FindCoordinator answer by the listener that was asked."""
+    program = serve(
+        "--override=listeners=INSIDE://127.0.0.1:0,HOST://[::1]:0",
+        "--override=advertised.listeners=INSIDE://broker.inside:19092,HOST://localhost:0",
+        "--override=listener.security.protocol.map=INSIDE:PLAINTEXT,HOST:PLAINTEXT",
+    )
+    line = program.process.stdout.readline()
+    match = re.fullmatch(r"kohort ready on 127\.0\.0\.1:(\d+) and \[::1\]:(\d+) in \d+ ms\n", line)
+    assert match, line + program.process.stderr.read()
+
+    told = []
+    for host, port in (("127.0.0.1", match[1]), ("::1", match[2])):
+        with Wire(f"{host}:{port}") as wire:
+            (node,) = wire.call(MetadataRequest(topics=[]), 1).brokers
+            eventually(lambda wire=wire: wire.coordinator_error("g") == 0)
+            coordinator = wire.call(FindCoordinatorRequest(key="g"), 1)
+            assert (coordinator.host, coordinator.port) == (node.host, node.port)
+            told.append((node.host, node.port))
+
+    assert told == [("broker.inside", 19092), ("localhost", int(match[2]))]
+
+
+def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    class Never:
+        """A broker whose end does not come."""
+
+        quiet = False
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(process.os, "_exit", leave)
+    harness = Harness()
+    harness.runtime.stop_listening = lambda: None
+    ending = process._Ending(Never(), harness.runtime, harness.server)
+    ending.begin()
+    harness.runtime.turn()
+    with pytest.raises(SystemExit) as ended:
+        ending.begin()
+
+    assert ended.value.code == 1
+    assert "second signal" in capsys.readouterr().err
+
+
+def test_an_end_that_fails_is_an_end_all_the_same(capfd: pytest.CaptureFixture[str]):
+    class Broken:
+        quiet = True
+
+        def stop(self, done: object) -> None:
+            raise RuntimeError("a bug")
+
+    harness = Harness()
+    stopped: list[bool] = []
+    harness.runtime.stop_listening = lambda: None
+    harness.runtime.stop = lambda: stopped.append(True)
+    ending = process._Ending(Broken(), harness.runtime, harness.server)
+    ending.begin()
+    harness.runtime.turn()
+
+    assert stopped == [True]
+    assert not ending.clean
+    assert "stop_failed" in capfd.readouterr().err
 
 
 def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(serve):
