@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.batch import BatchHeader, encode_batch, iterate_records, read_keys_values, verify
 from storage.cleaner_transactions import CleanedTransactions
-from storage.files import DISK, LogFile, sync_directory
+from storage.files import DISK, LogFile, sync_directory, sync_file
 from storage.log_config import INT32_MAX
 from storage.segment import Segment, segment_path
 from storage.segment_files import CLEANED
@@ -194,9 +194,9 @@ class _Output:
         """Everything on the platter, with the age of what it replaces."""
         self.write()
         self.segment.finish_time_index()
-        for file in [self.segment.file, *self.segment.write_indexes(CLEANED)]:
-            DISK.utime(file.path, ns=(modified_ns, modified_ns))
-            DISK.fsync(file.fd)
+        for path in [self.segment.file.path, *self.segment.write_indexes(CLEANED)]:
+            DISK.utime(path, ns=(modified_ns, modified_ns))
+            sync_file(path)
 
 
 def _clean_group(

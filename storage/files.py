@@ -112,10 +112,15 @@ def replace_file(path: Path, data: Buffer, disk: Disk = DISK) -> None:
         raise StorageError("cannot replace", path, error) from error
 
 
+def sync_file(path: Path, disk: Disk = DISK) -> None:
+    """Make the content of a file durable. May raise `OSError`."""
+    file = LogFile(path, os.O_RDONLY, disk)  # held until the fsync is done: it closes with its last reference
+    disk.fsync(file.fd)
+
+
 def sync_directory(directory: Path, disk: Disk = DISK) -> None:
     """Make names created, renamed or removed in `directory` durable."""
-    handle = LogFile(directory, os.O_RDONLY, disk)
-    disk.fsync(handle.fd)
+    sync_file(directory, disk)
 
 
 def remove_files(paths: list[Path], disk: Disk = DISK) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from storage.errors import StorageError
-from storage.files import Disk, LogFile, sync_directory
+from storage.files import Disk, LogFile, sync_directory, sync_file
 from storage.leader_epochs import LeaderEpochs
 
 
 class FlushTicket:
     """Everything below `offset` is on the platter once `sync` has returned.
 
-    It holds its files open, so the log may roll, truncate or delete while another thread is in `sync`.
+    It holds its log files open, so the log may roll, truncate or delete while another thread is in `sync`. Index files
+    and snapshots are named by path, since after a crash there are many: one that is gone needs no fsync.
     """
 
     __slots__ = (
@@ -23,6 +25,7 @@ class FlushTicket:
         "files",
         "names_version",
         "offset",
+        "paths",
         "synced",
         "truncations",
         "what",
@@ -34,6 +37,7 @@ class FlushTicket:
         offset: int,
         truncations: int,
         files: list[LogFile],
+        paths: list[Path],
         directory: Path | None,
         names_version: int,
         epochs: tuple[LeaderEpochs, tuple[int, bytes]] | None,
@@ -43,6 +47,7 @@ class FlushTicket:
         self.offset = offset
         self.truncations = truncations
         self.files = files
+        self.paths = paths
         self.directory = directory
         self.names_version = names_version
         self.epochs = epochs
@@ -60,6 +65,9 @@ class FlushTicket:
         try:
             for file in self.files:
                 self.disk.fdatasync(file.fd)
+            for path in self.paths:
+                with suppress(FileNotFoundError):
+                    sync_file(path, self.disk)
             if self.directory is not None:
                 sync_directory(self.directory, self.disk)
             if self.epochs is not None:

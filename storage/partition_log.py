@@ -76,6 +76,7 @@ class PartitionLog:
         "_torn_tail",
         "_truncations",
         "_unsynced",
+        "_unsynced_paths",
         "bases",
         "deleted_files",
         "directory",
@@ -113,6 +114,7 @@ class PartitionLog:
         self._torn_tail = False
         self._truncations = 0  # a flush begun before a truncation must not move the recovery point above it
         self._unsynced: list[LogFile] = []  # of rolled segments
+        self._unsynced_paths: list[Path] = []  # of their indexes, and of snapshots
         self._names = 0  # grows with every file made or renamed: the directory needs an fsync
         self._names_synced = 0
         self._latest_epoch = -1
@@ -363,7 +365,7 @@ class PartitionLog:
         except OSError as error:
             new.discard_files()
             raise StorageError("cannot start segment", new.path(".log"), error) from error
-        self._unsynced += [old.file, *written, snapshot]
+        self.add_unsynced([*written, snapshot], files=[old.file])
         self.add_segment(new)
         self.activate()
         return True
@@ -385,6 +387,7 @@ class PartitionLog:
             offset=self.log_end_offset,
             truncations=self._truncations,
             files=files,
+            paths=list(self._unsynced_paths),
             directory=self.directory if self._names != self._names_synced else None,
             names_version=self._names,
             epochs=(self.epochs, self.epochs.content()) if self.epochs.is_dirty else None,
@@ -402,6 +405,10 @@ class PartitionLog:
             raise self._failure
         done = set(map(id, ticket.files))
         self._unsynced = [file for file in self._unsynced if id(file) not in done]
+        if ticket.paths:
+            # The same file may have been written again since: by identity, not by name.
+            written = set(map(id, ticket.paths))
+            self._unsynced_paths = [path for path in self._unsynced_paths if id(path) not in written]
         self._names_synced = max(self._names_synced, ticket.names_version)
         if ticket.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, ticket.offset)
@@ -420,10 +427,11 @@ class PartitionLog:
         self.bases.append(segment.base_offset)
         self._names += 1
 
-    def add_unsynced(self, files: list[LogFile], *, names_changed: bool = True) -> None:
-        """The next flush fsyncs these too."""
+    def add_unsynced(self, paths: Sequence[Path], *, files: Sequence[LogFile] = ()) -> None:
+        """The next flush fsyncs these too, and the folder with their names."""
         self._unsynced += files
-        self._names += names_changed
+        self._unsynced_paths += paths
+        self._names += 1
 
     def close(self) -> None:
         """Flush everything, write indexes and the producer snapshot, and let go of the files.
@@ -438,12 +446,12 @@ class PartitionLog:
             active = self._active
             if self._torn_tail:
                 self.disk.ftruncate(active.file.fd, active.size_bytes)
-            if active.indexes_loaded:
+            if self._max_index_entries != NOT_PREPARED:  # something was appended
                 active.finish_time_index()
-                self._unsynced += active.write_indexes()
-            if self.log_end_offset > self.producers.snapshot_offset and self.log_end_offset > 0:
-                self._unsynced.append(write_snapshot(self.directory, self.log_end_offset, self.producers, self.disk))
-                self._names += 1
+                self.add_unsynced(active.write_indexes())
+            if self.log_end_offset > max(self.producers.snapshot_offset, 0):
+                snapshot = write_snapshot(self.directory, self.log_end_offset, self.producers, self.disk)
+                self.add_unsynced([snapshot])
             self.flush()
         except OSError as error:
             raise StorageError("cannot close the log in", self.directory, error) from error

@@ -9,14 +9,13 @@ Source: Kafka's ProducerStateManager, ProducerSnapshot.json.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from protocol.records.crc import crc32c
 from storage.errors import CorruptFile
-from storage.files import Disk, LogFile
+from storage.files import Disk, write_file
 from storage.producer_state import NO_SEQUENCE, ProducerEntry, ProducerState, SentBatch
 from storage.segment import segment_path
 
@@ -67,12 +66,12 @@ def parse_snapshot(path: Path, data: bytes) -> list[ProducerEntry]:
     return entries
 
 
-def write_snapshot(directory: Path, offset: int, producers: ProducerState, disk: Disk) -> LogFile:
-    """Write `offset`.snapshot; return it open, for the caller to fsync. May raise `OSError`."""
-    file = LogFile(segment_path(directory, offset, ".snapshot"), os.O_RDWR | os.O_CREAT | os.O_TRUNC, disk)
-    file.write_fully(pack_snapshot(producers.entries.values()), 0)
+def write_snapshot(directory: Path, offset: int, producers: ProducerState, disk: Disk) -> Path:
+    """Write `offset`.snapshot; return its path, for the caller to fsync. May raise `OSError`."""
+    path = segment_path(directory, offset, ".snapshot")
+    write_file(path, pack_snapshot(producers.entries.values()), sync=False, disk=disk)
     producers.snapshot_offset = offset
-    return file
+    return path
 
 
 def restore(producers: ProducerState, entries: list[ProducerEntry]) -> None:

@@ -82,6 +82,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         _load_producers(log, found, clean=True)
     else:
         _recover(log, found, recovery_point)
+        log.add_unsynced([], files=[segment.file for segment in log.segments[log.segment_index(recovery_point) : -1]])
         log.recovery_point = min(recovery_point, log.log_end_offset)
     _repair_indexes(log, found)
     if log.log_end_offset < log_start_offset:
@@ -89,6 +90,8 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     _drop_snapshots(log, found)
+    if now_ms >= 0:
+        log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
 
 
 def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:
@@ -144,13 +147,11 @@ def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
             log.disk.ftruncate(segment.file.fd, segment.size_bytes)
             log.recovery.cuts.append(Cut(path, segment.size_bytes, size - segment.size_bytes, why))
             _drop_segments_after(log, at, found)
-        # Its files are as they must be again: a crash before the next roll begins here anew.
-        for file in segment.write_indexes():
-            del file
+        log.add_unsynced(segment.write_indexes())
         if at + 1 >= len(log.segments):
             break
     if log.log_end_offset > 0:
-        write_snapshot(log.directory, log.log_end_offset, log.producers, log.disk)
+        log.add_unsynced([write_snapshot(log.directory, log.log_end_offset, log.producers, log.disk)])
         found.sizes[".snapshot"][log.log_end_offset] = 0
 
 
@@ -250,7 +251,7 @@ def _repair_indexes(log: PartitionLog, found: Found) -> None:
             continue  # just rebuilt
         if offsets.get(base, -1) % 8 or times.get(base, -1) % 12:
             segment.rebuild_indexes()
-            segment.write_indexes()
+            log.add_unsynced(segment.write_indexes())
             log.recovery.rebuilt_indexes.append(segment.path(".index"))
 
 

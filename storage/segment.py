@@ -22,7 +22,7 @@ from typing import Any
 from protocol.records.batch import HEADER_BYTES
 from storage.batches import HEADER, OVERHEAD, STEP
 from storage.errors import CorruptSegment
-from storage.files import Disk, LogFile
+from storage.files import Disk, LogFile, write_file
 from storage.indexes import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
 
@@ -341,21 +341,18 @@ class Segment:
         """Add the final time entry: the segment's maximum timestamp."""
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
-    def write_indexes(self, extra_suffix: str = "") -> list[LogFile]:
-        """Write the index files as they are in memory; return them open, to be fsynced. May raise `OSError`."""
+    def write_indexes(self, extra_suffix: str = "") -> list[Path]:
+        """Write the index files as they are in memory; return them, to be fsynced. May raise `OSError`."""
         contents = [(".index", self.offset_index.to_bytes()), (".timeindex", self.time_index.to_bytes())]
         if self._aborted:
             contents.append((".txnindex", pack_transaction_index(self._aborted)))
         elif self._aborted is not None and self.path(".txnindex" + extra_suffix).exists():
             self.disk.unlink(self.path(".txnindex" + extra_suffix))
-        files = []
+        paths = []
         for suffix, data in contents:
-            path = self.path(suffix + extra_suffix)
-            file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self.disk)
-            if data:
-                file.write_fully(data, 0)
-            files.append(file)
-        return files
+            paths.append(self.path(suffix + extra_suffix))
+            write_file(paths[-1], data, sync=False, disk=self.disk)
+        return paths
 
     def load_for_change(self) -> None:
         """Have the indexes and the transaction index in memory."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from storage.files import LogFile, sync_directory
+from storage.files import LogFile, sync_directory, sync_file
 from storage.producer_snapshot import write_snapshot
 from storage.recovery import reload_producers
 from storage.retention import set_aside
@@ -17,6 +17,8 @@ from storage.segment import Segment
 from storage.segment_files import CLEANED, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from storage.partition_log import PartitionLog
 
 COPY_BYTES = 4 * 1024 * 1024
@@ -40,14 +42,14 @@ def truncate_to(log: PartitionLog, offset: int) -> None:
         log.add_segment(segment)
         log.log_start_offset = offset
     else:
-        _cut(log.segments[-1], offset)
+        for path in _cut(log.segments[-1], offset):
+            sync_file(path, log.disk)
     log.log_end_offset = offset
     log.log_start_offset = min(log.log_start_offset, offset)
     log.epochs.truncate_from_end(offset)
     _write_epochs(log)
     reload_producers(log)
-    file = write_snapshot(log.directory, offset, log.producers, log.disk)
-    log.disk.fsync(file.fd)
+    sync_file(write_snapshot(log.directory, offset, log.producers, log.disk), log.disk)
     sync_directory(log.directory, log.disk)
 
 
@@ -56,8 +58,8 @@ def _write_epochs(log: PartitionLog) -> None:
         log.epochs.write(log.epochs.content())
 
 
-def _cut(segment: Segment, offset: int) -> None:
-    """Cut a segment before the batch that holds `offset`, and what is derived from it alike."""
+def _cut(segment: Segment, offset: int) -> list[Path]:
+    """Cut a segment before the batch that holds `offset`, and what is derived from it alike; return the index files."""
     position = segment.find(offset)
     segment.load_for_change()
     if segment.was_mapped and position < segment.size_bytes:
@@ -66,7 +68,7 @@ def _cut(segment: Segment, offset: int) -> None:
         segment.disk.ftruncate(segment.file.fd, position)
         segment.disk.fsync(segment.file.fd)
     segment.cut(position, offset)
-    segment.write_indexes()
+    return segment.write_indexes()
 
 
 def _replace_by_head(segment: Segment, end: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from protocol.records.batch import Record, encode_batch
 from storage.errors import CorruptFile
+from storage.files import Disk
 from storage.log_config import LogConfig
 from storage.partition_log import PartitionLog
 from tests.storage.logs import SMALL, all_bytes, batch, marker, opened, pairs, records_in, transactional
@@ -319,3 +320,48 @@ def test_nothing_is_remembered_of_what_was_cut(tmp_path: Path) -> None:
     found = log.offset_for_timestamp(1_650)
     assert found is not None
     assert (found.timestamp, found.offset) == (1_700, 5)
+
+
+class CountingDisk(Disk):
+    """Remembers which files were fsynced, by their present names."""
+
+    def __init__(self) -> None:
+        self.synced: set[str] = set()
+        self.fsync = self.fdatasync = self._sync  # type: ignore[method-assign,assignment]  # a disk that watches
+
+    def _sync(self, descriptor: int) -> None:
+        self.synced.add(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_what_recovery_only_saw_in_the_page_cache_is_fsynced_by_the_next_flush(tmp_path: Path) -> None:
+    """A recovered log was in the cache, not proven on the platter: all checked segments and their indexes."""
+    log = filled(tmp_path)
+    disk = CountingDisk()
+    again = opened(tmp_path, disk=disk, recovery_point=log.bases[1])
+    assert again.recovery_point == log.bases[1]
+    disk.synced.clear()
+    assert again.flush() == 120
+    wanted = {f"{base:020d}{suffix}" for base in log.bases[1:] for suffix in (".log", ".index", ".timeindex")}
+    assert wanted <= disk.synced
+    disk.synced.clear()
+    again.close()
+    assert disk.synced == set()
+
+
+def test_a_log_that_was_only_read_is_closed_without_writing(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    log = opened(tmp_path, clean=True)
+    assert len(pairs(log)) == 120
+    log.close()
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+def test_producers_that_have_expired_are_not_loaded(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append(batch(1, producer_id=5, producer_epoch=0, base_sequence=0), leader_epoch=0)
+    log.close()
+    day_ms = 86_400_000
+    assert 5 in opened(tmp_path, clean=True, now_ms=1_000 + day_ms - 1).producers.entries
+    assert 5 not in opened(tmp_path, clean=True, now_ms=1_000 + day_ms).producers.entries
