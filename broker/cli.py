@@ -18,19 +18,32 @@ FAILED = 1
 MISUSED = 2
 
 _USAGE = """\
-usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs]
+usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--container]
        kohort graduate [--check] [--to VERSION] [CONFIG] [--override key=value ...]
+       kohort health [HOST:PORT]
 
   serve                 run the broker
   graduate              make sure that Apache Kafka can be started on the stopped data directory, and print the
                         server.properties for it (docs/graduate.md)
+  health                exit with 0 if a broker answers requests there; without HOST:PORT at the first of
+                        KAFKA_LISTENERS, or at 127.0.0.1:9092
 
   CONFIG                a server.properties file, with Kafka's keys
   --override key=value  one setting; counts over KAFKA_* in the environment, which counts over CONFIG
   --json-logs           one JSON object per log line
+  --container           the places and defaults of Apache Kafka's image: CONFIG from /mnt/shared/config, data in
+                        /var/lib/kafka/data, port 9092 on every address
   --check               only look; change and print nothing for Kafka
   --to VERSION          the Kafka to be started, such as 4.3: append the feature levels that it needs
 """
+
+# Where Apache Kafka's image looks, and what a container needs that a laptop must not have: a port open to others.
+_CONTAINER_CONFIG = Path("/mnt/shared/config/server.properties")
+_CONTAINER_DEFAULTS = {
+    "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
+    "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
+}
 
 
 class UsageError(Exception):
@@ -49,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"kohort {version('kohort')}")
         return 0
     try:
-        command = {"serve": _serve, "graduate": _graduate}.get(words[0])
+        command = {"serve": _serve, "graduate": _graduate, "health": _health}.get(words[0])
         if command is None:
             raise UsageError(f"there is no command {words[0]!r}")
         return command(words[1:])
@@ -61,10 +74,13 @@ def _serve(words: list[str]) -> int:
     from broker.setting_types import SettingsError  # noqa: PLC0415  each command imports what it needs
     from broker.settings_sources import gather  # noqa: PLC0415
 
-    config, overrides, options = _parse("serve", words, {"--json-logs": False})
+    config, overrides, options = _parse("serve", words, {"--json-logs": False, "--container": False})
     json_logs = "--json-logs" in options
+    environment = dict(os.environ)
+    if "--container" in options:
+        config = _in_container(config, environment)
     try:
-        sources = gather(config, os.environ, overrides)
+        sources = gather(config, environment, overrides)
     except SettingsError as error:
         return _refuse(str(error), MISUSED)
     from broker.process import StartFailed, serve  # noqa: PLC0415
@@ -77,6 +93,36 @@ def _serve(words: list[str]) -> int:
         return _refuse(str(error), FAILED)
     except KeyboardInterrupt:
         return _refuse("ended before it was ready", FAILED)
+
+
+def _in_container(config: Path | None, environment: dict[str, str]) -> Path | None:
+    """The configuration file of a container, and into `environment` what nobody has said.
+
+    Settings of whoever runs it, by file or by environment, take the place of each default; listeners go together.
+    """
+    if config is None and _CONTAINER_CONFIG.is_file():
+        config = _CONTAINER_CONFIG
+    said = {"KAFKA_LISTENERS", "KAFKA_ADVERTISED_LISTENERS"} & set(environment)
+    for name, value in _CONTAINER_DEFAULTS.items():
+        if config is None and not (said and "LISTENERS" in name):
+            environment.setdefault(name, value)
+    return config
+
+
+def _health(words: list[str]) -> int:
+    from broker.health import address, check  # noqa: PLC0415
+
+    if len(words) > 1:
+        raise UsageError("health takes one HOST:PORT")
+    try:
+        host, port = address(words, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    wrong = check(host, port)
+    if wrong is not None:
+        return _refuse(wrong, FAILED)
+    print(f"{host}:{port} answers")
+    return 0
 
 
 def _graduate(words: list[str]) -> int:

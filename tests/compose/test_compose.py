@@ -1,0 +1,123 @@
+"""docker-compose.yml and the image: clients inside and outside, kills, restarts, scaling."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.broker_process import eventually
+from tests.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.compose.conftest import Project
+
+_ALONE = "services:\n  broker:\n    image: kohort\n    pull_policy: never\n"
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compose")]
+
+
+def end_offset(project: Project, partitions: int = 4) -> int:
+    with Wire(project.address) as wire:
+        return sum(offset for _, offset in wire.end_offsets("orders", list(range(partitions))).values())
+
+
+def test_consumers_form_a_group_and_the_broker_can_be_killed(project: Callable[..., Project]) -> None:
+    """By the service's name inside, by the published port outside; a consumer and then the broker die by SIGKILL."""
+    running = project()
+    running.up("producer")
+    running.up("consumer", scale="consumer=2")
+    running.wait_until_shared(2)
+    victim = running.containers("consumer")[0]["Name"]
+    subprocess.run(["docker", "kill", "-s", "KILL", victim], check=True, capture_output=True, timeout=30)
+    running.wait_until_shared(1)
+    before = eventually(lambda: end_offset(running), what="records")
+    running.compose("kill", "-s", "KILL", "broker")
+    running.up("broker")
+    assert end_offset(running) >= before
+    eventually(lambda: end_offset(running) > before, deadline_s=60, what="the producer goes on")
+    running.wait_until_shared(1)
+    assert "Traceback" not in running.logs("broker")
+
+
+def test_a_service_is_scaled_up_and_down(project: Callable[..., Project]) -> None:
+    """From 2 consumers to 5 and back: every partition always ends with one owner."""
+    running = project()
+    running.up("producer")
+    for members in (2, 5, 2):
+        running.up("consumer", scale=f"consumer={members}")
+        running.wait_until_shared(members)
+
+
+def test_the_volume_survives_down_and_a_restart_is_clean(project: Callable[..., Project]) -> None:
+    running = project()
+    running.up("broker")
+    with Wire(running.address) as wire:
+        assert wire.create_topic("orders", 4) == 0
+    running.compose("restart", "broker")
+    assert "stopped clean=True" in running.logs("broker")
+    running.compose("down")
+    running.up("broker")
+    assert end_offset(running) == 0
+    assert "unclean" not in running.logs("broker")
+
+
+def test_a_compose_file_of_apache_kafkas_image_needs_only_the_images_name(
+    project: Callable[..., Project], tmp_path: Path
+) -> None:
+    """The settings are those of the documentation of Apache Kafka's image, controllers and all."""
+    file = tmp_path / "compose.yml"
+    file.write_text("""
+services:
+  broker:
+    image: kohort
+    pull_policy: never
+    ports: ["127.0.0.1:${KAFKA_PORT}:9092"]
+    environment:
+      KAFKA_NODE_ID: 1
+      KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: 'CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT'
+      KAFKA_ADVERTISED_LISTENERS: 'PLAINTEXT_HOST://127.0.0.1:${KAFKA_PORT},PLAINTEXT://broker:19092'
+      KAFKA_PROCESS_ROLES: 'broker,controller'
+      KAFKA_CONTROLLER_QUORUM_VOTERS: '1@broker:29093'
+      KAFKA_LISTENERS: 'CONTROLLER://:29093,PLAINTEXT_HOST://:9092,PLAINTEXT://:19092'
+      KAFKA_INTER_BROKER_LISTENER_NAME: 'PLAINTEXT'
+      KAFKA_CONTROLLER_LISTENER_NAMES: 'CONTROLLER'
+      CLUSTER_ID: '4L6g3nShT-eMCtK--X86sw'
+      KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR: 1
+      KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS: 0
+      KAFKA_TRANSACTION_STATE_LOG_MIN_ISR: 1
+      KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR: 1
+      KAFKA_SHARE_COORDINATOR_STATE_TOPIC_REPLICATION_FACTOR: 1
+      KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR: 1
+      KAFKA_LOG_DIRS: '/tmp/kraft-combined-logs'
+""")
+    running = project(file)
+    running.up("broker")
+    with Wire(running.address) as wire:
+        assert wire.create_topic("t", 1) == 0
+    logs = running.logs("broker")
+    assert "unknown_setting" not in logs
+
+
+def test_the_image_starts_with_no_settings_at_all(project: Callable[..., Project], tmp_path: Path) -> None:
+    file = tmp_path / "compose.yml"
+    file.write_text(_ALONE + "    ports: ['127.0.0.1:${KAFKA_PORT}:9092']\n")
+    running = project(file)
+    running.up("broker")
+    with Wire(running.address) as wire:
+        assert wire.create_topic("t", 1) == 0
+
+
+def test_wrong_settings_end_the_container_with_a_sentence(project: Callable[..., Project], tmp_path: Path) -> None:
+    file = tmp_path / "compose.yml"
+    file.write_text(_ALONE + "    environment: {KAFKA_NUM_PARTITIONS: many}\n")
+    running = project(file)
+    running.compose("up", "--detach", "--no-build", check=False)
+    eventually(lambda: "num.partitions" in running.logs("broker"), deadline_s=20, what="a sentence")
+    logs = running.logs("broker")
+    assert "many" in logs
+    assert "Traceback" not in logs
