@@ -120,7 +120,7 @@ class Composition:
             catalogue.listen(listener)
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
         groups.open()
-        return cls(broker, directory, LogKeeper(runtime, partitions, directory.path, settings))
+        return cls(broker, directory, LogKeeper(runtime, partitions, settings))
 
     @property
     def quiet(self) -> bool:

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 from broker.logs import get_logger
 from protocol.errors import KafkaError
-from storage.checkpoints import CLEANER, read_offsets, write_offsets
+from storage.checkpoints import CLEANER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from broker.partitions import Partition, Partitions
     from broker.partitions.table import Key
     from broker.runtime import Runtime
     from broker.settings import Settings
-    from broker.topics_image import Topic
     from storage.cleaner import CleanResult
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.partition_log import PartitionLog
@@ -35,19 +33,17 @@ log = get_logger()
 
 
 class LogCleaning:
-    """Cleans the compacted logs of `partitions`, which lie in `directory`."""
+    """Cleans the compacted logs of `partitions`."""
 
     def __init__(
         self,
         runtime: Runtime,
         partitions: Partitions,
-        directory: Path,
         settings: Settings,
         remove_later: Callable[[PartitionLog, int], None],
     ) -> None:
         self._runtime = runtime
         self._partitions = partitions
-        self._path = directory / CLEANER
         self._settings = settings
         self._remove_later = remove_later
         self._cleaned: dict[Key, int] = {}  # the checkpoint: up to where each log is clean
@@ -59,7 +55,8 @@ class LogCleaning:
 
     def start(self) -> None:
         """Begin, a while after the broker has. Raises: CorruptFile."""
-        self._cleaned = read_offsets(self._path)
+        self._cleaned = self._partitions.checkpoints.read(CLEANER)
+        self._partitions.on_deleted.append(self._deleted)
         if self._settings.log_cleaner_enable:
             self._look_after(self._settings.log_initial_task_delay_ms)
 
@@ -68,15 +65,10 @@ class LogCleaning:
         self._stopped = True
         self._runtime.timers.cancel(("log_cleaning",))
 
-    def forget(self, topic: Topic) -> None:
-        """The topic was deleted: nothing of a new one of its name is clean yet."""
-        gone = [(topic.name, index) for index in range(topic.partition_count)]
-        self._uncleanable.difference_update(gone)
-        known = len(self._cleaned)
-        for key in gone:
-            self._cleaned.pop(key, None)
-        if len(self._cleaned) != known and not self._stopped:
-            self._write_checkpoint()
+    def _deleted(self, key: Key) -> None:
+        # Another topic of this name begins anew.
+        self._cleaned.pop(key, None)
+        self._uncleanable.discard(key)
 
     def _look_after(self, delay_ms: int) -> None:
         self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)
@@ -164,7 +156,9 @@ class LogCleaning:
         self._running = False
         if self._stopped:
             return
-        if type(error).__name__ == "BrokenProcessPool":
+        if partition.error is not None:
+            pass  # deleted or failed meanwhile: its files were taken from under the pass
+        elif type(error).__name__ == "BrokenProcessPool":
             # Somebody killed the process; the log is not to blame.
             log.warning("cleaner_died", topic=partition.topic, partition=partition.index)
         else:
@@ -182,7 +176,8 @@ class LogCleaning:
             self._unwritten = True
             return
         self._writing, self._unwritten = True, False
-        offsets = {key: offset for key, offset in self._cleaned.items() if self._partitions.has(*key)}
+        checkpoints = self._partitions.checkpoints
+        offsets, moment = dict(self._cleaned), checkpoints.moment()
 
         def written(_: None) -> None:
             self._writing = False
@@ -194,4 +189,4 @@ class LogCleaning:
             self._writing = False
             log.error("checkpoint_failed", file=CLEANER, error=str(error))
 
-        self._runtime.in_thread(lambda: write_offsets(self._path, offsets), written, failed)
+        self._runtime.in_thread(lambda: checkpoints.write(CLEANER, offsets, moment), written, failed)

@@ -15,18 +15,16 @@ from typing import TYPE_CHECKING
 from broker.log_cleaning import LogCleaning
 from broker.logs import get_logger
 from protocol.errors import KafkaError
-from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets, write_offsets
+from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from storage.files import remove_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from broker.partitions import Partition, Partitions
     from broker.partitions.table import Key
     from broker.runtime import Runtime
     from broker.settings import Settings
-    from broker.topics_image import Topic
     from storage.partition_log import PartitionLog
 
 FLUSH_TICK_MS = 1_000
@@ -39,25 +37,23 @@ log = get_logger()
 
 
 class LogKeeper:
-    """Keeps the logs of `partitions`, which lie in `directory`."""
+    """Keeps the logs of `partitions`."""
 
-    def __init__(self, runtime: Runtime, partitions: Partitions, directory: Path, settings: Settings) -> None:
+    def __init__(self, runtime: Runtime, partitions: Partitions, settings: Settings) -> None:
         self._runtime = runtime
         self._partitions = partitions
-        self._directory = directory
         self._settings = settings
         self._flushed_ms: dict[Partition, int] = {}  # since when a log holds what is not fsynced
-        self._written: dict[str, dict[Key, int]] = {}  # checkpoint file -> what is in it
         self._writing: set[str] = set()
-        self._write_again: set[str] = set()  # a topic was deleted while its checkpoint was written
         self._pass: Iterator[None] | None = None
         self._stopped = False
         self._high_watermarks: dict[Key, int] = {}
-        self.cleaning = LogCleaning(runtime, partitions, directory, settings, self.remove_later)
+        self.cleaning = LogCleaning(runtime, partitions, settings, self.remove_later)
 
     def start(self) -> None:
         """Begin. After a crash, also open (and so recover) every log, in worker threads."""
-        self._high_watermarks = read_offsets(self._directory / HIGH_WATERMARK)
+        self._high_watermarks = self._partitions.checkpoints.read(HIGH_WATERMARK)
+        self._partitions.on_deleted.append(self._deleted)
         settings = self._settings
         self._every("flush", min(settings.log_flush_interval_ms or FLUSH_TICK_MS, FLUSH_TICK_MS), self._flush)
         self._every(
@@ -83,10 +79,12 @@ class LogKeeper:
         )
         self._every("producers", settings.producer_id_expiration_check_interval_ms, self._expire_producers)
         self.cleaning.start()
-        self._partitions.on_forgotten.append(self._forget)
         if self._partitions.recovers:
             for _ in range(settings.num_recovery_threads_per_data_dir):
                 self._recover_next()
+
+    def _deleted(self, key: Key) -> None:
+        self._high_watermarks.pop(key, None)
 
     def _every(self, name: str, interval_ms: int, work: Callable[[], None], *, first_ms: int | None = None) -> None:
         timers, key = self._runtime.timers, ("log_keeper", name)
@@ -141,9 +139,9 @@ class LogKeeper:
             offsets = dict(partitions.recovery_points)
             offsets.update(((p.topic, p.index), p.log.recovery_point) for p in partitions)
         elif name == HIGH_WATERMARK:
-            offsets = {key: offset for key, offset in self._high_watermarks.items() if partitions.has(*key)}
+            offsets = self._high_watermarks
             offsets.update(((p.topic, p.index), p.high_watermark) for p in partitions)
-            self._high_watermarks = offsets
+            offsets = dict(offsets)
         else:
             offsets = dict(partitions.log_starts)
             for partition in partitions:
@@ -154,33 +152,20 @@ class LogKeeper:
                     offsets.pop(key, None)
         return offsets
 
-    def _forget(self, topic: Topic) -> None:
-        """A topic was deleted. One made anew under its name must not begin where the checkpoints say that it did."""
-        self.cleaning.forget(topic)
-        for name in (RECOVERY_POINT, LOG_START):
-            if name in self._writing:
-                self._write_again.add(name)
-            else:
-                self._checkpoint(name)
-
     def _checkpoint(self, name: str) -> None:
-        offsets = self._offsets(name)
-        if self._stopped or name in self._writing or offsets == self._written.get(name):
+        if self._stopped or name in self._writing:
             return
         self._writing.add(name)
-
-        def done(_: None) -> None:
-            self._writing.discard(name)
-            self._written[name] = offsets
-            if name in self._write_again:
-                self._write_again.discard(name)
-                self._checkpoint(name)
+        checkpoints = self._partitions.checkpoints
+        offsets, moment = self._offsets(name), checkpoints.moment()
 
         def failed(error: Exception) -> None:
             self._writing.discard(name)
             log.error("checkpoint_failed", file=name, error=str(error))
 
-        self._runtime.in_thread(lambda: write_offsets(self._directory / name, offsets), done, failed)
+        self._runtime.in_thread(
+            lambda: checkpoints.write(name, offsets, moment), lambda _: self._writing.discard(name), failed
+        )
 
     # -- retention -----------------------------------------------------------------------------------------
 
@@ -282,10 +267,9 @@ class LogKeeper:
             closed(True)
 
     def _write_last(self, clean: bool, mark_clean: Callable[[], None]) -> bool:
+        checkpoints = self._partitions.checkpoints
         for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
-            offsets = self._offsets(name)
-            if offsets != self._written.get(name) or name in self._writing:
-                write_offsets(self._directory / name, offsets)
+            checkpoints.write(name, self._offsets(name), checkpoints.moment())
         if clean:
             mark_clean()
         return clean

@@ -12,7 +12,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from broker.logs import get_logger
-from storage.errors import StorageError
+from storage.errors import CorruptFile, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,6 +84,11 @@ class TopicFolders:
 
     def discard(self, delta: TopicsDelta) -> None:
         """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""
+        gone = [(topic.name, partition) for topic in delta.deleted for partition in range(topic.partition_count)]
+        try:
+            self._partitions.checkpoints.forget(gone)
+        except (StorageError, CorruptFile) as error:
+            log.error("checkpoints_not_cleared", partitions=len(gone), error=str(error))
         retired = []
         for topic in delta.deleted:
             for partition in range(topic.partition_count):

@@ -160,6 +160,7 @@ class Partition:
             base_offset = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
             self._keeper.refused(self, error)
+            self._fail_if_unusable()
             raise
         end = log.log_end_offset
         if end - log.recovery_point < self._flush_messages:
@@ -265,8 +266,16 @@ class Partition:
         self._keeper.failed(self)
 
     def read_failed(self, error: KafkaError) -> None:
-        """A read was refused: say so. Reading again may go well, so the partition goes on."""
+        """A read was refused: say so. Reading again may go well, so the partition goes on if its log does."""
         log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
+        self._fail_if_unusable()
+
+    def _fail_if_unusable(self) -> None:
+        """A log that has given up for good must be loaded anew; after any other error it is as before."""
+        try:
+            self.log.check_usable()
+        except StorageError as error:
+            self.fail(error)
 
     def delete(self) -> None:
         """The topic is gone: whoever waits gets UNKNOWN_TOPIC_OR_PARTITION."""

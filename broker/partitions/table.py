@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from broker.fetch_sessions import FetchSessions
 from broker.logs import get_logger
+from broker.partitions.checkpoints import Checkpoints
 from broker.partitions.errors import PartitionFailed, PartitionLoading
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.settings import partition_settings
+from storage.checkpoints import OFFSET_CHECKPOINTS
 from storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -73,10 +75,12 @@ class Partitions:
         self.fetch_sessions = FetchSessions(fetch_session_slots)
         self.failures: dict[Key, KafkaError] = {}
         """The partitions that are failed now and why: not empty means that the broker is not ready."""
+        self._adopted = False
         self.on_recovered: list[Callable[[Partition], None]] = []
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
-        self.on_forgotten: list[Callable[[Topic], None]] = []
-        """Called when a topic is deleted: a topic of the same name must not inherit what checkpoints say of it."""
+        self.on_deleted: list[Callable[[Key], None]] = []
+        """Called with each partition that is deleted, its log open or not."""
+        self.checkpoints = Checkpoints(directory)
         self.recovery_points = dict(recovery_points or {})
         self.log_starts = dict(log_starts or {})
         """What the checkpoints say of partitions that are not open."""
@@ -245,6 +249,9 @@ class Partitions:
 
         The folders of new partitions are there; those of deleted ones are renamed afterwards.
         """
+        if not self._adopted:
+            self._adopted = True
+            self._drop_stale_checkpoints(image)
         for name in names:
             before, after = self._topics.get(name), image.topic(name)
             self._settings.pop(name, None)
@@ -256,6 +263,20 @@ class Partitions:
             self._topics[name] = after
             if before is not None:
                 self._follow(after)
+
+    def _drop_stale_checkpoints(self, image: TopicsImage) -> None:
+        """Forget what a crash amid a deletion has left of topics that are gone: their names may come again."""
+        stale = set()
+        for name in OFFSET_CHECKPOINTS:
+            for key in self.checkpoints.read(name):
+                topic = image.topic(key[0])
+                if topic is None or key[1] >= topic.partition_count:
+                    stale.add(key)
+        for key in stale:
+            self.recovery_points.pop(key, None)
+            self.log_starts.pop(key, None)
+        if stale:
+            self.checkpoints.forget(stale)
 
     def _follow(self, topic: Topic) -> None:
         settings = self.settings_of(topic)
@@ -274,8 +295,8 @@ class Partitions:
             partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.delete()
-        for callback in self.on_forgotten:
-            callback(topic)
+            for callback in self.on_deleted:
+                callback(key)
 
     # -- what partitions need ------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from secrets import token_bytes
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,10 @@ class DataPlane:
         gone = self.catalogue.image.topic(name) if topic is None else None
         self.catalogue.image = self.catalogue.image.with_changes({name: topic})
         self.partitions.topics_changed([name], self.catalogue.image)
-        for index in range(gone.partition_count if gone is not None else 0):
-            folders.retire(name, index, unique=bytes(16))
+        indexes = range(gone.partition_count if gone is not None else 0)
+        self.partitions.checkpoints.forget([(name, index) for index in indexes])
+        for index in indexes:
+            folders.retire(name, index, unique=token_bytes(16))
 
     def configure(self, name: str, **configs: str) -> None:
         before = self.catalogue.image.topic(name)

@@ -35,7 +35,7 @@ class Kept:
             }
         self.plane = DataPlane(directory, runtime=runtime, clean=clean, **checkpoints)
         self.runtime = self.plane.runtime
-        self.keeper = LogKeeper(self.runtime, self.plane.partitions, directory, Settings(given))
+        self.keeper = LogKeeper(self.runtime, self.plane.partitions, Settings(given))
 
     def stop(self) -> bool:
         ended: list[bool] = []
@@ -341,6 +341,54 @@ def test_a_topic_made_again_does_not_inherit_what_checkpoints_say_of_the_old_one
     second.plane.create("t")
     assert second.plane.fetch("t", 0)[0].values == [b"a", b"b", b"c", b"d", b"e"]
     assert second.checkpoint(RECOVERY_POINT).get(("t", 0), 0) == 0
+
+
+def test_a_deleted_topic_leaves_no_log_start_behind_for_its_successor(tmp_path: Path) -> None:
+    """A log that ends below its checkpointed start is thrown away at the next start: it must not be another topic's."""
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    first.keeper.start()
+    for _ in range(5):
+        first.plane.produce("t", batch(b"old"))
+    first.plane.delete_records("t", 3)
+    first.runtime.advance(61_000)
+    assert first.checkpoint(LOG_START) == {("t", 0): 3}
+    first.plane.delete("t")
+    assert first.checkpoint(LOG_START) == first.checkpoint(RECOVERY_POINT) == first.checkpoint(HIGH_WATERMARK) == {}
+    first.plane.create("t")
+    first.plane.produce("t", batch(b"new"))
+    after_a_crash = Kept(tmp_path / "data")
+    after_a_crash.plane.create("t")
+    assert after_a_crash.plane.fetch("t", 0)[0].values == [b"new"]
+
+
+def test_a_crash_amid_a_deletion_leaves_nothing_for_the_successor_either(tmp_path: Path) -> None:
+    """The metadata says that the topic is gone, its checkpoints are still there, and its name is taken again."""
+    first = Kept(tmp_path / "data")
+    first.plane.create("other")
+    (tmp_path / "data" / LOG_START).write_text("0\n2\nt 0 3\nother 7 1\n")
+    second = Kept(tmp_path / "data")
+    second.plane.create("other")
+    assert second.checkpoint(LOG_START) == {}
+    second.plane.create("t")
+    second.plane.produce("t", batch(b"new"))
+    third = Kept(tmp_path / "data")
+    third.plane.create("other")
+    third.plane.create("t")
+    assert third.plane.fetch("t", 0)[0].values == [b"new"]
+
+
+def test_a_checkpoint_on_its_way_does_not_bring_a_deleted_topic_back(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    kept.plane.create("t")
+    kept.keeper.start()
+    kept.plane.produce("t", batch(b"a"))
+    kept.runtime.advance(6_000)
+    assert kept.runtime.works
+    kept.plane.delete("t")
+    while kept.runtime.works:
+        kept.runtime.run_work()
+    assert kept.checkpoint(HIGH_WATERMARK) == {}
 
 
 # -- cleaning ----------------------------------------------------------------------------------------------------------
