@@ -74,7 +74,7 @@ def clean(plan: CleanPlan) -> CleanResult:
         if cleaned is not None:
             groups.append(cleaned)
     if groups:
-        sync_directory(plan.directory)
+        sync_directory(plan.directory, DISK)
     return CleanResult(
         tuple(groups),
         end_offset,
@@ -173,7 +173,7 @@ class _Output:
         self.segment.start_indexes()
         self.segment.start_aborted()
         path = segment_path(plan.directory, base_offset, ".log" + CLEANED)
-        self.segment.file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self.segment.file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, DISK)
         self._pending: list[bytes | bytearray] = []
         self._pending_bytes = 0
 
@@ -196,7 +196,7 @@ class _Output:
         self.segment.finish_time_index()
         for path in [self.segment.file.path, *self.segment.write_indexes(CLEANED)]:
             DISK.utime(path, ns=(modified_ns, modified_ns))
-            sync_file(path)
+            sync_file(path, DISK)
 
 
 def _clean_group(

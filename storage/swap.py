@@ -63,7 +63,8 @@ def _swap_group(log: PartitionLog, group: CleanedGroup) -> None:
         path = Path(f"{base}{suffix}{CLEANED}")
         if suffix != ".txnindex" or path.exists():
             log.disk.rename(path, Path(f"{base}{suffix}{SWAP}"))
-    # From here on a start goes forward, so there is no way back for us either.
+    # From here on a start goes forward. The sources must not be gone before this is on the platter: a file system may
+    # keep later renames and lose earlier ones.
     sync_directory(log.directory, log.disk)
     for segment in sources:
         snapshots = () if segment.base_offset == group.base_offset else (".snapshot",)

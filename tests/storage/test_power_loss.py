@@ -1,0 +1,136 @@
+"""Power loss at every file operation: of each file only what was fsynced, of each folder only fsynced names.
+
+The harshest disk there is: nothing reaches the platter by itself. What a finished flush promised must be there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from storage.cleaner import clean
+from storage.partition_log import PartitionLog
+from tests.storage.logs import batch, keyed, opened, pairs
+from tests.storage.test_crash import TINY, BrokenDisk, Crash, breakages
+
+pytestmark = pytest.mark.slow  # hundreds of lives each
+
+
+class Platter(BrokenDisk):
+    """Knows what is really on the disk: contents by inode as of their last fsync, names as of the folder's."""
+
+    def __init__(self, at: int, directory: Path) -> None:
+        super().__init__(at)
+        self.directory = directory
+        self.contents: dict[int, bytes] = {}
+        self.names: dict[str, int] = {}
+        self.kept: list[int] = []  # descriptors, so that no inode number is given twice
+        for name in ("fsync", "fdatasync"):
+            setattr(self, name, self._guarded(name, self._fsync))
+
+    def start(self) -> None:
+        """Everything in the folder is on the platter."""
+        for path in self.directory.iterdir():
+            descriptor = os.open(path, os.O_RDONLY)
+            self._fsync(descriptor)
+            self.names[path.name] = os.fstat(descriptor).st_ino
+            self.kept.append(descriptor)
+
+    def _fsync(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if status.st_ino == self.directory.stat().st_ino:
+            self.names = {path.name: path.stat().st_ino for path in self.directory.iterdir()}
+            return
+        self.kept.append(os.dup(descriptor))
+        self.contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
+
+    def lose_power(self) -> None:
+        """Leave in the folder what the platter holds."""
+        for path in list(self.directory.iterdir()):
+            path.unlink()
+        for name, inode in self.names.items():
+            (self.directory / name).write_bytes(self.contents.get(inode, b""))
+        for descriptor in self.kept:
+            os.close(descriptor)
+
+
+def life(log: PartitionLog, flushed: Callable[[int], None]) -> None:
+    for at in range(12):
+        log.append(batch(1, timestamp=at, value_bytes=100), leader_epoch=0)
+        if at % 5 == 4:
+            flushed(log.flush())
+    log.close()
+    flushed(log.recovery_point)
+
+
+def life_after_a_crash(log: PartitionLog, flushed: Callable[[int], None]) -> None:
+    """Segments that an earlier run never flushed are proven by the first flush of this one."""
+    for _ in range(6):
+        log.append(batch(1, value_bytes=100), leader_epoch=9)
+    flushed(log.flush())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_a_flush_promised_is_there_after_a_power_loss(tmp_path: Path, again: bool) -> None:
+    """Every acknowledged flush, wherever the power goes; the log is a whole prefix."""
+    directory = tmp_path / "t-0"
+    promises = set()
+    for at in breakages():
+        directory.mkdir()
+        if again:
+            log = opened(directory, TINY)
+            for _ in range(12):
+                log.append(batch(1, value_bytes=100), leader_epoch=0)
+            del log
+        disk, promised = Platter(at, directory), [0]
+        if again:
+            # The page cache of the first run is what this one sees; its names are on the platter, its bytes are not.
+            disk.names = {path.name: path.stat().st_ino for path in directory.iterdir()}
+        with suppress(Crash):
+            (life_after_a_crash if again else life)(opened(directory, TINY, disk=disk), promised.append)
+        disk.lose_power()
+        found = [offset for offset, _, _ in pairs(opened(directory, TINY, recovery_point=promised[-1]))]
+        assert found == list(range(len(found)))
+        assert len(found) >= promised[-1], (at, disk.broke)
+        promises.add(promised[-1])
+        shutil.rmtree(directory)
+        if not disk.broke:
+            break
+    assert max(promises) == (18 if again else 12)
+
+
+def test_a_swap_survives_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources or output, never neither: the newest value of each key is there."""
+    directory = tmp_path / "t-0"
+    lengths = set()
+    for at in breakages():
+        log = opened(directory, TINY)
+        for value in range(5):
+            log.append(keyed((b"a", b"%d" % value), (b"only%d" % value, b"x" * 60)), leader_epoch=0)
+            log.roll()
+        log.append(keyed((b"active", b"1")), leader_epoch=0)
+        log.close()
+        disk = Platter(0, directory)
+        log = opened(directory, TINY, disk=disk, clean=True)
+        original = pairs(log)
+        disk.start()
+        monkeypatch.setattr("storage.cleaner.DISK", disk)
+        result = clean(log.plan_cleaning(log.dirty_range(None, 2_000, log.log_end_offset), 2_000))
+        disk.count, disk.at = 0, at
+        with suppress(Crash):
+            log.swap_in(result)
+        disk.lose_power()
+        found = pairs(opened(directory, TINY, recovery_point=log.log_end_offset))
+        assert {key: value for _, key, value in found} == {key: value for _, key, value in original}, (at, disk.broke)
+        assert set(found) <= set(original)
+        assert len(found) == len({offset for offset, _, _ in found})
+        lengths.add(len(found))
+        shutil.rmtree(directory)
+        if not disk.broke:
+            break
+    assert len(lengths) > 1
