@@ -14,7 +14,7 @@ SEED ?= 1
 .PHONY: run test test-all check format setup bench crash fuzz judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
-	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA)
+	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
 
 # A Docker engine for the tests of the image, where there is none: only for CI and `make test-all`, never unasked.
 ENGINE := eval "$$(tools/docker start)" && tools/docker base &&
