@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _MAX_REQUESTS_PER_TURN = 256
-_WRITE_AT_BYTES = 262_144  # so much is given to the transport before the turn ends, to learn whether the peer reads
+_WRITE_AT_BYTES = 65_536  # so much is given to the transport before the turn ends, to learn whether the peer reads
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
 
