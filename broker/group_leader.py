@@ -8,7 +8,7 @@ Always true:
 - outcomes take effect in the order of their inputs, and so do their answers;
 - what the shard holds of offsets is what the records say that were appended.
 
-Source: Kafka's CoordinatorRuntime; group-coordinator 2.2.
+Source: Kafka's CoordinatorRuntime.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `__consumer_offsets` is made when somebody first looks for a coordinator. Its partitions are loaded before the listener
 accepts, or when the topic appears; topics that are deleted take their committed offsets along.
 
-Source: Kafka's GroupCoordinatorService; group-coordinator 1 and 8.4.
+Source: Kafka's GroupCoordinatorService.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The topics that the broker makes for itself, and with which configs.
 
-Source: data-directory 4.2; Kafka's AutoTopicCreationManager.
+Source: Kafka's AutoTopicCreationManager.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Folders are made in a worker after the metadata is durable, partitions open on the event loop when the image is
 published, and a deleted topic's folders are renamed after nobody can reach it any more.
 
-Source: data-directory 1.5 (strays) and 4.2; Kafka's BrokerMetadataPublisher.
+Source: Kafka's BrokerMetadataPublisher.
 """
 
 from __future__ import annotations

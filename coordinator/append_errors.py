@@ -1,6 +1,6 @@
 """What a client is told when the records of its request could not be written.
 
-Source: Kafka's CoordinatorOperationExceptionHelper and appendGroupMetadataErrorToResponseError; group-coordinator 2.2.
+Source: Kafka's CoordinatorOperationExceptionHelper and appendGroupMetadataErrorToResponseError.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ decoded records. `load` folds, and falls back to replaying where folding by key 
 A group without a record of its own that has offsets, committed or pending, is a *simple* group; one that has neither is
 no group. Both ways end with that rule, so what a loaded shard holds does not depend on what compaction has removed.
 
-Source: Kafka's CoordinatorLoaderImpl, GroupMetadataManager.replay, OffsetMetadataManager.replay; group-coordinator 8.4.
+Source: Kafka's CoordinatorLoaderImpl, GroupMetadataManager.replay, OffsetMetadataManager.replay.
 """
 
 from __future__ import annotations

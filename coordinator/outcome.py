@@ -78,7 +78,7 @@ class AppendFailed(Input):
 
     group_id: str
     token: AppendToken
-    error: ErrorCode  # the storage error; group-coordinator 2.2 maps it for clients
+    error: ErrorCode  # the storage error.2 maps it for clients
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 Always true: while a `LogDirectory` is open no other process, Kohort or Kafka, has the lock.
 
-Source: Kafka's LogManager, FileLock, CleanShutdownFileHandler, PartitionMetadataFile; data-directory 1 and 4.2.
+Source: Kafka's LogManager, FileLock, CleanShutdownFileHandler, PartitionMetadataFile.
 """
 
 from __future__ import annotations

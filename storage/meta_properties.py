@@ -1,6 +1,6 @@
 """`meta.properties`: whose directory this is. Java properties text, in every legal spelling.
 
-Source: Kafka's MetaProperties, PropertiesUtils; data-directory 1.2.
+Source: Kafka's MetaProperties, PropertiesUtils.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Catalogue:
         can be told apart; one whose log has a higher epoch than the metadata gets the next one after that.
         `log_epochs` maps (topic id, partition) to the last epoch in its log. Returns what was cut from the log's end,
         if anything. Blocks; called before anything is served.
-        Raises: CorruptFile, DirectoryRefused, StorageError. Source: data-directory 4.2, S3-S8.
+        Raises: CorruptFile, DirectoryRefused, StorageError.
         """
         node_id = self.placing.node_id
         self._log, batches = MetadataLog.open(self._directory, node_id=node_id, disk=self._disk)

@@ -4,7 +4,7 @@
 Records that say nothing to a broker of one node (quotas, ACLs, SCRAM, tokens) stay in the log and are not acted on;
 `ignored` counts them.
 
-Source: data-directory 2.6 and 5; Kafka's *Delta classes in metadata/image.
+Source: Kafka's *Delta classes in metadata/image.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Snapshots of the metadata log, as Apache Kafka writes them. Kohort reads them and never makes one.
 
-Source: KIP-630; Kafka's Snapshots, RecordsSnapshotReader; data-directory 2.7 and 2.8.
+Source: KIP-630; Kafka's Snapshots, RecordsSnapshotReader.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kafka and Kohort may have had it in turns; what a single node cannot go on with is refused by name.
 
-Source: data-directory 4.2 (S6, S8) and 5; Kafka's ActivationRecordsGenerator, PartitionChangeBuilder.
+Source: Kafka's ActivationRecordsGenerator, PartitionChangeBuilder.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Requests become inputs of the group's leader, and answers get their version's shape. The rules are in `coordinator`.
 
-Source: Kafka's KafkaApis; group-coordinator 0, 1.2 and 2.1.
+Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _look_up(
             if timestamp == MAX_TIMESTAMP
             else partition.log.offset_for_timestamp(timestamp)
         )
-        # A hit at or above the end is no hit, even when an earlier record would do. Source: transactions 6.5.
+        # A hit at or above the end is no hit, even when an earlier record would do.
         if found is not None and found.offset < end:
             result.timestamp = found.timestamp
             result.offset = found.offset

@@ -1,7 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: requests become inputs of the group's leader.
 
-Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest;
-group-coordinator 7.
+Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, handleOffsetDeleteRequest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Silence: a session, a pending id's time or a new member's time is over.
 
-Source: KIP-62, KIP-394; Kafka's GroupMetadataManager.expireClassicGroupMemberHeartbeat; group-coordinator 5.
+Source: KIP-62, KIP-394; Kafka's GroupMetadataManager.expireClassicGroupMemberHeartbeat.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Heartbeat: a member is alive, and learns whether it must join again.
 
-Source: KIP-62; Kafka's GroupMetadataManager.classicGroupHeartbeatToClassicGroup; group-coordinator 5.
+Source: KIP-62; Kafka's GroupMetadataManager.classicGroupHeartbeatToClassicGroup.
 """
 
 from __future__ import annotations

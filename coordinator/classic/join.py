@@ -2,7 +2,7 @@
 
 The answer usually waits: the request is parked until the join phase is over (`rebalance.complete`).
 
-Source: KIP-62, KIP-394; Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup; group-coordinator 2.5 and 3.
+Source: KIP-62, KIP-394; Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup.
 """
 
 from __future__ import annotations

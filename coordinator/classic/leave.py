@@ -1,7 +1,6 @@
 """LeaveGroup: members go, each with its own result, and the group rebalances once for all of them.
 
-Source: KIP-345 (batches), KIP-800 (reasons); Kafka's GroupMetadataManager.classicGroupLeaveToClassicGroup;
-group-coordinator 6.
+Source: KIP-345 (batches), KIP-800 (reasons); Kafka's GroupMetadataManager.classicGroupLeaveToClassicGroup.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     CompletingRebalance ───┘                     └─(nobody left)─► Empty, generation + 1
 
 Source: Kafka's GroupMetadataManager.prepareRebalance, tryCompleteInitialRebalanceElseSchedule,
-completeClassicGroupJoin; group-coordinator 3.3 to 3.5.
+completeClassicGroupJoin.
 """
 
 from __future__ import annotations

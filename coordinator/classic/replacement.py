@@ -1,7 +1,6 @@
 """A static member that comes back without its member id: the instance keeps its place, under a new id.
 
-Source: KIP-345, KIP-814; Kafka's GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin;
-group-coordinator 3.6.
+Source: KIP-345, KIP-814; Kafka's GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin.
 """
 
 from __future__ import annotations

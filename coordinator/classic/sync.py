@@ -2,7 +2,7 @@
 
 Followers wait for the leader, the leader waits for its record: an assignment counts once it is committed.
 
-Source: Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup and expirePendingSync; group-coordinator 4.
+Source: Kafka's GroupMetadataManager.classicGroupSyncToClassicGroup and expirePendingSync.
 """
 
 from __future__ import annotations

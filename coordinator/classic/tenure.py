@@ -1,7 +1,6 @@
 """The coordinator takes a group over, gives it up, or cannot serve it.
 
-Source: Kafka's GroupMetadataManager.onLoaded and onUnloaded, GroupCoordinatorService; group-coordinator 2.1, 2.4, 8.4
-and Appendix A.
+Source: Kafka's GroupMetadataManager.onLoaded and onUnloaded, GroupCoordinatorService.
 """
 
 from __future__ import annotations

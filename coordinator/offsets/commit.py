@@ -1,6 +1,6 @@
 """OffsetCommit: who may commit, and the records of what is accepted.
 
-Source: KIP-211; Kafka's OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit; group-coordinator 7.1.
+Source: KIP-211; Kafka's OffsetMetadataManager.commitOffset, ClassicGroup.validateOffsetCommit.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_commit(
 
 
 def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
-    """Answer an OffsetCommit, and say which records make it true. Source: group-coordinator 2.5, 7.1."""
+    """Answer an OffsetCommit, and say which records make it true."""
     group_id, group = commit.group_id, view.group
     error = check_commit(group, commit.member_id, commit.instance_id, commit.generation, commit.version)
     if error is not _NONE:

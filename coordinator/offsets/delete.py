@@ -1,7 +1,7 @@
 """OffsetDelete, DeleteGroups, and what a deleted topic takes with it: tombstones.
 
 Source: KIP-229, KIP-496; Kafka's OffsetMetadataManager.deleteOffsets, deleteAllOffsets, onTopicsDeleted;
-ClassicGroup.validateOffsetDelete, validateDeleteGroup; group-coordinator 7.4, 7.5.
+ClassicGroup.validateOffsetDelete, validateDeleteGroup.
 """
 
 from __future__ import annotations

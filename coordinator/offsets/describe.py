@@ -1,7 +1,6 @@
 """DescribeGroups and ListGroups.
 
-Source: Kafka's GroupMetadataManager.describeGroups, listGroups, ClassicGroup.describe; KIP-518, KIP-848, KIP-1043;
-group-coordinator 7.7, 7.8.
+Source: Kafka's GroupMetadataManager.describeGroups, listGroups, ClassicGroup.describe; KIP-518, KIP-848, KIP-1043.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which offsets are too old, and when a group goes with its last one.
 
 Source: KIP-211; Kafka's OffsetExpirationConditionImpl, ClassicGroup.offsetExpirationCondition,
-GroupCoordinatorShard.cleanupGroupMetadata; group-coordinator 7.3.
+GroupCoordinatorShard.cleanupGroupMetadata.
 """
 
 from __future__ import annotations

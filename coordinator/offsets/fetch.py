@@ -1,7 +1,7 @@
 """OffsetFetch of one group, told in one way for every version; the edge gives it the version's shape.
 
 Source: KIP-447 (require stable), KIP-709 (several groups); Kafka's OffsetMetadataManager.fetchOffsets and
-fetchAllOffsets; group-coordinator 7.2.
+fetchAllOffsets.
 """
 
 from __future__ import annotations

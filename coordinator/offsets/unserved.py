@@ -1,6 +1,6 @@
 """The answers when no shard can take a request: the partition is not here, or it is being loaded.
 
-Source: group-coordinator 2.1; Kafka's GroupCoordinatorService.
+Source: Kafka's GroupCoordinatorService.
 """
 
 from __future__ import annotations

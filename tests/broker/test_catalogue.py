@@ -48,7 +48,7 @@ def kinds(directory: Path) -> list[str]:
 
 
 def test_a_new_directory_holds_leader_change_feature_level_and_registration(tmp_path: Path) -> None:
-    """DD04: the first two batches of 8.2."""
+    """DD04: the first two golden batches."""
     CatalogueDriver(tmp_path)
     assert kinds(tmp_path) == ["leader change", "FeatureLevel", "RegisterBroker"]
     registration = records_of(tmp_path)[2]
@@ -65,7 +65,7 @@ def test_a_new_directory_holds_leader_change_feature_level_and_registration(tmp_
 
 
 def test_the_first_batches_are_kafkas_golden_bytes(tmp_path: Path) -> None:
-    """Data-directory 8.2: with its ids, its clock and its names, our log has its bytes and CRCs."""
+    """Golden bytes: with their ids, its clock and its names, our log has its bytes and CRCs."""
     driver = CatalogueDriver.__new__(CatalogueDriver)
     ids = iter([bytes(range(16, 32)), bytes(range(16))])
     CatalogueDriver.__init__(driver, tmp_path, seed=0)
@@ -379,7 +379,7 @@ def test_twelve_thousand_partitions_lie_in_one_metadata_transaction(tmp_path: Pa
 
 
 def test_another_process_that_appends_stops_us_without_writing(tmp_path: Path) -> None:
-    """DD15 (T1)."""
+    """DD15."""
     driver = CatalogueDriver(tmp_path)
     with (tmp_path / LOG).open("ab") as other:
         other.write(b"somebody else's bytes")

@@ -1,4 +1,4 @@
-"""One connection: order, back-pressure, and every row of what bad input leads to (design, section 6)."""
+"""One connection: order, back-pressure, and every row of what bad input leads to (BI01 to BI05)."""
 
 import random
 from struct import pack
@@ -234,7 +234,7 @@ def test_an_answer_that_cannot_be_encoded_ends_the_connection(capfd: pytest.Capt
     assert "request_failed" in capfd.readouterr().err
 
 
-# --- bad input (design, section 6)
+# --- bad input: BI01, BI02, BI03, BI04, BI05
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
@@ -449,7 +449,7 @@ def test_any_bytes_end_in_answers_or_a_closed_connection(capfd: pytest.CaptureFi
 
 
 def test_api_versions_lists_what_has_a_handler_and_remembers_the_software():
-    """clients 1.2"""
+    """CL01: whatever the version was."""
     harness = Harness({ApiKey.HEARTBEAT: at_once})
     harness.send(ApiVersionsRequest(client_software_name="lib", client_software_version="1.2-x"), 3)
 

@@ -72,7 +72,7 @@ def test_an_idle_connection_lives_for_its_whole_time():
 
 
 def test_a_connection_with_a_parked_request_is_not_idle():
-    """clients 5: a JoinGroup may be parked for longer than connections.max.idle.ms."""
+    """CL19: a JoinGroup may be parked for longer than connections.max.idle.ms."""
     deferred = Deferred()
     harness = _idle_harness({ApiKey.HEARTBEAT: lambda *_: deferred})
     harness.send(HEARTBEAT, 1)

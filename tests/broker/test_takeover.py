@@ -169,7 +169,7 @@ def test_unfinished_and_obsolete_snapshots_are_ignored(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_holds_only_a_snapshot_goes_on_at_its_end(tmp_path: Path) -> None:
-    """Data-directory 2.7: legal, and seen."""
+    """Legal, and seen from Kafka."""
     write(tmp_path, f"{100:020d}-{3:010d}.checkpoint", snapshot(MV_21, T, partition()))
 
     driver = CatalogueDriver(tmp_path)
@@ -214,7 +214,7 @@ def test_a_gap_between_segments_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_kafka_formatted_a_directory_with_begins_the_log(tmp_path: Path) -> None:
-    """Data-directory 4.2 S6, 5.2: the records of bootstrap.checkpoint, inside a metadata transaction."""
+    """The records of bootstrap.checkpoint, inside a metadata transaction."""
     group = m.FeatureLevelRecord(name="group.version", feature_level=1)
     (tmp_path / "bootstrap.checkpoint").write_bytes(snapshot(MV_25, group, epoch=0))
 
@@ -237,7 +237,7 @@ def test_what_kafka_formatted_a_directory_with_begins_the_log(tmp_path: Path) ->
 
 @pytest.mark.parametrize("data", [b"garbage" * 20, snapshot()])
 def test_an_unusable_bootstrap_file_is_refused(tmp_path: Path, data: bytes) -> None:
-    """Data-directory 3.2: unreadable, or without a metadata.version."""
+    """Unreadable, or without a metadata.version."""
     (tmp_path / "bootstrap.checkpoint").write_bytes(data)
 
     with pytest.raises((CorruptFile, DirectoryRefused), match=r"bootstrap\.checkpoint"):
@@ -276,7 +276,7 @@ def test_voters_of_a_zero_snapshot_are_read_and_none_are_written(tmp_path: Path)
     ],
 )
 def test_what_one_node_cannot_take_over_is_refused_by_name(tmp_path: Path, log: Any, what: str) -> None:
-    """DD26 and DD27: and nothing is changed."""
+    """DD26, DD27: and nothing is changed."""
     path = write(tmp_path, f"{0:020d}.log", batches(log))
     before = path.read_bytes()
 
@@ -352,7 +352,7 @@ def test_twelve_thousand_partitions_after_a_kill_inside_a_transaction(tmp_path: 
 
 
 def test_a_change_above_kafkas_batch_size_is_a_transaction(tmp_path: Path) -> None:
-    """Data-directory 4.2: more than 10 000 records, or 8 MiB."""
+    """More than 10 000 records, or 8 MiB."""
     driver = CatalogueDriver(tmp_path)
     throttled = ",".join(f"{n}:1" for n in range(4_000))
     configs = {"leader.replication.throttled.replicas": throttled, "follower.replication.throttled.replicas": throttled}

@@ -1,4 +1,4 @@
-"""Metadata, topics, configs and cluster: what clients are answered (clients.md 4.1, 4.11-4.13)."""
+"""Metadata, topics, configs and cluster: what clients are answered."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort
+from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
+from tests.wire import Wire
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,9 @@ def broker(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     # Records carry fixed old timestamps: kept for ever.
     settings = {**QUICK_GROUPS, "num.partitions": 4, "log.retention.ms": -1}
     with kind(tmp_path_factory.mktemp("broker"), settings) as running:
+        with Wire(running.address) as wire:
+            # The first who asks has the offsets topic made, and is told to come back; kafka-python's admin does not.
+            eventually(lambda: wire.coordinator_error("any") == 0, deadline_s=60)
         yield running
 
 

@@ -415,7 +415,7 @@ def test_compressed_batches_and_batches_over_several_chunks(way):
 
 
 def test_p13_our_batch_is_the_one_that_kafka_would_have_written():
-    """Appendix B: an offset and its tombstone in one batch at offset 7."""
+    """Golden bytes: an offset and its tombstone in one batch at offset 7."""
     key, _ = commit(0, partition=3)
     value = bytes.fromhex("0003000000000000002a0000000500016d0000018bcfe56800")
     batch = encode_pairs([(key, value), (key, None)], timestamp=1_700_000_000_000, base_sequence=0)

@@ -97,39 +97,42 @@ def garbage(address: str, seed: int) -> Iterator[list[int]]:
 
 
 @contextlib.contextmanager
-def deaf(address: str) -> Iterator[list[int]]:
+def deaf(broker: BrokerProcess) -> Iterator[list[int]]:
     """A client that asks for all metadata again and again, and never reads an answer; yields a count of requests.
 
-    Begins when everything between it and the broker is full, and goes on trying.
+    Begins when everything between it and the broker is full and the broker rests, and goes on trying.
     """
-    stop, full, count = threading.Event(), threading.Event(), [0]
-    wire = Wire(address, timeout_s=0.2)
-
+    stop, count = threading.Event(), [0]
+    wire = Wire(broker.address, timeout_s=0.2)
     frame = encode_request(MetadataRequest(topics=None), 5, 1, "deaf")
 
     def ask() -> None:
-        rest, refused = frame, 0
+        rest = frame
         while not stop.is_set():
             try:
                 rest = rest[wire.socket.send(rest) :]
-                refused = 0
                 if not rest:
                     rest = frame
                     count[0] += 1
             except OSError:  # the broker reads no more of this connection, or has closed it
-                refused += 1
-                if refused == 5:
-                    full.set()
+                stop.wait(0.1)
 
     thread = threading.Thread(target=ask)
     thread.start()
     try:
-        assert full.wait(30), f"the broker goes on reading: {count[0]} requests"
+        eventually(lambda: count[0] > 10 and rests(broker), deadline_s=60, what="the broker reads no more of it")
         yield count
     finally:
         stop.set()
         thread.join()
         wire.close()
+
+
+def rests(broker: BrokerProcess) -> bool:
+    """Whether the broker uses less than a tenth of a processor: looked at over half a second."""
+    used, began = broker.cpu_s(), time.monotonic()
+    time.sleep(0.5)
+    return broker.cpu_s() - used < 0.1 * (time.monotonic() - began)
 
 
 @pytest.mark.xdist_group("crash")
@@ -147,18 +150,23 @@ def test_a_commit_storm_is_not_slowed_beyond_its_share_by_hostile_connections(
         for group in GROUPS:
             eventually(lambda group=group: wire.commit(group, "topic-0", {0: 0}) == {0}, deadline_s=30)
     Storm(broker.address, "topic-0", 1)  # warms up
-    alone = Storm(broker.address, "topic-0", 1_000_000)
     before = broker.memory_bytes()
 
-    with garbage(broker.address, seed=6) as frames, deaf(broker.address) as requests:
-        beside = Storm(broker.address, "topic-0", 2_000_000)
-
-    assert not alone.failures + beside.failures
-    assert frames[0] > 100
-    assert requests[0] > 10
-    # Three parties want the processor where one did, and the hostile ones' own threads run in this process too.
-    assert beside.commits > alone.commits / 5, f"{beside.commits} commits, {alone.commits} without them"
-    assert beside.slowest_s < max(2.0, 5 * alone.slowest_s), f"{beside.slowest_s:.2f} s, {alone.slowest_s:.2f} s"
+    # Three times, for the sake of a busy machine: what hostile connections take they take every time.
+    for attempt in range(1, 4):
+        alone = Storm(broker.address, "topic-0", 2 * attempt * 1_000_000)
+        with garbage(broker.address, seed=attempt) as frames, deaf(broker) as requests:
+            beside = Storm(broker.address, "topic-0", (2 * attempt + 1) * 1_000_000)
+        assert not alone.failures + beside.failures
+        assert frames[0] > 100
+        assert requests[0] > 10
+        if fair(alone, beside):
+            break
+    else:
+        raise AssertionError(
+            f"{beside.commits} commits, {alone.commits} without hostile connections; "
+            f"the slowest {beside.slowest_s:.2f} s, {alone.slowest_s:.2f} s without them"
+        )
     grown = broker.memory_bytes() - before
     if isinstance(broker, Kohort):  # a JVM takes what its heap allows
         assert grown < 100 << 20, f"{grown / 1e6:.0f} MB more memory"
@@ -166,3 +174,8 @@ def test_a_commit_storm_is_not_slowed_beyond_its_share_by_hostile_connections(
     with Wire(broker.address) as wire:
         for group, offset in beside.acknowledged.items():
             assert load.stored(wire, group, "topic-0", [0]) == {0: offset}
+
+
+def fair(alone: Storm, beside: Storm) -> bool:
+    """Three parties want the processor where one did, and the hostile ones' own threads run in this process too."""
+    return beside.commits > alone.commits / 5 and beside.slowest_s < max(1.0, 5 * alone.slowest_s)

@@ -77,7 +77,7 @@ def offset_as_kafka_prints(value: g.OffsetCommitValue) -> Any:
 
 @pytest.mark.parametrize("log_append_time", [False, True])
 def test_kafka_reads_our_batches_of_every_codec(tmp_path: Path, log_append_time: bool) -> None:
-    """Also one that compaction thinned out, one with a delete horizon, an empty one: GC 9.1."""
+    """Also one that compaction thinned out, one with a delete horizon, an empty one."""
     log = bytearray()
     records = [
         batch.Record(i, T0 + i, b"k%d" % i if i else None, b"v" * (i * 9_000), ((b"h", b"x"), (b"n", None)))

@@ -1,4 +1,4 @@
-"""The log directory's own files (data-directory 1, 4.2 and the test list)."""
+"""The log directory's own files (DD14, DD16, DD18)."""
 
 from __future__ import annotations
 

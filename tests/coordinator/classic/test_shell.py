@@ -58,7 +58,7 @@ def leave(group_id: str = "g") -> Leave:
 
 
 def test_r06_r07_requests_to_a_partition_that_is_not_here_or_still_loads():
-    """R06, R07 and Appendix A: a heartbeat is fine meanwhile, a sync sends back to joining."""
+    """R06, R07: a heartbeat is fine meanwhile, a sync sends back to joining."""
     settings = GroupSettings()
     answers = {
         error: [
@@ -200,5 +200,5 @@ def test_a_loaded_group_has_whole_sessions_and_at_most_the_allowed_size():
     ],
 )
 def test_storage_errors_become_what_clients_understand(storage, client):
-    """2.2 and Appendix A."""
+    """Kafka's own mapping of log errors."""
     assert error_for_client(storage) is client

@@ -281,7 +281,7 @@ def test_a_repeated_sync_takes_the_place_of_the_one_that_waits():
 
 
 def test_a_sync_in_a_stable_group_restarts_the_session():
-    """Appendix A: as the old coordinator did."""
+    """As Kafka's coordinator did up to 3.9."""
     broker = Driver()
     [a] = broker.stable_group("a")
     broker.advance(SESSION - 1)

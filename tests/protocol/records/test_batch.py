@@ -18,7 +18,7 @@ from protocol.records.batch import Record
 NOW = 1_700_000_000_000
 CODECS = [0, 1, 2, 3, 4]
 
-# group-coordinator.md, appendix B
+# golden bytes
 KEY = bytes.fromhex("000100016700017400000003")
 VALUE_V3 = bytes.fromhex("0003000000000000002a0000000500016d0000018bcfe56800")
 GOLDEN_BATCH = bytes.fromhex(
@@ -36,7 +36,7 @@ RECORDS = [
 
 
 def test_the_pairs_of_a_commit_give_the_golden_batch():
-    """group-coordinator.md appendix B: a commit and its tombstone at offset 7."""
+    """Golden bytes: a commit and its tombstone at offset 7."""
     made = b.encode_pairs([(KEY, VALUE_V3), (KEY, None)], timestamp=NOW, base_offset=7, leader_epoch=0, base_sequence=0)
 
     assert bytes(made) == GOLDEN_BATCH
@@ -169,7 +169,7 @@ def test_stamping_in_the_middle_of_a_larger_buffer():
 
 
 def test_log_append_time_is_the_time_of_every_record():
-    """clients.md 4.2: attribute bit 3, max timestamp, new CRC."""
+    """LogAppendTime: attribute bit 3, max timestamp, new CRC."""
     made = b.encode_batch(RECORDS, base_offset=10)
 
     b.stamp_log_append_time(made, NOW + 99)
@@ -193,7 +193,7 @@ def test_a_batch_keeps_its_range_when_compaction_took_records():
 
 
 def test_a_delete_horizon_stands_where_the_first_timestamp_would():
-    """group-coordinator.md 9.1: bit 6, and deltas that count from the horizon."""
+    """C03: bit 6, and deltas that count from the horizon."""
     made = b.encode_batch(RECORDS, base_offset=10, delete_horizon_ms=NOW + 86_400_000)
 
     header = b.verify(made)
@@ -330,7 +330,7 @@ def test_any_records_come_back(content, base_offset: int, codec: int):
 
 
 def test_validation_finds_the_first_record_without_a_key_and_the_newest_in_the_middle():
-    """clients.md 4.2 and 4.4: INVALID_RECORD names the record; timestamp -3 finds the second of three."""
+    """CL10, CL12: INVALID_RECORD names the record; timestamp -3 finds the second of three."""
     made = b.encode_batch([Record(0, 100, b"a", b""), Record(1, 300, None, b""), Record(2, 200, None, b"")])
 
     assert b.validate_records(made) == b.RecordFacts(300, 1, 100, 1)

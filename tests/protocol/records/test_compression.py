@@ -44,7 +44,7 @@ def test_a_cut_or_damaged_stream_is_corrupt_and_never_anything_else(codec: Compr
 
 
 def test_raw_snappy_is_read_as_well_as_xerial_blocks():
-    """clients.md 4.2: librdkafka and others send raw snappy, Java sends xerial's framing."""
+    """librdkafka and others send raw snappy, Java sends xerial's framing."""
     data = b"some text " * 10_000
     framed = compress(Compression.SNAPPY, data)
 

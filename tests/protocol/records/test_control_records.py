@@ -1,4 +1,4 @@
-"""Control records against golden bytes: group-coordinator.md appendix B, data-directory.md 6.2."""
+"""Control records against golden bytes."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_leader_change_is_one_call():
 
 
 def test_unknown_versions_are_read_as_0_and_unknown_types_are_skipped():
-    """group-coordinator.md 9.1."""
+    """What a reader may meet."""
     assert control_records.control_type(bytes.fromhex("00070001")) is ControlType.COMMIT
     assert control_records.control_type(bytes.fromhex("00000063")) is None
     assert (

@@ -66,7 +66,7 @@ def current(epochs: list[int] | None) -> g.ConsumerGroupCurrentMemberAssignmentV
     )
 
 
-# (what, key, value, bytes of the value as they are written): group-coordinator.md, appendix B
+# (what, key, value, bytes of the value as they are written)
 GOLDEN_VALUES = [
     (
         "offset v4",
@@ -154,7 +154,7 @@ GOLDEN_VALUES = [
 
 @pytest.mark.parametrize(("what", "key", "value", "golden"), GOLDEN_VALUES, ids=[row[0] for row in GOLDEN_VALUES])
 def test_golden_values_both_ways(what: str, key: g.GroupKey, value: g.GroupValue, golden: str):
-    """P13: group-coordinator.md appendix B."""
+    """P13: golden bytes."""
     assert g.encode_value(value).hex() == golden
     assert g.decode_value(key, bytes.fromhex(golden)) == value
 

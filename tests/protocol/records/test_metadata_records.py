@@ -1,4 +1,4 @@
-"""Frames of the metadata log against the golden bytes of data-directory.md 6 and 8.2; DD01, DD02, DD03, DD30."""
+"""Frames of the metadata log against golden bytes (DD01, DD02, DD03, DD30)."""
 
 import contextlib
 import random
@@ -219,7 +219,7 @@ def test_unknown_tagged_fields_are_skipped():
     ],
 )
 def test_the_metadata_version_decides_how_a_record_is_written(record: type[Message], versions: dict[int, int]):
-    """data-directory.md 2.5."""
+    """Each feature level writes its own versions."""
     assert {level: m.record_version(record, level) for level in versions} == versions
 
 
@@ -252,7 +252,7 @@ LEADER_CHANGE = bytes(
     batch.encode_pairs([control_records.leader_change(1)], timestamp=T0, base_offset=0, leader_epoch=1, control=True)
 )
 
-# data-directory.md 8.2: the verified minimum, five batches (offset, records, bytes, CRC)
+# The verified minimum, five batches (offset, records, bytes, CRC)
 MINIMUM = [
     (1, [MV_21, registration(fenced=True)], 204, "6572d248"),
     (
@@ -284,7 +284,7 @@ MINIMUM = [
 
 
 def test_the_leader_change_batch_is_kafkas_byte_for_byte():
-    """data-directory.md 6.3 and 8.2."""
+    """The batch that begins every metadata log."""
     assert LEADER_CHANGE.hex() == (
         "00000000000000000000004f00000001021154eaf90020000000000000018bcfe568000000018bcfe56800ffffffffffffffffffffffff"
         "ffff000000013a0000000800000002260000000000010200000001000200000001000000"
@@ -293,7 +293,7 @@ def test_the_leader_change_batch_is_kafkas_byte_for_byte():
 
 @pytest.mark.parametrize(("offset", "records", "size", "crc"), MINIMUM)
 def test_the_verified_minimum_is_written_byte_for_byte(offset: int, records: list[Message], size: int, crc: str):
-    """data-directory.md 8.2 gives each batch's size and CRC, and DD30: keys, headers, deltas, attributes."""
+    """Each batch's size and CRC, and DD30: keys, headers, deltas, attributes."""
     made = data_batch(offset, records)
 
     header = batch.verify(made)
@@ -306,7 +306,7 @@ def test_the_verified_minimum_is_written_byte_for_byte(offset: int, records: lis
 
 
 def test_the_older_form_of_a_metadata_log_is_read():
-    """data-directory.md 6.3: an unfenced registration, closed by a fence."""
+    """An unfenced registration, closed by a fence."""
     log = bytes.fromhex(
         LEADER_CHANGE.hex()
         + "0000000000000001000000c0000000010210a122700000000000010000018bcfe568000000018bcfe56800ffffffffffffffffffffff"
@@ -338,7 +338,7 @@ def test_the_older_form_of_a_metadata_log_is_read():
 
 
 def test_a_bootstrap_checkpoint_is_read():
-    """data-directory.md 2.8, 6.3: header, one FeatureLevel, footer."""
+    """Header, one FeatureLevel, footer."""
     snapshot = bytes.fromhex(
         "0000000000000000000000470000000002695d78600020000000000000018bcfe568000000018bcfe56800ffffffffffffffffffffffff"
         "ffff000000012a000000080000000316000000000000000000000000"
