@@ -7,6 +7,7 @@ import pytest
 from broker.authorizer import Operation, ResourceType
 from broker.catalogue.catalogue import Result
 from broker.context import RequestContext
+from broker.dispatch import HANDLERS, Routes
 from broker.group_leader import LeaderState
 from broker.groups import log_event, random_uuid
 from broker.handlers import groups as group_handlers
@@ -14,6 +15,7 @@ from broker.handlers import offsets as offset_handlers
 from broker.internal_topics import OFFSETS_TOPIC
 from coordinator.events import GroupEvent
 from coordinator.routing import partition_for
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -535,3 +537,16 @@ def test_events_become_log_lines(capsys):
     log_event(GroupEvent("member_joined", "g", 3))
     assert capsys.readouterr().err == "", "one for each of a thousand members"
     assert FakePartitions().by_index == {}
+
+
+def test_r13_versions_that_are_gone_or_not_there_yet_have_no_route():
+    """What has no route closes the connection without an answer (test_connection)."""
+    routes = Routes(HANDLERS)
+    for key, version, served in (
+        (ApiKey.OFFSET_COMMIT, 1, False),
+        (ApiKey.OFFSET_COMMIT, 2, True),
+        (ApiKey.OFFSET_FETCH, 0, False),
+        (ApiKey.OFFSET_FETCH, 1, True),
+        (ApiKey.OFFSET_FETCH, 11, False),
+    ):
+        assert (routes.find(key, version) is not None) is served
