@@ -128,6 +128,8 @@ public class JavaWorker {
         emit("committed", "offsets", shown);
       } catch (KafkaException e) {
         emit("commit_failed", "offsets", shown, "error", e.getClass().getSimpleName());
+        // Refused while the group rebalances: what is still owned is committed next time, else it never would be.
+        offsets.forEach(position::putIfAbsent);
       }
     }
 

@@ -87,6 +87,8 @@ class Group:
             errors = {error.args[0].name()}
         if errors:
             emit("commit_failed", offsets=offsets, error=" ".join(sorted(errors)))
+            # Refused while the group rebalances: what is still owned is committed next time, else it never would be.
+            self.position = {**offsets, **self.position}
         else:
             emit("committed", offsets=offsets)
 
