@@ -32,7 +32,10 @@ def test_one_address_may_have_so_many_connections_and_an_override_counts_more():
     assert not harness.connect("10.0.0.1", 2)[1].closed
     assert not harness.connect("10.0.0.9", 2)[1].closed
     assert not harness.connect("10.0.0.9", 3)[1].closed
-    assert harness.connect("10.0.0.9", 4)[1].closed
+    refused, transport = harness.connect("10.0.0.9", 4)
+    assert transport.closed
+    refused.connection_lost(None)
+    assert harness.connect("10.0.0.9", 5)[1].closed
 
 
 def test_limits_follow_what_is_set_while_the_broker_runs():
@@ -90,7 +93,7 @@ def test_a_connection_with_a_parked_request_is_not_idle():
 def test_a_connection_that_never_reads_its_answers_is_idle_and_in_the_end_aborted():
     harness = _idle_harness()
     harness.transport.room = 10
-    harness.send(ApiVersionsRequest(), 0)
+    harness.connection.data_received(encode_request(ApiVersionsRequest(), 0, 1) * 20_000)
     harness.runtime.advance(70_000)
     assert harness.transport.closed
     assert not harness.transport.aborted
