@@ -21,6 +21,7 @@ from broker.partitions.checkpoints import Checkpoints
 from broker.partitions.errors import PartitionFailed, PartitionLoading
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
+from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings
 from storage.checkpoints import OFFSET_CHECKPOINTS
 from storage.partition_log import PartitionLog
@@ -41,8 +42,6 @@ RELOAD_AFTER_MS = 1_000
 
 REFUSAL_LASTS_MS = 10_000
 """How long the broker is not ready after a refused write, and the shortest time between two log lines about that."""
-
-_CHUNK_BYTES = 1_048_576
 
 Key = tuple[str, int]
 Opened: TypeAlias = PartitionLog | Exception
@@ -349,29 +348,16 @@ class Partitions:
         key = partition.topic, partition.index
         if self._partitions.get(key) is not partition:
             return
-        old, settings = partition.log, partition.settings
-        high_watermark, now_ms = partition.high_watermark, self.runtime.now_ms()
-
-        def load() -> PartitionLog:
-            fresh = PartitionLog.open(
-                self.folder(*key),
-                settings.log,
-                recovery_point=old.recovery_point,
-                log_start_offset=old.log_start_offset,
-                now_ms=now_ms,
-            )
-            # Under `always` what lies beyond the high watermark was refused: it is cut, so that nobody ever reads it.
-            if settings.log.flush_messages == 1 and fresh.log_end_offset > high_watermark:
-                fresh.truncate_to(high_watermark)
-            _write_again(fresh)
-            return fresh
+        folder, now_ms = self.folder(*key), self.runtime.now_ms()
 
         def failed(error: Exception) -> None:
             log.error("partition_reload_failed", topic=key[0], partition=key[1], error=str(error))
             if self._partitions.get(key) is partition:
                 self._reload_later(partition)
 
-        self.runtime.in_thread(load, lambda fresh: self._reloaded(partition, fresh), failed)
+        self.runtime.in_thread(
+            lambda: open_again(partition, folder, now_ms), lambda fresh: self._reloaded(partition, fresh), failed
+        )
 
     def _reloaded(self, partition: Partition, fresh: PartitionLog) -> None:
         key = partition.topic, partition.index
@@ -382,15 +368,3 @@ class Partitions:
         log.warning("partition_reloaded", topic=key[0], partition=key[1], log_end_offset=fresh.log_end_offset)
         for callback in self.on_recovered:
             callback(partition)
-
-
-def _write_again(fresh: PartitionLog) -> None:
-    """Write what is not known to be on disk over itself.
-
-    After a failed fsync the cache may show pages as clean that never reached the disk; writing them makes the next
-    fsync mean what it says. The bytes are the same, so a crash in between changes nothing.
-    """
-    for segment in fresh.segments[fresh.segment_index(fresh.recovery_point) :]:
-        for position in range(0, segment.size_bytes, _CHUNK_BYTES):
-            count = min(_CHUNK_BYTES, segment.size_bytes - position)
-            segment.file.write_fully(segment.file.pread(count, position), position)
