@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _MAX_REQUESTS_PER_TURN = 256
-_WRITE_AT_BYTES = 65_536  # so much is given to the transport before the turn ends, to learn whether the peer reads
+_MAX_BYTES_PER_TURN = (
+    65_536  # of answers: then they are written, to learn whether the peer reads, and others have a turn
+)
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
 
@@ -227,8 +229,9 @@ class Connection:
             self._handle(backlog.popleft())
             if self.closed:
                 return
-            if self._out_bytes >= _WRITE_AT_BYTES:
+            if self._out_bytes >= _MAX_BYTES_PER_TURN:
                 self._write()
+                budget = 0
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 budget = 0
         self._working = False

@@ -430,6 +430,18 @@ def test_one_turn_handles_a_share_of_a_flood_and_the_rest_later():
     assert harness.transport.reading
 
 
+def test_large_answers_end_the_turn_of_their_connection():
+    """A peer that asks for much, again and again, leaves room for others between two answers."""
+    harness = Harness({ApiKey.METADATA: lambda *_: MetadataResponse(cluster_id="x" * 30_000)})
+    harness.connection.data_received(
+        b"".join(encode_request(MetadataRequest(topics=[]), 5, number) for number in range(10))
+    )
+
+    assert len(harness.frames()) == 3
+    harness.runtime.turn()
+    assert harness.correlation_ids() == list(range(10))
+
+
 def test_any_bytes_end_in_answers_or_a_closed_connection(capfd: pytest.CaptureFixture[str]):
     """Seeded garbage, frames with a right size and wrong content among it."""
     generator = random.Random(7)
