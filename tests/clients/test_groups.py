@@ -68,7 +68,8 @@ def test_members_come_and_go_and_every_record_is_read_once(
     if assignor == "cooperative-sticky":
         # CT06: whoever stayed kept what it still owned while another joined or left.
         given_up = [len(e["partitions"]) for e in c.seen("revoked")]
-        assert sum(given_up[:-1]) <= harness.PARTITIONS, given_up
+        # At most 4 of 6 when it was there first, and 3 of 6 to the late one; with every rebalance it would be 11.
+        assert sum(given_up[:-1]) <= 7, given_up
 
 
 # What the first of two processes with one instance id is told when it commits. aiokafka's commits carry no instance id:
