@@ -65,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = {"serve": _serve, "graduate": _graduate, "health": _health}.get(words[0])
         if command is None:
             raise UsageError(f"there is no command {words[0]!r}")
+        if {"-h", "--help"} & set(words[1:]):
+            print(_USAGE, end="")
+            return 0
         return command(words[1:])
     except UsageError as error:
         return _refuse(f"{error}\n{_USAGE}", MISUSED)
@@ -149,8 +152,6 @@ def _parse(command: str, words: list[str], known: dict[str, bool]) -> tuple[Path
     rest = iter(words)
     for word in rest:
         name, equals, value = word.partition("=")
-        if word in ("-h", "--help"):
-            raise UsageError(f"{command}: its arguments are these")
         if name == "--override" or (known.get(name)):
             text = value if equals else next(rest, None)
             if text is None:

@@ -6,7 +6,6 @@ groups. Only then may the listeners accept.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from broker.broker import Broker, Endpoint
@@ -21,6 +20,7 @@ from broker.logs import get_logger
 from broker.partitions import Partitions
 from broker.producer_ids import ProducerIds
 from broker.topic_folders import TopicFolders
+from broker.uuids import random_uuid
 from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
 from storage.log_directory import LogDirectory, only_directory
 
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from broker.topics_image import TopicsImage
 
 log = get_logger()
-
-
-def random_uuid() -> bytes:
-    """A version 4 uuid, 16 bytes, whose text form does not begin with `-`. Source: Kafka's Uuid.randomUuid."""
-    while True:
-        uuid = bytearray(os.urandom(16))
-        uuid[6] = uuid[6] & 0x0F | 0x40
-        uuid[8] = uuid[8] & 0x3F | 0x80
-        if uuid[0] >> 2 != 0b111110:  # the first of 22 base64 characters would be `-`
-            return bytes(uuid)
 
 
 class Composition:

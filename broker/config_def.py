@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 LONG_MAX = 9_223_372_036_854_775_807
 INT_MAX = 2_147_483_647
 
+_NAMES = {  # what a wrong value should have been
+    "BOOLEAN": "true or false",
+    "INT": "a whole number of 32 bits",
+    "SHORT": "a whole number of 16 bits",
+    "LONG": "a whole number of 64 bits",
+    "DOUBLE": "a number",
+    "STRING": "a text",
+    "LIST": "a list",
+    "CLASS": "the name of a class",
+    "PASSWORD": "a password",
+}
 _RANGES = {
     "INT": (-INT_MAX - 1, INT_MAX),
     "SHORT": (-32_768, 32_767),
@@ -74,7 +85,7 @@ class ConfigKey:
         if text is None:
             if self.nullable or self.default is None:
                 return None
-            raise self._refused(text, f"a {self.type.name.lower()}")
+            raise self._refused(text, _NAMES[self.type.name])
         value = self._converted(text.strip())
         if self.allowed is not None and not self.allowed(value):
             raise self._refused(text, self.allowed_text)
@@ -93,7 +104,7 @@ class ConfigKey:
             if kind is ConfigType.DOUBLE:
                 return float(text)
         except (KeyError, ValueError):
-            raise self._refused(text, f"a {kind.name.lower()}") from None
+            raise self._refused(text, _NAMES[kind.name]) from None
         if kind is ConfigType.LIST:
             return tuple(part.strip() for part in text.split(",")) if text else ()
         return text

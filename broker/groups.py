@@ -9,13 +9,13 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 import gc
-import os
 from typing import TYPE_CHECKING, Any
 
 from broker.group_leader import GroupLeader, LeaderState
 from broker.internal_topics import OFFSETS_TOPIC, new_topic
 from broker.logs import get_logger
 from broker.placement import Placement
+from broker.uuids import random_uuid_text
 from coordinator.routing import partition_for
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ class Groups:
     ) -> None:
         self.placement = Placement(settings.node_id)
         self.leaders: list[GroupLeader] = []
-        self.new_uuid = new_uuid or random_uuid
+        self.new_uuid = new_uuid or random_uuid_text
         self.event_listeners: list[Callable[[GroupEvent], None]] = [log_event]
         self._runtime = runtime
         self._settings = settings
@@ -227,12 +227,3 @@ def log_event(event: GroupEvent) -> None:
     """One line for each thing that happened in a group."""
     tell = log.debug if event.kind in _ROUTINE else log.info
     tell(event.kind, group_id=event.group_id, generation=event.generation, **event.facts)
-
-
-def random_uuid() -> str:
-    """A version 4 UUID in lower case. `uuid` itself is not imported: it would cost a start several milliseconds."""
-    random = bytearray(os.urandom(16))
-    random[6] = random[6] & 0x0F | 0x40
-    random[8] = random[8] & 0x3F | 0x80
-    text = random.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -6,6 +6,7 @@ accept. End: read no further, let what is owed leave, close the logs, mark the d
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import resource
@@ -141,7 +142,11 @@ def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
             bound.append((listener, bind(listener, send_buffer=send, receive_buffer=receive)))
         except OSError as error:
             place = host_and_port(listener.host or "*", listener.port)
-            raise StartFailed(f"cannot listen on {place}: {(error.strerror or str(error)).lower()}") from None
+            why = (error.strerror or str(error)).lower()
+            advice = "name another address or port in listeners"
+            if error.errno == errno.EADDRINUSE:
+                advice = "stop what listens there, or name another port in listeners"
+            raise StartFailed(f"cannot listen on {place}: {why}; {advice}") from None
     return bound
 
 

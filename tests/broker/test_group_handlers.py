@@ -9,10 +9,11 @@ from broker.catalogue.catalogue import Result
 from broker.context import RequestContext
 from broker.dispatch import HANDLERS, Routes
 from broker.group_leader import LeaderState
-from broker.groups import log_event, random_uuid
+from broker.groups import log_event
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers
 from broker.internal_topics import OFFSETS_TOPIC
+from broker.uuids import random_uuid_text
 from coordinator.events import GroupEvent
 from coordinator.routing import partition_for
 from protocol.api_keys import ApiKey
@@ -525,7 +526,7 @@ def test_member_ids_are_random_uuids_of_version_4():
     import uuid
 
     for _ in range(100):
-        text = random_uuid()
+        text = random_uuid_text()
         assert uuid.UUID(text).version == 4
         assert str(uuid.UUID(text)) == text
 

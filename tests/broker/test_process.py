@@ -134,7 +134,7 @@ def test_a_port_in_use_is_one_sentence_and_touches_no_file(serve, tmp_path: Path
     code, _, err = serve(f"--override=listeners=PLAINTEXT://127.0.0.1:{port}", data=other).end()
 
     assert code == 1
-    assert f"cannot listen on 127.0.0.1:{port}: address already in use" in err
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use; stop what listens there, or" in err
     assert len(err.splitlines()) == 1
     assert not other.exists()
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_asked_for_is_refused_with_exit_code_2(serve, arguments: 
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 2), (("fly",), 2), (("--help",), 0)])
+@pytest.mark.parametrize(("words", "code"), [((), 2), (("fly",), 2), (("--help",), 0), (("serve", "--help"), 0)])
 def test_no_command_and_a_wrong_one_tell_how_to_use_it(words: tuple[str, ...], code: int):
     program = Program(*words)
     ended, out, err = program.end()

@@ -19,9 +19,9 @@ def test_an_attribute_is_its_key_with_underscores():
     ("key", "value", "words"),
     [
         ("log.segment.bytes", "5", "at least 1048576"),
-        ("num.partitions", "many", "int"),
-        ("num.partitions", "2147483648", "int"),
-        ("auto.create.topics.enable", "yes", "boolean"),
+        ("num.partitions", "many", "a whole number"),
+        ("num.partitions", "2147483648", "of 32 bits"),
+        ("auto.create.topics.enable", "yes", "true or false"),
         ("kohort.durability", "perhaps", "one of os, always"),
         ("log.cleanup.policy", "compact,burn", "a list of compact, delete"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
