@@ -241,10 +241,21 @@ class Kohort(BrokerProcess):
 
 
 class Kafka(BrokerProcess):
-    """Apache Kafka, one node, through `tools/kafka`."""
+    """Apache Kafka, one node, through `tools/kafka`; `environment` may name its version and heap."""
 
     name = "kafka"
     ready_within_s = 90.0
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(directory, settings, port=port)
+        self.environment = dict(environment or {})
 
     def start(self) -> None:
         began = time.monotonic()
@@ -252,7 +263,7 @@ class Kafka(BrokerProcess):
         words += [f"{key}={value}" for key, value in self.settings.items()]
         started = subprocess.run(
             words,
-            env={**os.environ, "KAFKA_PORT": str(self.port)},
+            env={**os.environ, "KAFKA_PORT": str(self.port), **self.environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,0 +1,290 @@
+"""What the tests that start Apache Kafka on a directory of Kohort's have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from storage.meta_properties import parse_properties
+from tests.broker_process import ROOT, BrokerProcess, Kafka, Kohort, eventually
+
+PARTITIONS = 3
+TOPIC = "orders"
+QUIET = {"log_level": 0}
+HEAP = {"KAFKA_HEAP": "256m"}
+
+
+def kohort_on(directory: Path, port: int, data: Path | None = None) -> Kohort:
+    """A Kohort in `directory`, or on another's data; the controller's port that `graduate` prints is `port` + 1."""
+    settings: dict[str, object] = {
+        "group.initial.rebalance.delay.ms": 0,
+        "num.partitions": PARTITIONS,
+        "controller.quorum.voters": f"1@127.0.0.1:{port + 1}",
+    }
+    if data is not None:
+        settings["log.dirs"] = data
+    return Kohort(directory, settings, port=port)
+
+
+def kafka_on(
+    directory: Path, data: Path, port: int, *, version: str = "4.3.1", settings: Mapping[str, object] | None = None
+) -> Kafka:
+    """Apache Kafka on a data directory that is there already."""
+    directory.mkdir(exist_ok=True)
+    if not (directory / "data").exists():
+        (directory / "data").symlink_to(data)
+    more = {"log.dirs": data.resolve(), "log.initial.task.delay.ms": 600_000, **(settings or {})}
+    return Kafka(directory, more, port=port, environment={"KAFKA_VERSION": version, **HEAP})
+
+
+def graduate(kohort: Kohort, *words: str) -> subprocess.CompletedProcess[str]:
+    """`kohort graduate` with the settings that this broker had."""
+    command = kohort.command()
+    return subprocess.run(
+        [*command[:3], "graduate", *words, *command[4:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def graduated(kohort: Kohort, *words: str) -> dict[str, str]:
+    """The `server.properties` that `kohort graduate` prints. Raises: AssertionError when it refuses."""
+    ended = graduate(kohort, *words)
+    assert ended.returncode == 0, ended.stderr
+    return parse_properties(ended.stdout)
+
+
+def tool(name: str, *words: object, version: str = "4.3.1") -> str:
+    """What one of Kafka's command-line tools prints. Raises: AssertionError when it fails."""
+    ended = subprocess.run(
+        [str(ROOT / "tools" / "kafka"), "run", name, *map(str, words)],
+        env={"KAFKA_VERSION": version, "KAFKA_HEAP": "128m", **_environment()},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, f"{name} {words}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
+    return ended.stdout + ended.stderr
+
+
+def _environment() -> dict[str, str]:
+    import os
+
+    return {key: value for key, value in os.environ.items() if key not in ("KAFKA_VERSION", "KAFKA_HEAP")}
+
+
+class Load:
+    """An idempotent producer and a group of one, both alive until they are stopped, whatever the broker becomes."""
+
+    def __init__(self, address: str, topic: str = TOPIC, *, per_turn: int = 20, pause_s: float = 0.02) -> None:
+        self.written = 0
+        self.failed: list[str] = []
+        self.read: dict[int, int] = {}
+        self._address, self._topic = address, topic
+        self._per_turn, self._pause_s = per_turn, pause_s
+        self._stop = threading.Event()
+        self._settled = threading.Event()
+        self._reading = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._address,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 90_000,
+                "reconnect.backoff.max.ms": 200,
+                **QUIET,
+            }
+        )
+
+        def delivered(error: Any, _: Any) -> None:
+            if error is not None:
+                self.failed.append(str(error))
+
+        while not self._stop.is_set():
+            for _ in range(self._per_turn):
+                producer.produce(
+                    self._topic, b"%d" % self.written, partition=self.written % PARTITIONS, on_delivery=delivered
+                )
+                self.written += 1
+            producer.poll(0)
+            self._stop.wait(self._pause_s)
+        producer.flush(90)
+        self._settled.set()
+
+    def _read(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._address,
+                "group.id": "readers",
+                "group.instance.id": "one",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 45_000,
+                "reconnect.backoff.max.ms": 200,
+                **QUIET,
+            }
+        )
+        consumer.subscribe([self._topic])
+        while not self._reading.is_set():
+            messages = consumer.consume(200, 0.2)
+            for message in messages:
+                if message.error() is None:
+                    number = int(message.value())
+                    self.read[number] = self.read.get(number, 0) + 1
+            if messages:
+                try:
+                    consumer.commit(asynchronous=False)
+                except Exception:  # the broker is on its way: the next commit covers it
+                    continue
+        consumer.close()
+
+    def wait_until_written(self, count: int) -> None:
+        """Until so many records are on their way and a part of them has been read."""
+        eventually(lambda: self.written >= count and len(self.read) >= count // 2, deadline_s=60)
+
+    def finish(self) -> None:
+        """Write no more; wait until everything is acknowledged, read and committed."""
+        self._stop.set()
+        assert self._settled.wait(90), "records are unacknowledged"
+        assert not self.failed, self.failed[:3]
+        try:
+            eventually(lambda: len(self.read) == self.written, deadline_s=60)
+        finally:
+            self._reading.set()
+            self._threads[1].join(20)
+
+    def check(self, broker: BrokerProcess) -> None:
+        """`check_at` this broker."""
+        self.check_at(broker.address)
+
+    def check_at(self, address: str) -> None:
+        """In the topic is each record once, in order; the group has read each, and committed the end."""
+        ends = {}
+        for partition in range(PARTITIONS):
+            values = [int(value) for _, value in records(address, self._topic, partition)]
+            assert values == list(range(partition, self.written, PARTITIONS)), f"partition {partition}"
+            ends[partition] = len(values)
+        assert committed(address, "readers", self._topic) == ends
+
+
+def records(address: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
+    """(offset, value) of every record in a partition."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "nobody",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            **QUIET,
+        }
+    )
+    try:
+        reader.assign([TopicPartition(topic, partition, 0)])
+        found: list[tuple[int, bytes]] = []
+        for _ in range(600):
+            for message in reader.consume(500, 0.1):
+                if message.error() is None:
+                    found.append((message.offset(), message.value() or b""))
+                elif message.error().code() == -191:  # the end
+                    return found
+                else:
+                    raise AssertionError(str(message.error()))
+        raise AssertionError(f"the end of {topic}-{partition} did not come")
+    finally:
+        reader.close()
+
+
+def committed(address: str, group: str, topic: str, partitions: int = PARTITIONS) -> dict[int, int]:
+    """The group's committed offsets."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(partitions)])]
+    answer = next(iter(admin.list_consumer_group_offsets(asked).values())).result(30)
+    return {one.partition: one.offset for one in answer.topic_partitions}
+
+
+def topics(address: str) -> dict[str, tuple[str, int]]:
+    """name -> (topic id, partitions)."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    names = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
+    from confluent_kafka import TopicCollection
+
+    described = admin.describe_topics(TopicCollection(names))
+    return {name: (str(one.result(30).topic_id), len(one.result(30).partitions)) for name, one in described.items()}
+
+
+def overrides(address: str, topic: str) -> dict[str, str]:
+    """The configs that were set at the topic itself."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    (answer,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+    return {name: entry.value for name, entry in answer.result(30).items() if entry.source == 1}
+
+
+def create(address: str, name: str, partitions: int = PARTITIONS, **config: str) -> None:
+    """Create a topic."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    wish = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+    admin.create_topics([wish])[name].result(30)
+    eventually(lambda: name in admin.list_topics(timeout=30).topics, deadline_s=20)
+
+
+def delete(address: str, name: str) -> None:
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})  # kept: its end would take back what it was asked
+    admin.delete_topics([name])[name].result(30)
+
+
+def write(address: str, topic: str, *values: bytes, partition: int = 0) -> None:
+    """Produce, acknowledged."""
+    failed: list[str] = []
+    producer = Producer({"bootstrap.servers": address, "enable.idempotence": True, **QUIET})
+    for value in values:
+        producer.produce(
+            topic, value, b"k" + value, partition=partition, on_delivery=lambda e, _: e and failed.append(str(e))
+        )
+    assert producer.flush(30) == 0 and not failed, failed
+
+
+def commit(address: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Commit an offset as a simple consumer."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "enable.auto.commit": False, **QUIET})
+
+    def done() -> bool:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+        except KafkaException as error:
+            # A new Kafka makes its offsets topic first.
+            if error.args[0].retriable() or error.args[0].code() in (KafkaError.NOT_COORDINATOR, 15):
+                return False
+            raise
+        return True
+
+    eventually(done, deadline_s=30, every_s=0.2)
+    consumer.close()
+
+
+def strays(data: Path) -> list[str]:
+    """Folders that were set aside."""
+    return [path.name for path in data.iterdir() if path.name.endswith("-stray")]
+
+
+def ending(brokers: list[BrokerProcess]) -> Iterator[Callable[[BrokerProcess], BrokerProcess]]:
+    """For a fixture: remembers brokers, and kills those that are left."""
+
+    def remember(broker: BrokerProcess) -> BrokerProcess:
+        brokers.append(broker)
+        return broker
+
+    yield remember
+    for broker in brokers:
+        if broker.pid:
+            broker.kill()

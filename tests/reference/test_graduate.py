@@ -1,0 +1,201 @@
+"""Apache Kafka started on directories that Kohort wrote, and the other way round. Needs Java and Maven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+
+from tests.broker_process import BrokerDiedError, BrokerProcess, eventually, free_port, need
+from tests.reference import graduation as g
+
+pytestmark = pytest.mark.slow
+
+VERSIONS = ("3.9.2", "4.3.1")
+
+
+@pytest.fixture
+def tidy(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
+    """tidy(broker) -> broker, which is killed after the test if it still runs."""
+    need("java", "mvn")
+    yield from g.ending([])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_kafka_goes_on_where_kohort_was_ended_under_load(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
+    """DD32, DD33, DD34, DD35, DD44: the clients stay; what answers them is another broker.
+
+    Stopped or killed while a producer and a group are at work: every topic, config, record, group and committed offset
+    is there, each record once, and nothing is set aside.
+    """
+    port = free_port()
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
+    kohort.start()
+    g.create(kohort.address, g.TOPIC, retention_ms="-1")
+    g.create(kohort.address, "table", 2, cleanup_policy="compact", segment_bytes="1048576")
+    g.create(kohort.address, "gone")
+    g.write(kohort.address, "table", b"1", b"2", b"3", partition=1)
+    g.commit(kohort.address, "simple", "table", 2, partition=1)
+    g.delete(kohort.address, "gone")
+    load = g.Load(kohort.address)
+    load.wait_until_written(1_500)
+    before = g.topics(kohort.address)
+    if killed:
+        kohort.kill()
+        refused = g.graduate(kohort, "--check")
+        assert refused.returncode == 1 and "the last stop was not a clean one" in refused.stderr
+        settings: dict[str, Any] = {}
+    else:
+        kohort.stop()
+        settings = g.graduated(kohort, "--to", version)
+    kafka = tidy(g.kafka_on(tmp_path / "kafka", kohort.data, port, version=version, settings=settings))
+    kafka.start()
+
+    assert g.topics(kafka.address) == before
+    more = load.written + 600
+    eventually(lambda: load.written >= more, deadline_s=30)
+    load.finish()
+    load.check(kafka)
+    assert g.overrides(kafka.address, g.TOPIC) == {"retention.ms": "-1"}
+    assert g.overrides(kafka.address, "table") == {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+    assert g.overrides(kafka.address, "__consumer_offsets")["cleanup.policy"] == "compact"
+    assert [value for _, value in g.records(kafka.address, "table", 1)] == [b"1", b"2", b"3"]
+    assert g.committed(kafka.address, "simple", "table", 2)[1] == 2
+    described = g.tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        "--bootstrap-server", kafka.address, "--describe", "--all-groups", version=version,
+    )  # fmt: skip
+    assert "readers" in described and "simple" in described
+    assert g.strays(kohort.data) == []
+    log = kafka.log()
+    assert "stray" not in log.lower().replace("strays", "")
+    if not killed:
+        # The metadata log is read whole at every start.
+        recovered = [line for line in log.splitlines() if "Recovering unflushed" in line]
+        assert all("__cluster_metadata-0" in line for line in recovered), "a clean stop leaves nothing to recover"
+        assert "ERROR" not in log
+    kafka.stop()
+
+
+@pytest.mark.parametrize("standalone", [False, True], ids=["kraft-0", "kraft-1"])
+def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, standalone: bool) -> None:
+    """DD36, DD37, DD38: Kafka 4.3.1, Kohort, Kafka 4.3.1; topics change at each step."""
+    port = free_port()
+    directory = tmp_path / "kafka"
+    settings: dict[str, object] = {}
+    if standalone:
+        settings = {
+            "controller.quorum.voters": "",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
+        }
+        _format_standalone(directory, port)
+    kafka = tidy(g.Kafka(directory, settings, port=port, environment=g.HEAP))
+    kafka.start()
+    g.create(kafka.address, "first", retention_ms="-1")
+    g.create(kafka.address, "doomed")
+    g.write(kafka.address, "first", *(b"%d" % number for number in range(100)))
+    g.commit(kafka.address, "old", "first", 60)
+    with_new_protocol = _read_with_new_protocol(kafka, "new", "first", 40)
+    kafka.stop()
+
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port, kafka.data))
+    kohort.start()
+    at_kohort = g.topics(kohort.address)
+    assert {name: count for name, (_, count) in at_kohort.items()} == {"first": 3, "doomed": 3}
+    assert len(g.records(kohort.address, "first", 0)) == 100
+    assert g.committed(kohort.address, "old", "first")[0] == 60
+    assert g.committed(kohort.address, "new", "first")[0] == with_new_protocol
+    assert g.overrides(kohort.address, "first") == {"retention.ms": "-1"}
+    g.write(kohort.address, "first", *(b"%d" % number for number in range(100, 150)))
+    g.create(kohort.address, "second", cleanup_policy="compact")
+    g.write(kohort.address, "second", b"a", b"b")
+    g.delete(kohort.address, "doomed")
+    g.commit(kohort.address, "old", "first", 120)
+    before = g.topics(kohort.address)
+    assert before["first"] == at_kohort["first"], "the id stays"
+    kohort.stop()
+    properties = g.graduated(kohort, "--to", "4.3")
+    assert ("controller.quorum.bootstrap.servers" in properties) == standalone
+
+    again = tidy(g.kafka_on(tmp_path / "again", kafka.data, port, settings={**settings, **properties}))
+    again.start()
+    assert g.topics(again.address) == before
+    assert [value for _, value in g.records(again.address, "first", 0)] == [b"%d" % number for number in range(150)]
+    assert [value for _, value in g.records(again.address, "second", 0)] == [b"a", b"b"]
+    assert g.committed(again.address, "old", "first")[0] == 120
+    assert g.committed(again.address, "new", "first")[0] == with_new_protocol
+    assert g.overrides(again.address, "second") == {"cleanup.policy": "compact"}
+    assert g.strays(kafka.data) == []
+    again.stop()
+
+
+def _format_standalone(directory: Path, port: int) -> None:
+    directory.mkdir()
+    config = directory / "format.properties"
+    config.write_text(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}\n"
+        f"controller.quorum.bootstrap.servers=127.0.0.1:{port + 1}\nlog.dirs={directory / 'data'}\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+    )
+    g.tool("kafka.tools.StorageTool", "format", "--standalone", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
+
+
+def _read_with_new_protocol(broker: BrokerProcess, group: str, topic: str, count: int) -> int:
+    """Read so many records as a KIP-848 group, commit, leave; return the committed offset of partition 0."""
+    consumer = g.Consumer(
+        {"bootstrap.servers": broker.address, "group.id": group, "group.protocol": "consumer",
+         "auto.offset.reset": "earliest", "enable.auto.commit": False, **g.QUIET}
+    )  # fmt: skip
+    consumer.subscribe([topic])
+    seen = 0
+    while seen < count:
+        seen += sum(message.error() is None for message in consumer.consume(count - seen, 1))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return seen
+
+
+def test_kafka_started_by_mistake_beside_kohort(tmp_path: Path, tidy: Any) -> None:
+    """DD41: it exits; Kohort ends itself at its next change of metadata, and a restart is consistent."""
+    port = free_port()
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
+    kohort.start()
+    g.create(kohort.address, "kept")
+    g.write(kohort.address, "kept", b"1")
+    kafka = tidy(g.kafka_on(tmp_path / "kafka", kohort.data, free_port()))
+
+    with pytest.raises(BrokerDiedError):
+        kafka.start()
+
+    with pytest.raises(KafkaException):
+        g.create(kohort.address, "refused")
+    eventually(lambda: "another process has written to" in kohort.log() and "stopped" in kohort.log())
+    kohort.stop()
+    kohort.start()
+    g.write(kohort.address, "kept", b"2")
+    assert list(g.topics(kohort.address)) == ["kept"]
+    assert [value for _, value in g.records(kohort.address, "kept", 0)] == [b"1", b"2"]
+    g.create(kohort.address, "possible-again")
+    kohort.stop()
+    assert g.graduate(kohort, "--check").returncode == 0
+
+
+def test_kafka_does_not_start_beside_a_foreign_folder(tmp_path: Path, tidy: Any) -> None:
+    """DD43: `kohort graduate` says so beforehand."""
+    port = free_port()
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
+    kohort.start()
+    kohort.stop()
+    (kohort.data / "lost+found").mkdir()
+
+    refused = g.graduate(kohort)
+    assert refused.returncode == 1 and "lost+found: it is no partition's folder" in refused.stderr
+
+    with pytest.raises(BrokerDiedError):
+        tidy(g.kafka_on(tmp_path / "kafka", kohort.data, port)).start()
