@@ -275,5 +275,6 @@ class LoopRuntime(Runtime):
         if self._processes is not None:
             # The cleaner's half-written files are swept at the next start: nothing is lost by ending it at once.
             for process in list((self._processes._processes or {}).values()):
-                process.terminate()
-            self._processes.shutdown(wait=False, cancel_futures=True)
+                process.kill()
+            # Waited for: the pool's own thread, if the interpreter's end overtook it, would print a trace.
+            self._processes.shutdown(wait=True, cancel_futures=True)

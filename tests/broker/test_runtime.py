@@ -122,6 +122,21 @@ async def test_work_in_a_process_ends_on_the_loop_and_a_killed_process_is_replac
     assert pids[1] not in (os.getpid(), pids[0])
 
 
+def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_closed():
+    """The interpreter's end once overtook the pool's thread, and a stop during a cleaning ended in a trace."""
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    runtime = LoopRuntime(loop)
+    runtime.in_process(time.sleep, (60,), lambda _: None, lambda _: None)
+
+    began = time.monotonic()
+    runtime.close()
+    loop.close()
+
+    assert set(threading.enumerate()) == before
+    assert time.monotonic() - began < 10
+
+
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
 def test_a_step_of_the_wall_clock_never_turns_the_time_back(step_s: int, monkeypatch: pytest.MonkeyPatch):
     """docs/decisions/clock.md"""
