@@ -14,10 +14,10 @@ Source: Kafka's CoordinatorRuntime.
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.group_batches import REFUSALS, Call, GroupBatch, LeaderState, chunks_of
 from broker.logs import get_logger
 from coordinator.classic.inputs import (
     Heartbeat,
@@ -39,7 +39,7 @@ from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.group_records import encode_key, encode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from broker.partitions import Partition
     from broker.runtime import Runtime
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _KEYS_KEPT = 100_000
-_NOT_YET = -1
 
 # What a member sent last, told by the input in whose name its session timer was set.
 _LAST_APIS: dict[type[Input], str] = {
@@ -62,51 +61,6 @@ _LAST_APIS: dict[type[Input], str] = {
     Sync: "SyncGroup",
     Appended: "SyncGroup",
 }
-
-
-class LeaderState(Enum):
-    """Whether a partition's groups are served."""
-
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"  # its log refused a write or an fsync, or cannot be understood
-    RESIGNED = "resigned"
-
-
-_REFUSALS = {
-    LeaderState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    # Not "loading": aiokafka takes that answer to an OffsetFetch for "nothing is committed", and starts anew.
-    LeaderState.FAILED: ErrorCode.NOT_COORDINATOR,
-    LeaderState.RESIGNED: ErrorCode.NOT_COORDINATOR,
-}
-
-
-class _Batch:
-    """Outcomes whose records share a batch, and those that came after them and must wait for it.
-
-    A step is (input, group id, outcome). `last_offset` is known once the batch is appended.
-    """
-
-    __slots__ = ("last_offset", "pairs", "records", "size_bytes", "steps")
-
-    def __init__(self) -> None:
-        self.pairs: list[tuple[bytes, bytes | None]] = []
-        self.records: list[tuple[Any, Any | None]] = []
-        self.size_bytes = HEADER_BYTES
-        self.steps: list[tuple[Input | None, str, Outcome]] = []
-        self.last_offset = _NOT_YET
-
-
-class _Call:
-    """Where a "reply" goes that is a call of our own."""
-
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Callable[[], None]) -> None:
-        self._callback = callback
-
-    def complete(self, _: object) -> None:
-        self._callback()
 
 
 class GroupLeader:
@@ -158,9 +112,9 @@ class GroupLeader:
         self.leader_epoch = -1  # of the last load
         self._partition: Partition | None = None
         self._end_offset = 0  # where the next batch must go
-        self._open: _Batch | None = None  # collects records until the turn ends
-        self._batches: deque[_Batch] = deque()  # appended, not committed yet
-        self._waiting: _Batch | None = None  # the youngest batch that is not committed: replies wait for it
+        self._open: GroupBatch | None = None  # collects records until the turn ends
+        self._batches: deque[GroupBatch] = deque()  # appended, not committed yet
+        self._waiting: GroupBatch | None = None  # the youngest batch that is not committed: replies wait for it
         self._turn_asked = False
         self._refusing = False  # the last append was refused
         self._encoded_keys: dict[Any, bytes] = {}
@@ -184,7 +138,7 @@ class GroupLeader:
         if self._waiting is None:
             callback()
         else:
-            self._waiting.steps.append((None, "", Outcome(None, replies=(Reply(_Call(callback), None),))))
+            self._waiting.steps.append((None, "", Outcome(None, replies=(Reply(Call(callback), None),))))
 
     def _act(self, event: Input, group_id: str, outcome: Outcome) -> None:
         """Make an outcome happen: group, timers, records, replies and events."""
@@ -219,7 +173,7 @@ class GroupLeader:
         return self.state is LeaderState.ACTIVE
 
     def _refuse(self, event: Input) -> None:
-        reply = self.shard.unserved(event, _REFUSALS[self.state])
+        reply = self.shard.unserved(event, REFUSALS[self.state])
         if reply is not None:
             reply.to.complete(reply.response)
 
@@ -291,7 +245,7 @@ class GroupLeader:
                 return False
             batch = self._open  # settling may have opened one, which is small
         if batch is None:
-            batch = self._waiting = self._open = _Batch()
+            batch = self._waiting = self._open = GroupBatch()
             if not self._turn_asked:
                 self._turn_asked = True
                 self._runtime.soon(self._end_turn)
@@ -361,7 +315,7 @@ class GroupLeader:
 
     # -- what became of them -------------------------------------------------------------------------------
 
-    def _committed(self, batch: _Batch, error: KafkaError | None) -> None:
+    def _committed(self, batch: GroupBatch, error: KafkaError | None) -> None:
         if not self._batches or self._batches[0] is not batch:
             return  # the shard was closed meanwhile, and everybody has an answer
         if error is not None:
@@ -372,7 +326,7 @@ class GroupLeader:
             self._waiting = None
         self._settle(batch)
 
-    def _settle(self, batch: _Batch) -> None:
+    def _settle(self, batch: GroupBatch) -> None:
         """The batch is committed: answer everything that waited for it, in order."""
         for _, group_id, outcome in batch.steps:
             try:
@@ -384,7 +338,7 @@ class GroupLeader:
             except Exception:
                 log.exception("group_step_failed", group_id=group_id)  # a bug: the others are answered all the same
 
-    def _refused(self, batch: _Batch, error: ErrorCode) -> None:
+    def _refused(self, batch: GroupBatch, error: ErrorCode) -> None:
         """The batch is not in the log: its outcomes are taken back, the last one first; then the others go on."""
         for event, group_id, outcome in reversed(batch.steps):
             if outcome.records and event is not None:
@@ -422,7 +376,7 @@ class GroupLeader:
         self._partition = partition
         self.leader_epoch = partition.leader_epoch
         try:
-            loaded = load(shard, lambda: _chunks(partition, chunk_bytes))
+            loaded = load(shard, lambda: chunks_of(partition, chunk_bytes))
         except (LoadFailed, KafkaError, OSError) as error:
             self.state = LeaderState.FAILED
             log.error("group_load_failed", partition=self.index, error=str(error))
@@ -457,7 +411,7 @@ class GroupLeader:
             self._end(LeaderState.RESIGNED)
         self.state = LeaderState.RESIGNED
 
-    def _fail(self, batch: _Batch | None = None) -> None:
+    def _fail(self, batch: GroupBatch | None = None) -> None:
         """The log failed with `batch` and all in flight: answer everybody. `load` goes on when it is repaired."""
         if batch is not None:
             self._batches.append(batch)
@@ -475,15 +429,3 @@ class GroupLeader:
             event = Unload(group_id)
             self._act(event, group_id, self.shard.handle(event, self._now_ms()))
         self.shard = Shard(self._settings, self.shard.topics)
-
-
-def _chunks(partition: Partition, chunk_bytes: int) -> Iterator[bytes]:
-    """The partition's log from start to end, whole batches."""
-    offset, end = partition.log_start_offset, partition.log_end_offset
-    while offset < end:
-        result = partition.log.read(offset, chunk_bytes, copied=True)
-        if not result.size_bytes and result.next_offset <= offset:
-            return
-        if result.size_bytes:
-            yield b"".join(result.buffers)
-        offset = result.next_offset

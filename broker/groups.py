@@ -11,7 +11,8 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
-from broker.group_leader import GroupLeader, LeaderState
+from broker.group_batches import LeaderState
+from broker.group_leader import GroupLeader
 from broker.internal_topics import OFFSETS_TOPIC, new_topic
 from broker.logs import get_logger
 from broker.placement import Placement

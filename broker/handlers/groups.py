@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.context import Deferred
-from broker.group_leader import LeaderState
+from broker.group_batches import LeaderState
 from broker.handlers.gathering import Gathering
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape

@@ -8,7 +8,7 @@ from broker.authorizer import Operation, ResourceType
 from broker.catalogue.catalogue import Result
 from broker.context import RequestContext
 from broker.dispatch import HANDLERS, Routes
-from broker.group_leader import LeaderState
+from broker.group_batches import LeaderState
 from broker.groups import log_event
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.context import Deferred
-from broker.group_leader import LeaderState
+from broker.group_batches import LeaderState
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DeleteOffsets, DescribeGroup

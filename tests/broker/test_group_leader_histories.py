@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.context import Deferred
-from broker.group_leader import LeaderState
+from broker.group_batches import LeaderState
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DescribeGroup
