@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable, Iterable
-    from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from broker.worker import WorkerProcess
 
 T = TypeVar("T")
 log = get_logger()
@@ -88,7 +90,8 @@ class LoopRuntime(Runtime):
         self._wake: asyncio.TimerHandle | None = None
         self._wake_deadline_ms = 0
         self._threads: ThreadPoolExecutor | None = None
-        self._processes: ProcessPoolExecutor | None = None
+        self._speaker: ThreadPoolExecutor | None = None
+        self._process: WorkerProcess | None = None
         self._closed = False
         self._servers: list[asyncio.AbstractServer] = []
 
@@ -187,28 +190,25 @@ class LoopRuntime(Runtime):
         failed: Callable[[Exception], None],
     ) -> None:
         """In the one other process, started with the first work."""
-        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415  start-up does not pay for it
-        from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  start-up does not pay for it
 
-        # `spawn`, not `fork`: the child must hold none of our descriptors (sockets, the directory's lock).
-        if self._processes is None:
-            from multiprocessing import get_context  # noqa: PLC0415
+        from broker.worker import WorkerDied, WorkerProcess  # noqa: PLC0415
 
-            self._processes = ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn"))
-        pool = self._processes
+        if self._speaker is None:
+            # One thread that speaks with the process: works queue up behind each other there.
+            self._speaker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kohort-process")
 
-        def fail(error: Exception) -> None:
-            if isinstance(error, BrokenProcessPool) and self._processes is pool:
-                self._processes = None  # the child was killed: the next work starts another one
-            failed(error)
+        def speak() -> T:
+            if self._process is None:
+                self._process = WorkerProcess()
+            try:
+                result: T = self._process.run(work, arguments)
+            except WorkerDied:
+                self._process = None  # the next work starts another one
+                raise
+            return result
 
-        try:
-            future = pool.submit(work, *arguments)
-        except BrokenProcessPool as error:
-            broken = error
-            self.soon(lambda: fail(broken))
-        else:
-            self._deliver(future, done, fail)
+        self._deliver(self._speaker.submit(speak), done, failed)
 
     def _deliver(self, future: Future[T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         def back_on_the_loop() -> None:
@@ -272,9 +272,8 @@ class LoopRuntime(Runtime):
             self._wake = None
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
-        if self._processes is not None:
+        if self._process is not None:
             # The cleaner's half-written files are swept at the next start: nothing is lost by ending it at once.
-            for process in list((self._processes._processes or {}).values()):
-                process.kill()
-            # Waited for: the pool's own thread, if the interpreter's end overtook it, would print a trace.
-            self._processes.shutdown(wait=True, cancel_futures=True)
+            self._process.kill()
+        if self._speaker is not None:
+            self._speaker.shutdown(wait=True, cancel_futures=True)

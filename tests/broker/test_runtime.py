@@ -2,14 +2,19 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from broker import runtime as runtime_module
 from broker.runtime import LoopRuntime
+from broker.worker import WorkerDied
+from tests.broker_process import ROOT, eventually
 
 
 @pytest.fixture
@@ -102,39 +107,68 @@ async def test_a_failure_in_a_thread_comes_back_as_one(runtime: LoopRuntime):
     assert isinstance(errors[0], ZeroDivisionError)
 
 
-async def test_work_in_a_process_ends_on_the_loop_and_a_killed_process_is_replaced(runtime: LoopRuntime):
+async def _in_process(runtime: LoopRuntime, work: Callable[..., object], *arguments: object) -> object:
+    """The result of a work in the other process, or its exception."""
     done = asyncio.Event()
-    pids: list[int] = []
-    errors: list[Exception] = []
+    results: list[object] = []
 
-    runtime.in_process(os.getpid, (), lambda pid: (pids.append(pid), done.set()), lambda error: None)
+    def end(result: object) -> None:
+        results.append(result)
+        done.set()
+
+    runtime.in_process(work, arguments, end, end)
     await _wait(done)
-    assert pids[0] != os.getpid()
-
-    done.clear()
-    runtime.in_process(os._exit, (3,), lambda _: None, lambda error: (errors.append(error), done.set()))
-    await _wait(done)
-    assert errors
-
-    done.clear()
-    runtime.in_process(os.getpid, (), lambda pid: (pids.append(pid), done.set()), lambda error: None)
-    await _wait(done)
-    assert pids[1] not in (os.getpid(), pids[0])
+    return results[0]
 
 
-def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_closed():
-    """The interpreter's end once overtook the pool's thread, and a stop during a cleaning ended in a trace."""
-    before = set(threading.enumerate())
-    loop = asyncio.new_event_loop()
-    runtime = LoopRuntime(loop)
-    runtime.in_process(time.sleep, (60,), lambda _: None, lambda _: None)
+async def test_work_in_a_process_ends_on_the_loop_and_a_killed_process_is_replaced(runtime: LoopRuntime):
+    first = await _in_process(runtime, os.getpid)
+    assert first != os.getpid()
+    assert await _in_process(runtime, os.getpid) == first
 
-    began = time.monotonic()
-    runtime.close()
-    loop.close()
+    assert isinstance(await _in_process(runtime, os._exit, 3), WorkerDied)
 
-    assert set(threading.enumerate()) == before
-    assert time.monotonic() - began < 10
+    second = await _in_process(runtime, os.getpid)
+    assert second not in (os.getpid(), first)
+
+
+async def test_a_failure_in_a_process_and_what_it_prints_do_no_harm(runtime: LoopRuntime):
+    assert isinstance(await _in_process(runtime, int, "none"), ValueError)
+    assert await _in_process(runtime, print, "in the middle of the answers") is None
+    assert await _in_process(runtime, len, b"123") == 3
+
+
+async def test_works_of_a_process_run_one_after_the_other(runtime: LoopRuntime):
+    results = await asyncio.gather(*(_in_process(runtime, divmod, number, 7) for number in range(20)))
+
+    assert results == [divmod(number, 7) for number in range(20)]
+
+
+def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_work():
+    """A cleaner must not go on writing into a directory that the next broker serves."""
+    program = """
+import asyncio, os, time
+from broker.runtime import LoopRuntime
+async def main():
+    runtime = LoopRuntime(asyncio.get_running_loop())
+    runtime.in_process(os.getpid, (), lambda pid: print(pid, flush=True), print)
+    runtime.in_process(time.sleep, (600,), print, print)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    parent.wait()
+
+    def gone() -> bool:
+        try:
+            return "zombie" in Path(f"/proc/{child}/status").read_text()
+        except OSError:
+            return True
+
+    eventually(gone)
 
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
