@@ -55,8 +55,14 @@ class TopicFolders:
             if topic_id is not None and wanted.get((name, partition)) == topic_id:
                 del wanted[name, partition]
                 continue
-            # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
-            kind = "delete" if topic_id in state.removed_topic_ids else "stray"
+            if topic_id is None and self._directory.is_unfinished(name, partition):
+                # Killed while it was made: `create_folders` finishes it if it is wanted.
+                if (name, partition) in wanted:
+                    continue
+                kind = "delete"
+            else:
+                # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
+                kind = "delete" if topic_id in state.removed_topic_ids else "stray"
             target = self._directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
             log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
             if kind == "delete" and target is not None:

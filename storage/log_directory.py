@@ -195,6 +195,10 @@ class LogDirectory:
         if topics:
             self._sync()
 
+    def is_unfinished(self, topic: str, partition: int) -> bool:
+        """Whether a partition's folder holds nothing, or only what `create_folders` was about to finish."""
+        return all(path.name.endswith(".tmp") for path in self.folder(topic, partition).iterdir())
+
     def retire(self, topic: str, partition: int, *, unique: bytes, kind: str = "delete") -> Path | None:
         """Rename a partition's folder to `-delete` or `-stray`; None when there is none. Raises: StorageError."""
         folder = self.folder(topic, partition)

@@ -1,0 +1,83 @@
+"""What a start does with the folders that it finds (data-directory 1.5): nothing that may be a copy of records goes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.topic_folders import TopicFolders
+from broker.topics_image import Topic, TopicsImage
+from storage.log_directory import LogDirectory, read_topic_id
+from tests.virtual_runtime import VirtualRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WANTED, REMOVED, UNKNOWN = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
+
+
+class Start:
+    """A data directory whose catalogue has topic `t` with two partitions, and once had `WAS`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.directory = LogDirectory.open(path)
+        self.runtime = VirtualRuntime()
+
+    def adopt(self) -> None:
+        partitions: Any = SimpleNamespace(topics_changed=lambda names, image: None)
+        state: Any = SimpleNamespace(removed_topic_ids={REMOVED})
+        folders = TopicFolders(
+            self.runtime, self.directory, partitions, new_uuid=lambda: bytes(16), delete_delay_ms=60_000
+        )
+        image = TopicsImage().with_changes({"t": Topic("t", WANTED, (0, 0), {})})
+        folders.adopt(self.directory.scan(), state, image)
+
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.path.iterdir() if path.is_dir())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    made = Start(tmp_path)
+    yield made
+    made.directory.close()
+
+
+def test_what_is_missing_is_made_and_what_is_there_is_kept(start: Start) -> None:
+    start.directory.create_folders({("t", 0): WANTED})
+    (start.path / "t-0" / f"{0:020d}.log").write_bytes(b"records")
+    start.adopt()
+    assert start.folders() == ["t-0", "t-1"]
+    assert (start.path / "t-0" / f"{0:020d}.log").read_bytes() == b"records"
+    assert read_topic_id(start.path / "t-1") == WANTED
+
+
+def test_a_deleted_topics_folder_goes_after_a_while_and_one_that_nobody_knows_is_set_aside(start: Start) -> None:
+    start.directory.create_folders({("was", 0): REMOVED, ("whose", 0): UNKNOWN, ("t", 0): UNKNOWN})
+    start.adopt()
+    gone, strays = f"was-0.{bytes(16).hex()}-delete", [f"{name}-0.{bytes(16).hex()}-stray" for name in ("t", "whose")]
+    assert start.folders() == sorted(["t-0", "t-1", gone, *strays])
+    start.runtime.advance(60_001)
+    assert start.folders() == sorted(["t-0", "t-1", *strays])
+
+
+def test_a_folder_without_a_topic_id_that_holds_records_is_set_aside(start: Start) -> None:
+    (start.path / "t-0").mkdir()
+    (start.path / "t-0" / f"{0:020d}.log").write_bytes(b"records")
+    start.adopt()
+    assert start.folders() == ["t-0", f"t-0.{bytes(16).hex()}-stray", "t-1"]
+
+
+def test_a_folder_that_was_being_made_when_the_broker_died_is_finished_or_removed(start: Start) -> None:
+    """It holds nothing, so it is nobody's only copy: set aside, it would lie there for ever."""
+    for name in ("t-0", "t-1", "never-0"):
+        (start.path / name).mkdir()
+    (start.path / "t-1" / "partition.metadata.tmp").write_text("version: 0")
+    start.adopt()
+    start.runtime.advance(60_001)
+    assert start.folders() == ["t-0", "t-1"]
+    assert [read_topic_id(start.path / name) for name in ("t-0", "t-1")] == [WANTED, WANTED]
