@@ -74,6 +74,7 @@ class BrokerProcess:
 
     name = ""
     ready_within_s = 20.0
+    stop_within_s = 10.0
 
     def __init__(
         self, directory: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None
@@ -162,7 +163,6 @@ class Kohort(BrokerProcess):
     """This repository's broker: `python -m broker serve`, with the tests' own interpreter."""
 
     name = "kohort"
-    stop_within_s = 10.0
 
     def __init__(
         self,
@@ -244,6 +244,7 @@ class Kafka(BrokerProcess):
     """Apache Kafka, one node, through `tools/kafka`; `environment` may name its version and heap."""
 
     name = "kafka"
+    stop_within_s = 90.0
     ready_within_s = 90.0
 
     def __init__(
@@ -281,7 +282,9 @@ class Kafka(BrokerProcess):
         if self.pid:
             self.pid = 0
             verb = "kill" if signal_number == signal.SIGKILL else "stop"
-            subprocess.run([str(ROOT / "tools" / "kafka"), verb, str(self.directory)], check=True, timeout=90)
+            subprocess.run(
+                [str(ROOT / "tools" / "kafka"), verb, str(self.directory)], check=True, timeout=self.stop_within_s
+            )
 
 
 def need(*programs: str) -> None:

@@ -134,6 +134,31 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     again.stop()
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: Any, killed: bool) -> None:
+    """DD36, DD39: the clients stay; every record that was acknowledged is there once, the group goes on."""
+    port = free_port()
+    kafka = tidy(g.Kafka(tmp_path / "kafka", {"offsets.topic.num.partitions": 4}, port=port, environment=g.HEAP))
+    kafka.start()
+    g.create(kafka.address, g.TOPIC, retention_ms="-1")
+    load = g.Load(kafka.address)
+    load.wait_until_written(1_000)
+    before = g.topics(kafka.address)
+    kafka.kill() if killed else kafka.stop()
+
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port, kafka.data))
+    kohort.start()
+
+    assert g.topics(kohort.address) == before
+    more = load.written + 400
+    eventually(lambda: load.written >= more, deadline_s=30)
+    load.finish()
+    load.check(kohort)
+    assert g.strays(kafka.data) == []
+    kohort.stop()
+    assert g.graduate(kohort, "--check", "--to", "4.3").returncode == 0
+
+
 def _format_standalone(directory: Path, port: int) -> None:
     directory.mkdir()
     config = directory / "format.properties"
