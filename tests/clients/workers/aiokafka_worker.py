@@ -1,6 +1,7 @@
 """aiokafka as a scripted client: see `common`."""
 
 import asyncio
+import contextlib
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -83,7 +84,8 @@ class Group(ConsumerRebalanceListener):
                 await self.commit()
                 commit_at = loop.time() + self.commit_every_s
         await self.commit()
-        await self.consumer.stop()
+        with contextlib.suppress(asyncio.CancelledError):  # aiokafka's own, where the broker is away just now
+            await self.consumer.stop()
         emit("left")
 
 
