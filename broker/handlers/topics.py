@@ -12,6 +12,7 @@ from broker.authorizer import Operation, ResourceType, authorize
 from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.configs import topic_entries
 from broker.handlers.gathering import Gathering
+from broker.internal_topics import OFFSETS_TOPIC
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -167,6 +168,11 @@ def create_partitions(broker: Broker, context: RequestContext, request: CreatePa
             continue
         if not authorize(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
             gathering.put(index, _grown(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+            continue
+        if topic.name == OFFSETS_TOPIC and broker.catalogue.image.topic(OFFSETS_TOPIC) is not None:
+            # A group belongs to hash(group) % count: after the next start nobody would find what was committed.
+            message = "The number of partitions for the offsets topic cannot be changed."
+            gathering.put(index, _grown(topic.name, ErrorCode.INVALID_PARTITIONS, message))
             continue
         assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
         broker.catalogue.create_partitions(

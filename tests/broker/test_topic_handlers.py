@@ -238,6 +238,17 @@ def test_create_partitions_has_one_result_per_topic_on_success_too(tmp_path: Pat
     assert desk.driver.catalogue.image.partition_count("t") == 3
 
 
+def test_the_offsets_topic_does_not_grow_since_its_groups_would_not_be_found_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.driver.create("__consumer_offsets", 2)
+    request = grow.CreatePartitionsRequest(
+        topics=[grow.CreatePartitionsTopic(name="__consumer_offsets", count=3, assignments=None)]
+    )
+    (answer,) = desk.ask(topics.create_partitions, request, 3).results
+    assert answer.error_code == 37
+    assert desk.driver.catalogue.image.partition_count("__consumer_offsets") == 2
+
+
 def entries(desk: Desk, kind: int, name: str, version: int = 4, **more: Any) -> dict[str, Any]:
     resource = describe.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=more.pop("keys", None)
