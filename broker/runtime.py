@@ -201,6 +201,9 @@ class LoopRuntime(Runtime):
         def speak() -> T:
             if self._process is None:
                 self._process = WorkerProcess()
+            if self._closed:
+                # `close` ran before there was a process to end, or this work waited behind one that it ended.
+                self._process.kill()
             try:
                 result: T = self._process.run(work, arguments)
             except WorkerDied:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class WorkerProcess:
             result, error = pickle.load(self._process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError) as failure:
             self.kill()
+            with suppress(OSError):
+                self._process.stdin.close()  # what is left in its buffer would be complained of later
             raise WorkerDied(f"the worker process ended: {failure or 'no answer'}") from failure
         if error is not None:
             raise error

@@ -144,6 +144,24 @@ async def test_works_of_a_process_run_one_after_the_other(runtime: LoopRuntime):
     assert results == [divmod(number, 7) for number in range(20)]
 
 
+@pytest.mark.parametrize("head_start_s", [0.0, 0.001, 0.3])
+def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_closed(head_start_s: float):
+    """A stop during a cleaning, whether its process is there already or not, and with works that wait behind it."""
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    runtime = LoopRuntime(loop)
+    for _ in range(3):
+        runtime.in_process(time.sleep, (60,), lambda _: None, lambda _: None)
+    threading.Event().wait(head_start_s)
+
+    began = time.monotonic()
+    runtime.close()
+    loop.close()
+
+    assert set(threading.enumerate()) == before
+    assert time.monotonic() - began < 10
+
+
 def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_work():
     """A cleaner must not go on writing into a directory that the next broker serves."""
     program = """
