@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_ANEW = "; remove the file, then start Kohort and stop it, which writes it anew"
 _CHUNK_BYTES = 8 * 1024 * 1024
 _MAX_PROBLEMS = 20  # of one folder: whoever has more knows enough
 
@@ -174,7 +175,7 @@ class _Segment:
 
     def _wrong_entry(self, suffix: str, number: int, entry_bytes: int, what: str) -> None:
         self._found.problem(
-            self._path.with_suffix(suffix), f"wrong entry at byte {number * entry_bytes}: {what}; remove the file"
+            self._path.with_suffix(suffix), f"wrong entry at byte {number * entry_bytes}: {what}{_ANEW}"
         )
 
     def _batches(self) -> Iterator[tuple[int, record_batch.BatchHeader, bytes]]:
@@ -222,7 +223,7 @@ class _Segment:
         data = self._index_bytes(path)
         index = OffsetIndex.parse(data)
         if index is None or len(index) * OFFSET_ENTRY_BYTES != len(data):
-            self._found.problem(path, f"its {len(data)} bytes are no offset index as a clean stop leaves it")
+            self._found.problem(path, f"its {len(data)} bytes are no offset index as a clean stop leaves it{_ANEW}")
             return OffsetIndex()
         return index
 
@@ -231,7 +232,7 @@ class _Segment:
         data = self._index_bytes(path)
         index = TimeIndex.parse(data)
         if index is None or len(index) * TIME_ENTRY_BYTES != len(data):
-            self._found.problem(path, f"its {len(data)} bytes are no time index as a clean stop leaves it")
+            self._found.problem(path, f"its {len(data)} bytes are no time index as a clean stop leaves it{_ANEW}")
             return TimeIndex()
         return index
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.cli import main
 from broker.graduate.targets import TARGETS, target
@@ -267,3 +268,31 @@ def test_what_cannot_be_asked_for(words: tuple[str, ...], capsys: pytest.Capture
 def test_versions() -> None:
     assert target("4.3.1") is TARGETS[-1] and target("3.9") is TARGETS[0]
     assert target("5.0") is None and target("4") is None and target("4.x") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _no_marker,
+        _other_marker,
+        _snapshot_gone,
+        lambda data: (data / LOG.replace(".log", ".timeindex")).unlink(),
+        lambda data: (data / LOG.replace(".log", ".index")).unlink(),
+        lambda data: (data / "orders-0/leader-epoch-checkpoint").write_text("0\n1\n4 0\n"),
+        lambda data: shutil.copytree(data / "orders-0", data / "orders-1"),
+        lambda data: (data / "orders-0" / f"{0:020d}.log.cleaned").touch(),
+    ],
+)
+def test_a_start_and_a_stop_of_kohort_mend_what_the_message_says_they_mend(
+    graduate, data: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    damage(data)
+    assert graduate("--check")[0] == 1
+
+    with Kohort(tmp_path, QUICK_GROUPS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        ends = admin.list_offsets({TopicPartition("orders", 0): OffsetSpec.latest()})
+        assert next(iter(ends.values())).result(20).offset == 300
+
+    code, _, err = graduate("--check")
+    assert code == 0, err
