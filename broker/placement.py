@@ -14,7 +14,3 @@ class Placement:
     def leader_of(self, topic: str, partition: int) -> int:  # the seam has the arguments before it has other nodes
         """The node that leads the partition."""
         return self.node_id
-
-    def is_here(self, topic: str, partition: int) -> bool:
-        """Whether this node leads the partition."""
-        return self.leader_of(topic, partition) == self.node_id

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.config_def import ConfigError, ConfigKey
 from broker.setting_types import (
-    ConfigSource,
     Declaration,
     SettingsError,
     decimal,
@@ -256,27 +255,6 @@ class Settings:
         raise AssertionError
 
     @property
-    def roll_ms(self) -> int:
-        """The broker's default of `segment.ms`."""
-        return self.log_roll_ms if self.log_roll_ms is not None else self.log_roll_hours * 3_600_000
-
-    @property
-    def roll_jitter_ms(self) -> int:
-        """The broker's default of `segment.jitter.ms`."""
-        return (
-            self.log_roll_jitter_ms if self.log_roll_jitter_ms is not None else self.log_roll_jitter_hours * 3_600_000
-        )
-
-    @property
-    def flush_interval_ms(self) -> int:
-        """The broker's default of `flush.ms`."""
-        return (
-            self.log_flush_interval_ms
-            if self.log_flush_interval_ms is not None
-            else self.log_flush_scheduler_interval_ms
-        )
-
-    @property
     def static(self) -> dict[str, str | None]:
         """What was set at start, and those of our own defaults that are not Kafka's and stand behind topic configs."""
         return {"log.flush.interval.ms": to_text(self.log_flush_interval_ms), **self.given}
@@ -294,26 +272,6 @@ class Settings:
     def text_of(self, key: str) -> str | None:
         """The value as Kafka prints it; None for one that is absent. Raises: KeyError."""
         return to_text(getattr(self, _attribute(self.definitions[key])))
-
-    def source_of(self, key: str) -> ConfigSource:
-        """Where the value comes from."""
-        if key in self.broker_overrides:
-            return ConfigSource.DYNAMIC_BROKER_CONFIG
-        if key in self.cluster_overrides:
-            return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        return ConfigSource.STATIC_BROKER_CONFIG if key in self.given else ConfigSource.DEFAULT_CONFIG
-
-    def synonyms_of(self, key: str) -> list[tuple[str, str | None, ConfigSource]]:
-        """Every layer that gives the key a value, the one that counts first: (key, value, source). Raises: KeyError."""
-        layers = (
-            (self.broker_overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
-            (self.cluster_overrides, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (self.given, ConfigSource.STATIC_BROKER_CONFIG),
-        )
-        found: list[tuple[str, str | None, ConfigSource]] = [
-            (key, values[key], source) for values, source in layers if key in values
-        ]
-        return [*found, (key, self.definitions[key].default, ConfigSource.DEFAULT_CONFIG)]
 
     def check_dynamic(self, key: str, value: str) -> None:
         """Raises: SettingsError when the key cannot be changed while running, or not to this value."""

@@ -23,7 +23,7 @@ from protocol.records.group_records import OffsetCommitKey
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from coordinator.group import Group
     from coordinator.outcome import AppendToken, Input, Outcome, Reply
@@ -175,10 +175,6 @@ class Shard:
                 current = self.offsets.get(group_id, {}).get(key)
                 if current is None or offset.log_offset > current.log_offset:
                     self.put_offset(group_id, key, offset)
-
-    def pending_producers(self) -> Iterator[int]:
-        """The producers with a transaction that is not decided yet."""
-        return iter(self._pending_groups)
 
     def _drop_if_empty(self, producer_id: int, group_id: str) -> None:
         by_producer = self.pending[group_id]

@@ -25,7 +25,6 @@ from protocol.errors import ErrorCode, ProtocolError
 from protocol.records import batch as record_batch
 from protocol.records import control_records
 from protocol.records import metadata_records as records
-from protocol.types import METADATA_TOPIC_ID, ZERO_UUID
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk
 
@@ -240,10 +239,6 @@ class Catalogue:
     def listen(self, listener: TopicsListener) -> None:
         """Tell `listener` of every change from now on, in the order in which listeners came."""
         self._listeners.append(listener)
-
-    def is_free(self, topic_id: bytes) -> bool:
-        """Whether a uuid may become a topic's id."""
-        return topic_id not in (ZERO_UUID, METADATA_TOPIC_ID) and topic_id not in self.state.topics
 
     # Changing --------------------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class _Reading:
         self.deferred = deferred = Deferred(self._forget)
         self.responses = []  # read again when the time comes: what is there now need not be held meanwhile
         for partition in self.partitions:
-            partition.waiters[self] = None
+            partition.wait_for_data(self)
         runtime = self.broker.runtime
         runtime.timers.set(self, runtime.now_ms() + self.request.max_wait_ms, self.finish)
         return deferred
@@ -188,7 +188,7 @@ class _Reading:
 
     def _forget(self) -> None:
         for partition in self.partitions:
-            partition.waiters.pop(self, None)
+            partition.stop_waiting(self)
         self.broker.runtime.timers.cancel(self)
 
 

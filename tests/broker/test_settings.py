@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.setting_types import ConfigSource, SettingsError
+from broker.setting_types import SettingsError
 from broker.settings import Settings
 
 
@@ -11,8 +11,6 @@ def test_an_attribute_is_its_key_with_underscores():
 
     assert settings.num_partitions == 6
     assert settings.text_of("num.partitions") == "6"
-    assert settings.source_of("num.partitions") is ConfigSource.STATIC_BROKER_CONFIG
-    assert settings.source_of("message.max.bytes") is ConfigSource.DEFAULT_CONFIG
 
 
 @pytest.mark.parametrize(
@@ -59,12 +57,6 @@ def test_a_dynamic_override_counts_over_the_file_and_the_brokers_own_over_the_cl
     settings.apply_dynamic(cluster={"log.retention.ms": "2000"}, broker={"log.retention.ms": "3000"})
 
     assert told == [2000, 3000]
-    assert [source for _, _, source in settings.synonyms_of("log.retention.ms")] == [
-        ConfigSource.DYNAMIC_BROKER_CONFIG,
-        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-        ConfigSource.STATIC_BROKER_CONFIG,
-        ConfigSource.DEFAULT_CONFIG,
-    ]
     settings.apply_dynamic(cluster={}, broker={})
     assert settings.log_retention_ms == 1000
 
