@@ -139,7 +139,7 @@ class Load:
             messages = consumer.consume(200, 0.2)
             for message in messages:
                 if message.error() is None:
-                    number = int(message.value())
+                    number = int(message.value().rstrip(b"x"))
                     self.read[number] = self.read.get(number, 0) + 1
             if messages:
                 try:
@@ -151,6 +151,14 @@ class Load:
     def wait_until_written(self, count: int) -> None:
         """Until so many records are on their way and a part of them has been read."""
         eventually(lambda: self.written >= count and len(self.read) >= count // 2, deadline_s=60)
+
+    def finish_writing(self) -> None:
+        """Write no more, and leave the group; everything is acknowledged."""
+        self._stop.set()
+        assert self._settled.wait(90), "records are unacknowledged"
+        assert not self.failed, self.failed[:3]
+        self._reading.set()
+        self._threads[1].join(20)
 
     def finish(self) -> None:
         """Write no more; wait until everything is acknowledged, read and committed."""

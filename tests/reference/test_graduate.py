@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from broker.graduate.partition_files import inspect_partition
 from tests.broker_process import BrokerDiedError, BrokerProcess, eventually, free_port, need
 from tests.reference import graduation as g
 
 pytestmark = pytest.mark.slow
 
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 VERSIONS = ("3.9.2", "4.3.1")
 
 
@@ -101,6 +104,7 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     g.write(kafka.address, "first", *(b"%d" % number for number in range(100)))
     g.commit(kafka.address, "old", "first", 60)
     with_new_protocol = _read_with_new_protocol(kafka, "new", "first", 40)
+    _transactions(kafka.address, "first", commit=b"kept", abort=b"dropped")
     kafka.stop()
 
     kohort = tidy(g.kohort_on(tmp_path / "kohort", port, kafka.data))
@@ -108,6 +112,7 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     at_kohort = g.topics(kohort.address)
     assert {name: count for name, (_, count) in at_kohort.items()} == {"first": 3, "doomed": 3}
     assert len(g.records(kohort.address, "first", 0)) == 100
+    assert [value for _, value in g.records(kohort.address, "first", 2)] == [b"kept"]
     assert g.committed(kohort.address, "old", "first")[0] == 60
     assert g.committed(kohort.address, "new", "first")[0] == with_new_protocol
     assert g.overrides(kohort.address, "first") == {"retention.ms": "-1"}
@@ -130,6 +135,8 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     assert g.committed(again.address, "old", "first")[0] == 120
     assert g.committed(again.address, "new", "first")[0] == with_new_protocol
     assert g.overrides(again.address, "second") == {"cleanup.policy": "compact"}
+    _transactions(again.address, "first", commit=b"and more", abort=b"dropped too")
+    assert [value for _, value in g.records(again.address, "first", 2)] == [b"kept", b"and more"]
     assert g.strays(kafka.data) == []
     again.stop()
 
@@ -169,6 +176,17 @@ def _format_standalone(directory: Path, port: int) -> None:
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
     )
     g.tool("kafka.tools.StorageTool", "format", "--standalone", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
+
+
+def _transactions(address: str, topic: str, *, commit: bytes, abort: bytes) -> None:
+    """One transaction of each kind, by the same transactional id each time, in partition 2."""
+    producer = g.Producer({"bootstrap.servers": address, "transactional.id": "tx", **g.QUIET})
+    producer.init_transactions(60)
+    for value, end in ((commit, producer.commit_transaction), (abort, producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value, partition=2)
+        producer.flush(30)
+        end(30)
 
 
 def _read_with_new_protocol(broker: BrokerProcess, group: str, topic: str, count: int) -> int:
@@ -224,3 +242,38 @@ def test_kafka_does_not_start_beside_a_foreign_folder(tmp_path: Path, tidy: Any)
 
     with pytest.raises(BrokerDiedError):
         tidy(g.kafka_on(tmp_path / "kafka", kohort.data, port)).start()
+
+
+def test_kafkas_dump_tool_reads_every_file_that_clients_made_kohort_write(tmp_path: Path, tidy: Any) -> None:
+    """Deep iteration, the decoders, and both checks of the indexes; batch for batch what `graduate` has read."""
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", free_port()))
+    kohort.settings["log.index.interval.bytes"] = 500
+    kohort.start()
+    g.create(kohort.address, g.TOPIC, segment_bytes="1048576")
+    load = g.Load(kohort.address, per_turn=300)
+    load.wait_until_written(30_000)
+    for number in range(60):
+        g.write(kohort.address, g.TOPIC, *[b"%d" % number + b"x" * 20_000] * 3, partition=1)
+    load.finish_writing()
+    kohort.stop()
+    folders = [kohort.data / name for name in (f"{g.TOPIC}-0", f"{g.TOPIC}-1", f"{g.TOPIC}-2")]
+    folders += [
+        path
+        for path in kohort.data.glob("__consumer_offsets-*")
+        if any(file.stat().st_size for file in path.glob("*.log"))
+    ]
+    files = [file for folder in folders for file in sorted(folder.iterdir())]
+    assert len(list(folders[1].glob("*.log"))) > 2, "several segments"
+
+    def names(*suffixes: str) -> str:
+        return ",".join(str(file) for file in files if file.suffix in suffixes)
+
+    dumped = g.tool(DUMP, "--deep-iteration", "--files", names(".log", ".index", ".timeindex", ".snapshot"))
+    checked = g.tool(DUMP, "--index-sanity-check", "--files", names(".index", ".timeindex"))
+
+    for text in (dumped, checked):
+        assert not re.search("mismatch|Found|not valid|Exception|isvalid: false", text), text[-3000:]
+    assert checked.count("passed sanity check") == len(names(".index", ".timeindex").split(","))
+    ours = [inspect_partition(folder) for folder in folders]
+    assert not [problem for one in ours for problem in one.problems]
+    assert len(re.findall(r"^\| offset: ", dumped, re.MULTILINE)) == sum(one.record_count for one in ours) > 30_000
