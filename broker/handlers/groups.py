@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.context import RequestContext
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NULL_PROTOCOL_SINCE = 7
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
 _GROUP_RESOURCE = ResourceType.GROUP
@@ -66,8 +66,9 @@ def find_coordinator(
     if version >= 4:
         found = [_find(broker, context, request.key_type, key) for key in request.coordinator_keys]
         for coordinator in found:
-            # Kafka sends an empty text with the ordinary errors, and the error's own only for kinds it does not know.
-            known = request.key_type in (_GROUP, _TRANSACTION)
+            # Kafka sends an empty text with the ordinary errors, and the error's own only for kinds it does not know;
+            # share groups it knows, in versions too that cannot ask for them.
+            known = request.key_type in (_GROUP, _TRANSACTION, _SHARE)
             text = "" if known else ErrorCode(coordinator.error_code).message
             coordinator.error_message = text
         return FindCoordinatorResponse(coordinators=found)

@@ -59,7 +59,8 @@ def filter_commit(
             if not 0 <= partition.partition_index < count:
                 break
         else:
-            accepted.append(topic)
+            if topic.partitions:  # A topic without any is left out of the answer too, as in Kafka.
+                accepted.append(topic)
             continue
         good = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         bad = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]

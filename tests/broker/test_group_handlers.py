@@ -146,7 +146,7 @@ def test_r05_unknown_kinds_of_keys():
     many = broker.tell(FindCoordinatorRequest(key_type=7, coordinator_keys=["k", "l"]), 4)
     assert [c.error_code for c in many.coordinators] == [ErrorCode.INVALID_REQUEST] * 2
     share = broker.tell(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"]), 6)
-    assert [c.error_code for c in share.coordinators] == [ErrorCode.INVALID_REQUEST]
+    assert [(c.error_code, c.error_message) for c in share.coordinators] == [(ErrorCode.INVALID_REQUEST, "")]
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, 4, 6])

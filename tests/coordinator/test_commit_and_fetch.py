@@ -181,6 +181,14 @@ def test_o21_version_10_names_topics_by_id():
     assert broker.log[0][1].topic_id == T1_ID
 
 
+def test_a_committed_topic_without_partitions_is_not_answered():
+    """7.1: nothing of it reaches the coordinator, and nothing was refused."""
+    topics = [OffsetCommitRequestTopic(name="t1"), OffsetCommitRequestTopic(name="t2", partitions=_partitions(0))]
+    accepted, refused = filter_commit(topics, Topics({"t1": 4, "t2": 2}), lambda _: True, by_id=False)
+    assert [t.name for t in accepted] == ["t2"]
+    assert refused == []
+
+
 def test_refused_topics_come_first_and_keep_their_place_for_the_rest():
     """7.1: in the answer the refused topics come first; a topic with both kinds of partitions stands there too."""
     broker = OffsetDriver()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
 from tests.reference.judge.play import Scenario, Script
 
+MODULES = ("joining", "groups", "offsets")
 SCENARIOS: dict[str, Scenario] = {}
 
 Act = Callable[[Script], None]
@@ -39,6 +41,7 @@ def each_version(
 
 def everything() -> list[Scenario]:
     """All of them, in the order of their modules."""
-    import tests.reference.judge.scenarios_joining  # noqa: F401  # registers its own
+    for module in MODULES:
+        import_module(f"tests.reference.judge.scenarios_{module}")
 
     return list(SCENARIOS.values())

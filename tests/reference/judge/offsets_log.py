@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import groupby
 from typing import Any
 
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -45,10 +46,14 @@ def _records(wire: Wire, partition: int) -> list[tuple[bytes | None, bytes | Non
             offset = header.last_offset + 1
 
 
-def plain(entries: list[Entry], names: Names) -> list[dict[str, Any]]:
-    """Records as their transcripts' names have them, grouped by group; times are only there or not there."""
-    result = []
-    for key, value in sorted(entries, key=lambda entry: getattr(entry[0], "group", "")):
+def plain(entries: list[Entry], names: Names, *, expiry: bool) -> list[dict[str, Any]]:
+    """Records as their transcripts' names have them, grouped by group; times are only there or not there.
+
+    Tombstones of offsets that follow each other are sorted: Kafka writes them in the order of a hash map. Without
+    `expiry` those at the end are left out: whether they are there yet depends on how long the run took.
+    """
+    result: list[dict[str, Any]] = []
+    for key, value in _settled(entries, expiry):
         record: dict[str, Any] = {
             "type": key.record_type,
             "key": [names.text(part) if isinstance(part, str) else part for part in key[:-1]],
@@ -59,6 +64,21 @@ def plain(entries: list[Entry], names: Names) -> list[dict[str, Any]]:
             record["value"] = _value(g.decode_value(key, value), names)
         result.append(record)
     return result
+
+
+def _settled(entries: list[Entry], expiry: bool) -> list[Entry]:
+    settled: list[Entry] = []
+    by_group = sorted(entries, key=lambda entry: getattr(entry[0], "group", ""))
+    for _, of_one in groupby(by_group, key=lambda entry: getattr(entry[0], "group", "")):
+        runs = [
+            sorted(run, key=lambda entry: entry[0]) if are_tombstones else list(run)
+            for are_tombstones, run in groupby(of_one, key=lambda entry: entry[1] is None and entry[0].record_type == 1)
+        ]
+        records = [entry for run in runs for entry in run]
+        while not expiry and records and records[-1][1] is None:
+            records.pop()
+        settled += records
+    return settled
 
 
 def _value(value: Any, names: Names) -> Any:

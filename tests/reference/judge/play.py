@@ -40,6 +40,7 @@ _RUN_FIELDS = {
 # Lists whose order is that of a hash map in Kafka.
 _UNORDERED = {
     "JoinGroupResponse.members",
+    "DescribeGroupsResponse.groups",
     "DescribedGroup.members",
     "ListGroupsResponse.groups",
     "DeleteGroupsResponse.results",
