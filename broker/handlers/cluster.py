@@ -51,7 +51,6 @@ def describe_cluster(
         return DescribeClusterResponse(
             error_code=error,
             error_message="This is an endpoint of type BROKER; another type was asked for.",
-            endpoint_type=request.endpoint_type,
             cluster_id="",
             brokers=[],
         )

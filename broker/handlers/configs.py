@@ -54,7 +54,7 @@ def describe_configs(
 def _describe(broker: Broker, context: RequestContext, request: DescribeConfigsRequest, asked: Any) -> Any:
     kind, name = asked.resource_type, asked.resource_name
     keys = set(asked.configuration_keys) if asked.configuration_keys else None
-    error, message = ErrorCode.NONE, None
+    error, message = ErrorCode.NONE, ""  # not null, as in Kafka
     entries: list[DescribeConfigsResourceResult] = []
     options = (request.include_synonyms, request.include_documentation)
     if kind == TOPIC_RESOURCE:

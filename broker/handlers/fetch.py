@@ -123,7 +123,7 @@ class _Reading:
                         if partition is None:
                             code = _NOT_THERE
                 if partition is None:
-                    results.append(_failure(index, code))
+                    results.append(_failure(index, code, aborted_transactions=[]))  # not null, as in Kafka
                     failed = True
                     continue
                 partitions.append(partition)
@@ -192,14 +192,19 @@ class _Reading:
         self.broker.runtime.timers.cancel(self)
 
 
-def _failure(index: int, code: int, log_start_offset: int = -1) -> PartitionData:
+def _failure(
+    index: int,
+    code: int,
+    log_start_offset: int = -1,
+    aborted_transactions: list[AbortedTransaction] | None = None,
+) -> PartitionData:
     return PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=aborted_transactions,
         records=b"",
     )
 

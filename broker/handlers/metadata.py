@@ -188,7 +188,7 @@ def describe_topic_partitions(
         asked = sorted({topic.name for topic in request.topics})
     cursor = request.cursor
     first_partition = 0
-    if cursor is not None and not fetch_all and cursor.topic_name not in asked:
+    if cursor is not None and (cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in asked)):
         refused = ErrorCode.INVALID_REQUEST
         return DescribeTopicPartitionsResponse(
             topics=[
@@ -200,17 +200,17 @@ def describe_topic_partitions(
     if cursor is not None:
         asked = [name for name in asked if name >= cursor.topic_name]
         if asked and asked[0] == cursor.topic_name:
-            first_partition = max(cursor.partition_index, 0)
+            first_partition = cursor.partition_index
     left = max(min(request.response_partition_limit, broker.settings.max_request_partition_size_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(asked):
         topic = image.topic(name)
         if topic is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             if not fetch_all:
-                error = _absence(name)
-                topics.append(
-                    DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID, partitions=[])
-                )
+                absent = DescribeTopicPartitionsResponseTopic(error_code=_absence(name), name=name, topic_id=ZERO_UUID)
+                # Kafka tells what may be done with a topic that is not there, too.
+                absent.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, name)
+                topics.append(absent)
             continue
         if left == 0:
             return DescribeTopicPartitionsResponse(

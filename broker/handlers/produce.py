@@ -33,6 +33,11 @@ _TRANSACTIONAL = 0x10
 _WRITE = Operation.WRITE
 _TOPIC = ResourceType.TOPIC
 
+# Refused by what the log knows rather than by what the batch is: the answer says where the log begins, as Kafka's does.
+_TELLS_LOG_START = frozenset(
+    {ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+
 log = get_logger()
 
 
@@ -64,6 +69,7 @@ def produce(broker: Broker, context: RequestContext, request: ProduceRequest) ->
                 results.append(_error(index, refusal))
                 failed = refusal
                 continue
+            partition = None
             try:
                 if transactional and _is_transactional(data.records):
                     raise RecordsRefused(
@@ -76,6 +82,8 @@ def produce(broker: Broker, context: RequestContext, request: ProduceRequest) ->
                 info = partition.produce(data.records, now_ms, version)
             except KafkaError as error:
                 results.append(_error(index, error))
+                if partition is not None and error.code in _TELLS_LOG_START:
+                    results[-1].log_start_offset = partition.log_start_offset
                 failed = error
                 continue
             result = PartitionProduceResponse(

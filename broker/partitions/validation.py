@@ -105,6 +105,8 @@ def prepare(
 
 def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> None:
     if header.magic != 2:
+        if not 0 <= header.magic <= 2:
+            raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {header.magic}")
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",

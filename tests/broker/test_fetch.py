@@ -83,6 +83,8 @@ def test_limits_are_soft_for_the_first_batch_only(plane: DataPlane) -> None:
 def test_unknown_partitions_and_topics_have_their_errors(plane: DataPlane) -> None:
     assert [found.error for found in plane.fetch("t", 0, 0, 0)] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert plane.fetch("u", 0)[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = plane.fetch_request("u", 0)
+    assert answer.responses[0].partitions[0].aborted_transactions == []  # null only where a log was looked at
 
 
 def test_topics_go_by_id_from_version_13(plane: DataPlane) -> None:

@@ -87,6 +87,7 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
     "half a header": (batch(b"a")[:40], ErrorCode.INVALID_RECORD),
     "cut off": (_cut_off(), ErrorCode.INVALID_RECORD),
     "magic 1": (_other_magic(), ErrorCode.INVALID_RECORD),
+    "magic 3": (changed(batch(b"a"), 16, b"\3"), ErrorCode.CORRUPT_MESSAGE),
     "two batches": (batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
     "a base offset": (
         batch(b"a", b"b")[:0] + changed(batch(b"a"), 0, (7).to_bytes(8, "big")),
@@ -272,7 +273,10 @@ def test_a_part_of_a_batch_is_no_duplicate(plane: DataPlane) -> None:
 def test_a_gap_is_refused_and_changes_nothing(plane: DataPlane) -> None:
     """TX05."""
     plane.produce("t", sent(0, 3))
-    assert outcome(plane, sent(5)) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    refused = plane.produce("t", sent(5))
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert refused.log_start_offset == 0  # the log was asked, so it says where it begins
+    assert plane.produce("t", batch(b"a" * 2_000_000)).log_start_offset == -1
     assert outcome(plane, sent(3)) == (0, 3)
 
 

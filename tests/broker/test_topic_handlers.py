@@ -169,6 +169,17 @@ def test_describe_topic_partitions_names_the_unknown(tmp_path: Path) -> None:
     request = partitions.DescribeTopicPartitionsRequest(topics=[partitions.TopicRequest(name="nope")])
     (topic,) = desk.ask(metadata.describe_topic_partitions, request, 0).topics
     assert (topic.name, topic.error_code) == ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert topic.topic_authorized_operations > 0  # what could be done with it, as Kafka tells
+
+
+def test_describe_topic_partitions_refuses_a_cursor_before_the_first_partition(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.driver.create("t")
+    request = partitions.DescribeTopicPartitionsRequest(
+        topics=[partitions.TopicRequest(name="t")], cursor=partitions.Cursor(topic_name="t", partition_index=-1)
+    )
+    (topic,) = desk.ask(metadata.describe_topic_partitions, request, 0).topics
+    assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def wish(name: str, **more: Any) -> create.CreatableTopic:
@@ -263,6 +274,9 @@ def test_a_fresh_topic_lists_every_key_with_its_default(tmp_path: Path) -> None:
     """kafka-python's suite: retention.bytes is "-1", LONG, source 5, not read only, without synonyms."""
     desk = Desk(tmp_path)
     desk.driver.create("t")
+    resource = describe.DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=None)
+    (result,) = desk.ask(configs.describe_configs, describe.DescribeConfigsRequest(resources=[resource]), 4).results
+    assert (result.error_code, result.error_message) == (0, "")
     told = entries(desk, 2, "t")
     assert len(told) == 33
     assert {entry.config_source for entry in told.values()} == {5}
@@ -329,8 +343,9 @@ def test_describe_cluster_knows_brokers_and_no_controllers(tmp_path: Path) -> No
         1,
         [1],
     )
-    assert desk.ask(cluster.describe_cluster, DescribeClusterRequest(endpoint_type=2), 1).error_code == 114
-    assert desk.ask(cluster.describe_cluster, DescribeClusterRequest(endpoint_type=3), 1).error_code == 115
+    for kind, error in ((2, 114), (3, 115)):
+        refused = desk.ask(cluster.describe_cluster, DescribeClusterRequest(endpoint_type=kind), 1)
+        assert (refused.error_code, refused.endpoint_type) == (error, 1)  # what this is, not what was asked
 
 
 def test_elections_and_reassignments_of_one_node(tmp_path: Path) -> None:

@@ -134,7 +134,11 @@ def _line(step: Step | None) -> str:
 def _fields(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     if type(left) is not type(right) or not isinstance(left, dict | list):
         if left != right:
-            yield path or "outcome", left, right
+            yield (
+                path + _message_kind(left, right) if path.endswith("error_message") else path or "outcome",
+                left,
+                right,
+            )
     elif isinstance(left, dict):
         for key in {**left, **right}:
             yield from _fields(left.get(key, MISSING), right.get(key, MISSING), f"{path}.{key}".lstrip("."))
@@ -142,6 +146,15 @@ def _fields(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
         for index, (a, b) in enumerate(_pairs(left, right)):
             inner = f"{path}.{index}"
             yield from _fields(MISSING if a is None else a, MISSING if b is None else b, inner)
+
+
+def _message_kind(theirs: Any, ours: Any) -> str:
+    """Whether there is a message is behaviour, its words are not: told apart, so that the list can."""
+    if theirs and ours:
+        return ".words"
+    if not theirs and not ours:
+        return ".empty"
+    return ".lacking" if theirs else ".extra"
 
 
 class Verdict:

@@ -45,6 +45,10 @@ RANGE: Protocols = (("range", subscription(T1)),)
 BOTH: Protocols = (("range", subscription(T1)), ("roundrobin", subscription(T1)))
 
 
+# Longer than a run: which of the groups that scenarios leave behind have expired must not depend on how long it took.
+LONG_MS = 300_000
+
+
 class Member:
     """A client in a group. It keeps what it is told: its id and its generation."""
 
@@ -58,8 +62,8 @@ class Member:
         version: int = 9,
         protocols: Protocols = RANGE,
         protocol_type: str = "consumer",
-        session: int = 30_000,
-        rebalance: int = 30_000,
+        session: int = LONG_MS,
+        rebalance: int = LONG_MS,
     ) -> None:
         self.script, self.name = script, name
         self.client = script.client(name)

@@ -53,6 +53,8 @@ _UNORDERED = {
     "OffsetFetchResponseTopics.partitions",
     "MetadataResponse.topics",
     "ProduceResponse.responses",
+    "TopicProduceResponse.partition_responses",
+    "ListOffsetsTopicResponse.partitions",
     "ListOffsetsResponse.topics",
     "DeleteRecordsResponse.topics",
     "OffsetForLeaderEpochResponse.topics",

@@ -516,7 +516,7 @@ def _(s: Script) -> None:
     a.join()
     b.joined()
     synced(a, b)
-    again = Member(s, "b2", instance="ib", protocols=(("range", subscription(T2)),), session=20_000, rebalance=21_000)
+    again = Member(s, "b2", instance="ib", protocols=(("range", subscription(T2)),), session=200_000, rebalance=210_000)
     again.join()
     again.sync()
     a.heartbeat()

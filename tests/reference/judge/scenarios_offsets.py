@@ -24,6 +24,8 @@ from tests.reference.judge.members import (
     subscription,
 )
 from tests.reference.judge.play import Script
+from tests.reference.judge.scenarios_admin import settled
+from tests.reference.judge.scenarios_data import topic as made_topic
 from tests.reference.judge.scenarios_groups import delete_groups, describe, list_groups
 
 EVERY_COMMIT, EVERY_FETCH = range(2, 10), range(1, 10)
@@ -226,13 +228,13 @@ def _(s: Script) -> None:
 @scenario("O18")
 def _(s: Script) -> None:
     """The offsets of a deleted topic go with it; what was committed for others stays."""
-    topic = s.name("topic")
-    s.observer().create_topic(topic, 2)
+    topic = made_topic(s)
     commit(s, s.name(), {topic: [(0, 1), (1, 2)], T1: [(0, 3)]})
     s.client().call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
     end = time.monotonic() + 5
     while time.monotonic() < end and s.observer().committed(s.name(), topic, [0])[1][0] != -1:
         time.sleep(0.05)
+    settled(s)
     fetch_offsets(s, s.name(), None)
     commit(s, s.name(), {topic: [(0, 1)]})
 
@@ -291,7 +293,7 @@ def _(s: Script) -> None:
 @scenario("E04", stage="later")
 def _(s: Script) -> None:
     """Of a live consumer group the topics expire that nobody subscribes."""
-    (a,) = stable(s, "a", session=120_000)
+    (a,) = stable(s, "a", session=200_000)
     a.commit({T1: [(0, 1)], T2: [(0, 1)]})
     _gone(s, s.name(), T2, 0, 75)
     fetch_offsets(s, s.name(), None)
@@ -301,11 +303,11 @@ def _(s: Script) -> None:
 @scenario("E05", stage="later")
 def _(s: Script) -> None:
     """Nothing expires of live groups of another type, nor while a group rebalances."""
-    a = Member(s, "a", group=s.name("connect"), protocol_type="connect", session=180_000)
+    a = Member(s, "a", group=s.name("connect"), protocol_type="connect", session=200_000)
     a.enter()
     a.sync({a.id: b""})
     a.commit({T1: [(0, 1)], T2: [(0, 1)]})
-    b, c = stable(s, "b", "c", group=s.name("rebalancing"), session=180_000, rebalance=180_000)
+    b, c = stable(s, "b", "c", group=s.name("rebalancing"), session=200_000, rebalance=180_000)
     b.commit({T1: [(0, 1)], T2: [(0, 1)]})
     b.send_join()
     s.until("PreparingRebalance", 2, b.group)

@@ -12,6 +12,16 @@ from tests.reference.judge import catalog, compare
 from tests.reference.judge.play import Step, Transcript
 from tests.reference.judge.run import Result, run
 
+# What these answer without SASL is an error; these have none to give, up to the version that has.
+NEVER_RIGHT = {"SaslHandshake", "SaslAuthenticate"}
+NEVER_WRONG = {"OffsetFetch", "ListGroups", "DescribeLogDirs", "ListPartitionReassignments"}
+NOT_YET_WRONG = {
+    *(("DescribeGroups", v) for v in range(6)),
+    *(("ApiVersions", v) for v in range(3)),
+    ("DescribeCluster", 0),
+    ("FindCoordinator", 0),
+}
+
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Result]:
@@ -31,6 +41,21 @@ def test_every_difference_is_listed(result: Result) -> None:
 @pytest.mark.xdist_group("judge")
 def test_no_row_is_stale(result: Result) -> None:
     assert result.verdict.stale == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_every_version_is_asked_in_an_ordinary_way_and_in_a_wrong_one(result: Result) -> None:
+    counts = compare.coverage(result.transcripts.values())
+    every = {(api.name, v) for api in APIS.values() for v in range(api.served[0], api.served[1] + 1)}
+    assert {key for key in every if not counts[key][0]} == {key for key in every if key[0] in NEVER_RIGHT}
+    assert {key for key in every if not counts[key][1]} == {key for key in every if key[0] in NEVER_WRONG} | {
+        key for key in every if key in NOT_YET_WRONG
+    }
+
+
+def test_there_are_three_hundred_scenarios() -> None:
+    assert len(catalog.everything()) >= 300
 
 
 @pytest.mark.slow
