@@ -31,6 +31,7 @@ CLOCK_CHECK_MS = 10_000
 
 # Callbacks of `soon` may ask for more; after so many rounds the rest waits for the next turn, so that sockets are read.
 _MAX_ROUNDS = 64
+_LATE_MS = 250  # a timer that is later than this has not been waited for: something held the process up
 
 
 class Runtime(ABC):
@@ -165,6 +166,14 @@ class LoopRuntime(Runtime):
 
     def _run_timers(self) -> None:
         self._wake = None
+        if self.now_ms() - self._wake_deadline_ms > _LATE_MS:
+            # The process stood still, or had too much to do: what members sent in time lies unread in their sockets,
+            # and they must be heard before they are expired. The loop reads between one turn and the next.
+            self._loop.call_soon(self._loop.call_soon, self._run_due_timers)
+        else:
+            self._run_due_timers()
+
+    def _run_due_timers(self) -> None:
         try:
             self.timers.run_due(self.now_ms())
         except Exception:

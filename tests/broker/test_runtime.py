@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -187,6 +188,37 @@ asyncio.run(main())
             return True
 
     eventually(gone)
+
+
+def test_what_came_while_the_process_stood_still_is_read_before_late_timers_fire():
+    """A heartbeat that lies in its socket counts, although its session's timer is due as well."""
+    runtime = LoopRuntime.create()
+    loop = runtime._loop
+    (busy, ours), (heard, member) = socket.socketpair(), socket.socketpair()
+    happened: list[str] = []
+
+    class StandsStill(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            member.send(b"heartbeat")
+            time.sleep(0.4)
+
+    class Hears(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            happened.append(data.decode())
+
+    def fire() -> None:
+        happened.append("timer")
+        runtime.stop()
+
+    with ours, member:
+        loop.run_until_complete(loop.connect_accepted_socket(StandsStill, busy))
+        loop.run_until_complete(loop.connect_accepted_socket(Hears, heard))
+        runtime.timers.set("session", runtime.now_ms() + 50, fire)
+        ours.send(b"x")
+        runtime.run()
+        runtime.close()
+
+    assert happened == ["heartbeat", "timer"]
 
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
