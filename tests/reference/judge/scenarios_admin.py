@@ -391,3 +391,38 @@ def handshake(s: Script, v: int) -> None:
 def authenticate(s: Script, v: int) -> None:
     s.client().call(SaslAuthenticateRequest(auth_bytes=b"\0user\0secret"), v)
     s.client().call(SaslAuthenticateRequest(auth_bytes=b""), v)
+
+
+@scenario("OnPurpose-colliding-names")
+def _(s: Script) -> None:
+    """Two names of one request that differ in a dot and an underscore only."""
+    create(s, 5, wanted(s.name("e.f")), wanted(s.name("e_f")))
+
+
+@scenario("OnPurpose-no-time")
+def _(s: Script) -> None:
+    """A topic to be made in no time."""
+    request = ct.CreateTopicsRequest(topics=[wanted(s.name("t"))], timeout_ms=0)
+    s.client().call(request, 5)
+
+
+@scenario("OnPurpose-unknown-operation")
+def _(s: Script) -> None:
+    """An IncrementalAlterConfigs operation that does not exist."""
+    entry = iac.AlterableConfig(name="retention.ms", config_operation=9, value="1")
+    resource = iac.AlterConfigsResource(resource_type=TOPIC, resource_name=topic(s), configs=[entry])
+    s.client().call(iac.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+
+@scenario("OnPurpose-names-and-ids")
+def _(s: Script) -> None:
+    """Metadata asked for by a name and by an id at once."""
+    a, b = topic(s, "a"), topic(s, "b")
+    topics = [MetadataRequestTopic(name=a), MetadataRequestTopic(topic_id=s.topic_id(b), name=None)]
+    s.client().call(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+
+
+@scenario("OnPurpose-elect-all")
+def _(s: Script) -> None:
+    """An election in all partitions."""
+    s.client().call(el.ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000), 2)

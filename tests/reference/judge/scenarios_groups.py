@@ -67,6 +67,15 @@ def find(s: Script, v: int) -> None:
         c.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[]), v)
 
 
+@scenario("R-other-coordinators")
+def _(s: Script) -> None:
+    """Coordinators of transactions and of share groups."""
+    c = s.client()
+    c.call(FindCoordinatorRequest(key="tid", key_type=1), 3)
+    c.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["tid"]), 4)
+    c.call(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]), 6)
+
+
 @each_version("R08-join", range(10))
 def no_group_join(s: Script, v: int) -> None:
     """The group id "" is none for membership."""
@@ -260,6 +269,18 @@ def _(s: Script) -> None:
     a.heartbeat()
     b.heartbeat()
     s.note("state", s.described(s.name()).group_state)
+
+
+@scenario("S-keeps-alive")
+def _(s: Script) -> None:
+    """Whether syncs in Stable restart the session timer."""
+    a = Member(s, "a", session=1_200)
+    a.enter()
+    a.sync({a.id: b"a"})
+    for _i in range(5):
+        time.sleep(0.5)
+        a.sync()
+    a.heartbeat()
 
 
 @scenario("S13")

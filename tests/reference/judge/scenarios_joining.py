@@ -707,6 +707,17 @@ def _(s: Script) -> None:
     s.note("longer than twice the delay", time.monotonic() - began > 1.15)
 
 
+@scenario("J05-delay", stage="later")
+def _(s: Script) -> None:
+    """Whether a pending id that expires during the initial delay ends it."""
+    a, b = Member(s, "a"), Member(s, "b", session=300)
+    a.join()
+    b.join()
+    a.send_join()
+    if a.client.parked(0.5):
+        a.joined()
+
+
 @scenario("J31", stage="later")
 def _(s: Script) -> None:
     """A full group turns others away; its members go on."""
