@@ -2,6 +2,4 @@
 
 `directory` looks at the whole, `metadata` at the metadata log, `partition_files` at the files of one partition,
 `targets` knows the versions of Kafka, `properties` writes `server.properties`, `command` is the command line.
-
-Source: data-directory 4.3 to 4.5.
 """

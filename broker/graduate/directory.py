@@ -1,6 +1,6 @@
 """A stopped directory as a whole: is it complete, cleanly closed, and sound to the last byte.
 
-Source: data-directory 4.3 and 4.5; Kafka's LogManager, MetaPropertiesEnsemble.
+Source: Kafka's LogManager, MetaPropertiesEnsemble.
 """
 
 from __future__ import annotations

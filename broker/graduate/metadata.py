@@ -2,7 +2,7 @@
 
 One flipped bit here makes Kafka drop the rest of the log and set aside every partition that it then knows nothing of.
 
-Source: data-directory 4.5 (T2 to T19); Kafka's QuorumController, MetadataBatchLoader.
+Source: Kafka's QuorumController, MetadataBatchLoader.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 After a clean stop Kafka believes indexes, epochs and snapshots without reading a batch, so each is held against the
 batches here.
 
-Source: data-directory 1.4; Kafka's LogLoader, OffsetIndex.sanityCheck, DumpLogSegments.
+Source: Kafka's LogLoader, OffsetIndex.sanityCheck, DumpLogSegments.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The `server.properties` with which Kafka behaves on the directory as Kohort did.
 
-Source: data-directory 4.4; Kafka's KafkaConfig (validateValues), QuorumConfig.
+Source: Kafka's KafkaConfig (validateValues), QuorumConfig.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The versions of Apache Kafka that can take over, and which features each of them knows.
 
-Source: data-directory 2.5 and 4.4: what 3.9.2, 4.0.2, 4.1.2, 4.2.1 and 4.3.1 were seen to start on and to write.
+Source: what 3.9.2, 4.0.2, 4.1.2, 4.2.1 and 4.3.1 were seen to start on and to write.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ def test_an_open_transaction_holds_back_read_committed(plane: DataPlane) -> None
 
 
 def test_aborted_transactions_are_listed_up_to_the_open_one(plane: DataPlane) -> None:
-    """TX58, in the order of their markers."""
+    """CL17, TX58, in the order of their markers."""
     partition = plane.partition("t")
     partition.append(transactional(b"a", 7))
     partition.append(transactional(b"b", 8))

@@ -107,6 +107,7 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_bad_batch_is_refused_and_nothing_appended(tmp_path: Path, what: str) -> None:
+    """BI07."""
     plane = DataPlane(tmp_path / "data")
     plane.create("t", max_message_bytes="1000")
     records, code = REFUSED[what]
@@ -484,7 +485,7 @@ def _refuse(_: int) -> None:
 
 
 def test_a_full_disk_refuses_the_batch_and_the_log_goes_on(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is as before; the next batch is taken when there is room again."""
+    """BI08: the log is as before; the next batch is taken when there is room again."""
     plane.produce("t", batch(b"a"))
 
     def full(*_: Any) -> int:

@@ -1,4 +1,4 @@
-"""What a start does with the folders that it finds (data-directory 1.5): nothing that may be a copy of records goes."""
+"""What a start does with the folders that it finds: nothing that may be a copy of records goes."""
 
 from __future__ import annotations
 

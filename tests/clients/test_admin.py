@@ -47,7 +47,7 @@ def error_of(futures: dict) -> str:
 
 
 def test_librdkafka_manages_topics(librdkafka: ck_admin.AdminClient, broker: BrokerProcess, name: str):
-    """CT11, CL08: create, list, describe, grow and delete a topic; one bad topic does not stop its neighbour."""
+    """CT11, CL08, BI06: create, list, describe, grow and delete a topic; one bad topic does not stop its neighbour."""
     new = ck_admin.NewTopic(name, 3, 1, config={"cleanup.policy": "compact"})
     done(librdkafka.create_topics([new]))
 
