@@ -108,6 +108,7 @@ class Worker:
 
     def ask_to_leave(self) -> None:
         """Have it close in good order; `finish` waits for that."""
+        assert self.alive(), self._ended()
         assert self.process.stdin is not None
         self.process.stdin.write("leave\n")
         self.process.stdin.flush()
@@ -121,7 +122,10 @@ class Worker:
         """Wait for the process's end, which must be a good one."""
         code = self.process.wait(deadline_s)
         self._reader.join(5)
-        assert code == 0, f"{self.name} ended with {code}:\n{self.log.read_text()[-3000:]}"
+        assert code == 0, self._ended()
+
+    def _ended(self) -> str:
+        return f"{self.name} ended with {self.process.poll()}:\n{self.log.read_text()[-3000:]}"
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -137,7 +141,9 @@ class Worker:
             self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             if stream:
-                stream.close()
+                # What was still to be written to a process that is gone has nowhere to go.
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
 
 class Writer:

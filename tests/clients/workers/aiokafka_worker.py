@@ -7,7 +7,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from common import PARTITIONS, Digest, emit, emit_reads, on_command, records, settings
 
 ASSIGNORS = {
@@ -68,7 +68,12 @@ class Group(ConsumerRebalanceListener):
 
     async def run(self, leaving):
         self.consumer.subscribe([self.topic], listener=self)
-        await self.consumer.start()
+        # It asks each bootstrap server once; ours may be restarting just now.
+        while not leaving.is_set():
+            with contextlib.suppress(KafkaConnectionError):
+                await self.consumer.start()
+                break
+            await asyncio.sleep(0.1)
         loop = asyncio.get_running_loop()
         commit_at = loop.time() + self.commit_every_s
         while not leaving.is_set():
