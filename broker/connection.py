@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _MAX_REQUESTS_PER_TURN = 256
-_MAX_BYTES_PER_TURN = (
-    65_536  # of answers: then they are written, to learn whether the peer reads, and others have a turn
-)
+# Of answers: then they are written, to learn whether the peer reads, and others have a turn.
+_MAX_BYTES_PER_TURN = 65_536
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
 
@@ -231,7 +230,6 @@ class Connection:
                 return
             if self._out_bytes >= _MAX_BYTES_PER_TURN:
                 self._write()
-                budget = 0
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 budget = 0
         self._working = False
