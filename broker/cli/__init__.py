@@ -1,0 +1,107 @@
+"""The command line: one program, `kohort`, and a verb for each thing that it does.
+
+`VERBS` names the function of each verb, which is imported when it is called: no room imports another for the sake of
+the command line, and `serve` pays for no other verb. Such a function takes the words behind the verb and returns an
+exit code: 0, 1 when something failed (`Failed` is raised), 2 when what was asked for cannot be (`UsageError`).
+Whatever goes wrong ends in one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from broker.cli.errors import DONE, FAILED, MISUSED, Failed, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS = {
+    "serve": "broker.cli.serve:main",
+    "graduate": "broker.cli.graduate:main",
+    "health": "broker.cli.health:main",
+    "groups": "broker.cli.groups:main",
+    "topics": "broker.cli.topics:main",
+    "produce": "broker.cli.produce:main",
+    "consume": "broker.cli.consume:main",
+    "why": "broker.cli.why:main",
+    "storage": "broker.cli.storage:main",
+    "pipeline": "pipeline.cli:main",
+    "completion": "broker.cli.completion:main",
+}
+
+_USAGE = """\
+usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--container]
+       kohort graduate [--check] [--to VERSION] [CONFIG] [--override key=value ...]
+       kohort VERB [--help] ...
+
+  serve       run the broker
+  graduate    make sure that Apache Kafka can be started on the stopped data directory
+  health      exit with 0 if a broker answers requests
+  groups      list, describe, delete groups; delete and reset their offsets
+  topics      list, describe, create, delete, alter topics
+  produce     lines of standard input become records
+  consume     print records, as a member of a group or alone
+  why         why a group rebalanced
+  storage     print what lies in a data directory, without a broker
+  pipeline    questions to logs, answered with Spark
+  completion  words for the Tab key of bash, zsh and fish
+
+groups, topics, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b), else 127.0.0.1:9092.
+Exit codes: 0, 1 when something failed, 2 when what was asked for cannot be.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_USAGE, end="", file=sys.stdout if words else sys.stderr)
+        return DONE if words else MISUSED
+    if words[0] == "--version":
+        from importlib.metadata import version  # noqa: PLC0415  slow, and rarely asked for
+
+        print(f"kohort {version('kohort')}")
+        return DONE
+    verb = words[0]
+    if verb not in VERBS:
+        return refuse(f"there is no command {verb!r}\n{_USAGE}", MISUSED)
+    return run(f"kohort {verb}", VERBS[verb], words[1:])
+
+
+def run(program: str, place: str, words: list[str]) -> int:
+    """Call the function at `place`; what it raises becomes a sentence and an exit code."""
+    try:
+        code: int = entry(program, place)(words)
+        sys.stdout.flush()
+    except UsageError as error:
+        return refuse(f"{error}\n{program} --help tells how", MISUSED)
+    except Failed as error:
+        return refuse(str(error), FAILED)
+    except ModuleNotFoundError as error:
+        return refuse(f"{program} needs the Python package {error.name}, which is not installed", FAILED)
+    except BrokenPipeError:
+        # Whoever read has had enough (`| head`). The interpreter would complain when it flushes at the end.
+        sys.stdout = None  # as it is where there is none
+        return FAILED
+    except KeyboardInterrupt:
+        return refuse("interrupted", 130)
+    return code
+
+
+def entry(program: str, place: str) -> Any:
+    """The function at `module:name`. Raises: Failed when this installation does not have its module."""
+    module, _, name = place.partition(":")
+    try:
+        # Not `importlib.import_module`: the start of the broker would import importlib for it.
+        return getattr(__import__(module, fromlist=[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or f"{module}.".startswith(f"{error.name}."):
+            raise Failed(f"{program} is not part of this installation") from None
+        raise
+
+
+def refuse(sentence: str, code: int) -> int:
+    """Say it on standard error; the exit code."""
+    print(f"kohort: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,15 @@
+"""How a verb ends: its exit codes, and the two exceptions whose message is the one sentence that is printed."""
+
+from __future__ import annotations
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+
+
+class UsageError(Exception):
+    """What was asked for makes no command; the message says what is wrong with it. Exit code 2."""
+
+
+class Failed(Exception):
+    """It was asked for rightly and could not be done; the message says why, in one sentence. Exit code 1."""
