@@ -1,0 +1,31 @@
+"""The tables of the pipeline once more, in plain Python: what every table of `pipeline` is compared with.
+
+It shares no code with `pipeline`, `protocol` or `storage`: batches are read by kafka-python, the consumer protocol's
+bytes by kio, the records of `__consumer_offsets` by a small reader of its own. Everything is lists of dicts and folds
+with dictionaries, slow and easy to follow. Moments are epoch milliseconds; rows have the columns of the tables.
+"""
+
+from tests.pipeline.oracle.files import Batch, LogDirectory, PartitionLog, Record
+from tests.pipeline.oracle.records import group_records
+from tests.pipeline.oracle.tables import (
+    consumer_group_records,
+    group_generations,
+    membership,
+    offset_commits,
+    rebalances,
+    state_at,
+)
+
+__all__ = [
+    "Batch",
+    "LogDirectory",
+    "PartitionLog",
+    "Record",
+    "consumer_group_records",
+    "group_generations",
+    "group_records",
+    "membership",
+    "offset_commits",
+    "rebalances",
+    "state_at",
+]

@@ -1,0 +1,243 @@
+"""The tables of groups: commits, generations, rebalances, membership, offsets as of a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.pipeline.oracle.records import Row, assignment, subscription
+
+COMMIT_COLUMNS = [
+    "log_partition",
+    "log_offset",
+    "logged_at",
+    "group_id",
+    "topic",
+    "partition",
+    "committed_offset",
+    "leader_epoch",
+    "metadata",
+    "committed_at",
+    "expires_at",
+    "topic_id",
+    "value_version",
+    "tombstone",
+]
+CONSUMER_TYPES = {3, 4, 5, 6, 7, 8, 16}
+CONSUMER_FIELDS = [
+    "group_epoch",
+    "metadata_hash",
+    "target_epoch",
+    "assigned_at",
+    "member_epoch",
+    "previous_member_epoch",
+    "member_state",
+    "instance_id",
+    "rack_id",
+    "client_id",
+    "client_host",
+    "subscribed_topics",
+    "subscribed_topic_regex",
+    "rebalance_timeout_ms",
+    "server_assignor",
+    "classic_session_timeout_ms",
+    "partitions",
+    "pending_revocation",
+]
+
+
+def sound(rows: Iterable[Row]) -> list[Row]:
+    """The rows that later tables take: without a problem, in log order."""
+    return sorted(
+        (row for row in rows if row["problem"] is None), key=lambda row: (row["log_partition"], row["log_offset"])
+    )
+
+
+def offset_commits(rows: Iterable[Row]) -> list[Row]:
+    """7.1."""
+    return [
+        {name: row[name] for name in COMMIT_COLUMNS} | {"record_bytes": row["key_bytes"] + row["value_bytes"]}
+        for row in sound(rows)
+        if row["record_type"] == "offset_commit"
+    ]
+
+
+def group_generations(rows: Iterable[Row]) -> list[Row]:
+    """7.2."""
+    return [_generation(row) for row in sound(rows) if row["record_type"] == "group_metadata"]
+
+
+def _generation(row: Row) -> Row:
+    value = row["fields"] or {}
+    members = [_classic_member(member, value["protocol_type"]) for member in value.get("members", ())]
+    out = {name: row[name] for name in ("log_partition", "log_offset", "logged_at", "group_id", "tombstone")}
+    out |= {name: value.get(name) for name in ("protocol_type", "generation", "protocol", "leader", "state_changed_at")}
+    state = "Removed" if row["tombstone"] else "Stable" if members else "Empty"
+    return out | {"state": state, "member_count": len(members), "members": members}
+
+
+def _classic_member(member: Row, protocol_type: str | None) -> Row:
+    names = ("member_id", "group_instance_id", "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms")
+    out = {name: member[name] for name in names}
+    out |= dict.fromkeys(("subscribed_topics", "owned", "rack_id", "user_data", "assigned", "undecoded"))
+    if protocol_type != "consumer":
+        return out | {"undecoded": f"protocol type {protocol_type or ''}".strip()}
+    return out | subscription(member["subscription"]) | {"assigned": assignment(member["assignment"])}
+
+
+def consumer_group_records(rows: Iterable[Row], topic_names: Mapping[str, str]) -> list[Row]:
+    """7.3. `topic_names`: by id, from partition.metadata; commits and type 4 add to them."""
+    rows = sound(rows)
+    names: dict[str, str] = {}
+    for row in rows:
+        names |= (row["fields"] or {}).get("topic_names", {})
+    names |= {row["topic_id"]: row["topic"] for row in rows if row["topic_id"]}
+    names |= topic_names
+    return [_consumer_record(row, names) for row in rows if row["key_type"] in CONSUMER_TYPES]
+
+
+def _consumer_record(row: Row, names: Mapping[str, str]) -> Row:
+    value = dict(row["fields"] or {})
+    if row["regex"] is not None:
+        value["subscribed_topic_regex"] = row["regex"]
+    for name in ("partitions", "pending_revocation"):
+        if name in value:
+            value[name] = [part | {"topic": names.get(part["topic_id"])} for part in value[name]]
+    head = ("log_partition", "log_offset", "logged_at", "group_id", "record_type", "member_id", "tombstone")
+    return {name: row[name] for name in head} | {name: value.get(name) for name in CONSUMER_FIELDS}
+
+
+def _owners(generation: Row) -> dict[tuple[str, int], str]:
+    return {
+        (part["topic"], part["partition"]): member["member_id"]
+        for member in generation["members"]
+        for part in member["assigned"] or ()
+    }
+
+
+def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["group_id"], []).append(row)
+    return groups
+
+
+def rebalances(generations: Iterable[Row]) -> list[Row]:
+    """7.4, the rows whose source is `inferred`: two generations of a group, one after the other."""
+    out = []
+    for group_id, history in _groups(generations).items():
+        before: Row | None = None
+        removed = False
+        for row in history:
+            if row["tombstone"]:
+                before, removed = None, True
+                continue
+            if before is not None and before["generation"] == row["generation"]:
+                before = row  # A static member came back under a new id, or nothing changed.
+                continue
+            if before is not None or removed:
+                out.append(_inferred(group_id, before, row))
+            before, removed = row, False
+    return out
+
+
+def _inferred(group_id: str, before: Row | None, after: Row) -> Row:
+    def identity(member: Row) -> tuple[str, str]:
+        instance = member["group_instance_id"]
+        return ("member", member["member_id"]) if instance is None else ("instance", instance)
+
+    old = {identity(member): member["member_id"] for member in (before["members"] if before else ())}
+    new = {identity(member): member["member_id"] for member in after["members"]}
+    was, now = (_owners(before) if before else {}), _owners(after)
+    decoded = after["protocol_type"] == "consumer"
+    return {
+        "group_id": group_id,
+        "source": "inferred",
+        "from_generation": before["generation"] if before else None,
+        "to_generation": after["generation"],
+        "missing_generations": after["generation"] - before["generation"] - 1 if before else 0,
+        "started_at": None,
+        "finished_at": after["logged_at"],
+        "duration_ms": None,
+        "sync_ms": None if after["state_changed_at"] is None else after["logged_at"] - after["state_changed_at"],
+        "trigger": None,
+        "reason": None,
+        "members_before": before["member_count"] if before else None,
+        "members_after": after["member_count"],
+        "joined": sorted(new[who] for who in new.keys() - old.keys()),
+        "left": sorted(old[who] for who in old.keys() - new.keys()),
+        "leader_changed": (before["leader"] if before else None) != after["leader"],
+        "protocol": after["protocol"],
+        "partitions_total": len(now) if decoded else None,
+        "partitions_moved": sum(was.get(place) != owner for place, owner in now.items()) if decoded else None,
+        "stopped_ms": None,
+        "slowest_member": None,
+        "log_offset": after["log_offset"],
+    }
+
+
+def membership(generations: Iterable[Row]) -> list[Row]:
+    """7.5 of classic groups: who owned what, from when to when."""
+    out = []
+    for group_id, history in _groups(generations).items():
+        current: dict[tuple[str, int], Row] = {}
+        for row in history:
+            people = {member["member_id"]: member for member in row["members"]}
+            now = _owners(row)
+            why = "group_removed" if row["tombstone"] else "reassigned" if row["members"] else "group_empty"
+            for place, span in list(current.items()):
+                if now.get(place) != span["member_id"]:
+                    out.append(current.pop(place) | {"owned_to": row["logged_at"], "ended_by": why})
+                else:
+                    span["to_generation"] = row["generation"]
+            for place, owner in now.items():
+                if place not in current:
+                    current[place] = _span(group_id, place, people[owner], row)
+        out += [span | {"to_generation": None} for span in current.values()]
+    return out
+
+
+def _span(group_id: str, place: tuple[str, int], member: Row, row: Row) -> Row:
+    names = ("member_id", "group_instance_id", "client_id", "client_host")
+    return {
+        "group_id": group_id,
+        "topic": place[0],
+        "partition": place[1],
+        **{name: member[name] for name in names},
+        "from_generation": row["generation"],
+        "to_generation": row["generation"],
+        "owned_from": row["logged_at"],
+        "owned_to": None,
+        "ended_by": None,
+        "source": "inferred",
+    }
+
+
+def state_at(rows: Iterable[Row], at_ms: int, first_dirty: Mapping[int, int | None]) -> list[Row]:
+    """7.9: the offsets of all groups as of a moment. `first_dirty`: by log partition."""
+    rows = list(rows)
+    cut: dict[int, int] = {}
+    for row in rows:
+        if row["logged_at"] <= at_ms:
+            cut[row["log_partition"]] = max(cut.get(row["log_partition"], -1), row["log_offset"])
+    newest: dict[tuple[str, str, int], Row] = {}
+    for row in offset_commits(rows):
+        if row["log_offset"] <= cut.get(row["log_partition"], -1):
+            newest[row["group_id"], row["topic"], row["partition"]] = row
+    names = (
+        "group_id",
+        "topic",
+        "partition",
+        "committed_offset",
+        "leader_epoch",
+        "metadata",
+        "committed_at",
+        "log_offset",
+    )
+    out = []
+    for row in newest.values():
+        if not row["tombstone"]:
+            dirty = first_dirty.get(row["log_partition"])
+            exact: Any = None if dirty is None else dirty <= cut[row["log_partition"]] + 1
+            out.append({name: row[name] for name in names} | {"exact": exact})
+    return out
