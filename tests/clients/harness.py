@@ -125,7 +125,9 @@ class Worker:
         assert code == 0, self._ended()
 
     def _ended(self) -> str:
-        return f"{self.name} ended with {self.process.poll()}:\n{self.log.read_text()[-3000:]}"
+        self._reader.join(5)
+        told = f"its last events {list(self.events)[-3:]}"
+        return f"{self.name} ended with {self.process.poll()}, {told}:\n{self.log.read_text()[-3000:]}"
 
     def kill(self) -> None:
         """SIGKILL."""
