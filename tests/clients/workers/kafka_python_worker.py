@@ -100,6 +100,8 @@ class Group(AsyncConsumerRebalanceListener):
             try:
                 batches = self.consumer.poll(timeout_ms=50)
             except KafkaError as error:
+                if error.retriable:  # other clients try again by themselves
+                    continue
                 emit("fatal", error=type(error).__name__, message=repr(error), cause=repr(error.__cause__))
                 break
             for tp, messages in batches.items():
