@@ -49,6 +49,7 @@ class Broker:
         self.catalogue: Any = None
         self.partitions: Any = None
         self.groups: Any = None
+        self.ledger: Any = None
         self.producer_ids: Any = None
 
     def endpoint(self, listener: str) -> Endpoint:

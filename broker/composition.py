@@ -15,6 +15,7 @@ from broker.catalogue.config_changes import BrokerConfigs
 from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
 from broker.groups import Groups
+from broker.ledger import Ledger
 from broker.log_keeper import LogKeeper
 from broker.logs import get_logger
 from broker.partitions import Partitions
@@ -105,7 +106,8 @@ class Composition:
             delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
         folders.adopt(scan, catalogue.state, catalogue.image)
-        groups = broker.groups = Groups(runtime, settings, catalogue, partitions)
+        groups = broker.groups = Groups(runtime, settings, catalogue, partitions, unclean=not (clean or new))
+        broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
         for listener in (dynamic, folders, groups):
             catalogue.listen(listener)
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
@@ -125,6 +127,7 @@ class Composition:
         """Close everything, then `done(whether the directory is marked clean)`."""
         broker = self.broker
         broker.groups.close()
+        broker.ledger.close()
         broker.catalogue.close()
 
         def stopped(clean: bool) -> None:

@@ -86,8 +86,10 @@ class GroupLeader:
         "compression",
         "index",
         "leader_epoch",
+        "on_load",
         "shard",
         "state",
+        "unclean",
     )
 
     def __init__(
@@ -118,6 +120,8 @@ class GroupLeader:
         self._turn_asked = False
         self._refusing = False  # the last append was refused
         self._encoded_keys: dict[Any, bytes] = {}
+        self.unclean = False  # the broker had not been stopped in good order
+        self.on_load: Callable[[GroupLeader], None] | None = None  # the shard is there; nobody has been told yet
 
     # -- inputs --------------------------------------------------------------------------------------------
 
@@ -186,7 +190,31 @@ class GroupLeader:
                 # The timer was set when the member was last heard of, or answered.
                 event.last_heard_ms = member.session_timeout_ms
                 event.last_api = _LAST_APIS.get(armed_by)
+        elif type(event) is JoinTimedOut:
+            event.last_heard_ms = self._last_heard_ms(event.group_id)
         self.submit(event)
+
+    def _last_heard_ms(self, group_id: str) -> dict[str, int]:
+        """How long ago each member that has not joined was heard of, as far as its session timer tells."""
+        group = self.shard.groups.get(group_id)
+        if group is None:
+            return {}
+        now_ms, deadline_of = self._now_ms(), self._runtime.timers.deadline_ms
+        found = {}
+        for member in group.members.values():
+            deadline_ms = deadline_of(("heartbeat", group_id, member.member_id))
+            if member.parked_join is None and deadline_ms is not None:
+                found[member.member_id] = max(now_ms - (deadline_ms - member.session_timeout_ms), 0)
+        return found
+
+    def silent_ms(self, group_id: str, instance_id: str) -> int | None:
+        """How long ago the member that holds an instance id was heard of; None when nobody does, or it waits now."""
+        group = self.shard.groups.get(group_id)
+        member = group.members.get(group.static_members.get(instance_id, "")) if group is not None else None
+        if member is None or member.parked_join is not None or member.parked_sync is not None:
+            return None
+        deadline_ms = self._runtime.timers.deadline_ms(("heartbeat", group_id, member.member_id))
+        return None if deadline_ms is None else max(self._now_ms() - (deadline_ms - member.session_timeout_ms), 0)
 
     # -- the whole shard -----------------------------------------------------------------------------------
 
@@ -372,6 +400,7 @@ class GroupLeader:
         """
         if self._serves():
             self._end(LeaderState.LOADING)
+        started_ms = self._now_ms()
         shard = Shard(self._settings, self.shard.topics)
         self._partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -386,8 +415,11 @@ class GroupLeader:
         self.shard = shard
         self._end_offset = partition.log_end_offset
         self.state = LeaderState.ACTIVE
+        load_ms = self._now_ms() - started_ms
+        if self.on_load is not None:
+            self.on_load(self)
         for group_id in list(shard.groups):
-            event = Loaded(group_id)
+            event = Loaded(group_id, load_ms, self.unclean)
             self._act(event, group_id, shard.handle(event, self._now_ms()))
 
     def recovered(self, partition: Partition, chunk_bytes: int = 5_242_880) -> None:

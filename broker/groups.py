@@ -36,7 +36,7 @@ log = get_logger()
 _ROUTES_KEPT = 100_000
 # Told at level `debug` only. A thousand may join in one rebalance, whose own lines say who began it and how many took
 # part, and a line costs more than the join itself; ten thousand groups may be loaded, which `groups_loaded` counts.
-_ROUTINE = frozenset({"member_joined", "coordinator_loaded"})
+_ROUTINE = frozenset({"member_joined", "coordinator_loaded", "commit_refused"})
 _STAGGER_MS = 200  # between the retention checks of two partitions, so that they do not all fall into one turn
 
 
@@ -51,11 +51,17 @@ class Groups:
         partitions: Partitions,
         *,
         new_uuid: Callable[[], str] | None = None,
+        unclean: bool = False,
     ) -> None:
         self.placement = Placement(settings.node_id)
         self.leaders: list[GroupLeader] = []
         self.new_uuid = new_uuid or random_uuid_text
         self.event_listeners: list[Callable[[GroupEvent], None]] = [log_event]
+        self.load_listeners: list[Callable[[GroupLeader], None]] = []
+        """Called with each leader whose groups have been read from the log, before any event of theirs."""
+        self.create_listeners: list[Callable[[], None]] = []
+        """Called when `__consumer_offsets` is asked for: what is to be made together with it."""
+        self._unclean = unclean
         self._runtime = runtime
         self._settings = settings
         self._group_settings = group_settings(settings)
@@ -93,6 +99,8 @@ class Groups:
             return
         self._creating = True
         self._catalogue.ensure_topic(new_topic(OFFSETS_TOPIC, self._settings), self._created)
+        for listener in self.create_listeners:
+            listener()
 
     def _created(self, result: Result) -> None:
         self._creating = False
@@ -149,7 +157,7 @@ class Groups:
             leader.recovered(partition, self._settings.offsets_load_buffer_size)
 
     def _new_leader(self, index: int) -> GroupLeader:
-        return GroupLeader(
+        leader = GroupLeader(
             self._runtime,
             index,
             self._group_settings,
@@ -157,6 +165,13 @@ class Groups:
             self._publish_event,
             compression=self._settings.offsets_topic_compression_codec,
         )
+        leader.unclean = self._unclean
+        leader.on_load = self._loaded
+        return leader
+
+    def _loaded(self, leader: GroupLeader) -> None:
+        for listener in self.load_listeners:
+            listener(leader)
 
     def _publish_event(self, event: GroupEvent) -> None:
         for listener in self.event_listeners:
@@ -227,4 +242,7 @@ def group_settings(settings: Settings) -> GroupSettings:
 def log_event(event: GroupEvent) -> None:
     """One line for each thing that happened in a group."""
     tell = log.debug if event.kind in _ROUTINE else log.info
-    tell(event.kind, group_id=event.group_id, generation=event.generation, **event.facts)
+    facts = event.facts
+    if event.kind == "offsets_changed":
+        facts = {name: value for name, value in facts.items() if name != "offsets"}  # up to 200 of them
+    tell(event.kind, group_id=event.group_id, generation=event.generation, **facts)

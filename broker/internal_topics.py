@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.catalogue.topic_changes import NewTopic
+from protocol.records import ledger
 
 if TYPE_CHECKING:
     from broker.settings import Settings
 
 OFFSETS_TOPIC = "__consumer_offsets"
-LEDGER_TOPIC = "__kohort_rebalances"
+LEDGER_TOPIC = ledger.LEDGER_TOPIC
+LEDGER_RETENTION_MS = 14 * 24 * 60 * 60 * 1_000
 
 
 def new_topic(name: str, settings: Settings) -> NewTopic:
@@ -29,4 +31,20 @@ def new_topic(name: str, settings: Settings) -> NewTopic:
                 "segment.bytes": str(settings.offsets_topic_segment_bytes),
             },
         )
+    if name == LEDGER_TOPIC:
+        return ledger_topic(settings.offsets_topic_num_partitions)
     return NewTopic(name)
+
+
+def ledger_topic(partition_count: int) -> NewTopic:
+    """The rebalance ledger: as many partitions as `__consumer_offsets` has, so that a group's story is in one place."""
+    return NewTopic(
+        LEDGER_TOPIC,
+        partition_count,
+        1,
+        configs={
+            "cleanup.policy": "delete",
+            "retention.ms": str(LEDGER_RETENTION_MS),
+            "segment.bytes": str(104_857_600),
+        },
+    )

@@ -221,6 +221,9 @@ class Settings:
     transaction_max_timeout_ms: int = int32(900_000, "Accepted; there are no transactions so far.", at_least=1)
 
     # Ourselves
+    kohort_ledger_enable: bool = flag(
+        True, "Every rebalance is written to the topic __kohort_rebalances (docs/rebalance-ledger.md)."
+    )
     kohort_log_level: str = text(
         "info", "Least level that is logged.", allowed=["debug", "info", "warn", "error", "off"]
     )

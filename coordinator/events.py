@@ -34,6 +34,7 @@ TRIGGERS = frozenset(
         "cooperative_followup",
         "append_failed",
         "over_capacity",
+        "coordinator_restarted",
     }
 )
 
@@ -63,4 +64,4 @@ class GroupEvent:
     at_ms: int = 0
     # For readers that need every member and every cause; no part of a log line.
     group: Group | None = None  # as it was afterwards
-    rebalance: Rebalance | None = None  # that ended
+    rebalance: Rebalance | None = None  # that began, or ended

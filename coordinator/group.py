@@ -117,6 +117,8 @@ class Group:
     rebalance: Rebalance | None = None  # the one that goes on, or the one whose last members have not synced
     last_rebalance_id: str | None = None  # the last one that ended `stable`
     assigned_partition_counts: Mapping[str, int] | None = None  # of the subscribed topics, when last assigned
+    members_at_last_generation: int | None = None  # that had any; None when a loaded record had none
+    loaded_at_ms: int | None = None  # it was loaded with members, and has not rebalanced since
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -119,7 +119,8 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
         return deferred
     groups = broker.groups
     client_id = context.client_id
-    groups.leader_of(group_id).submit(
+    leader = groups.leader_of(group_id)
+    leader.submit(
         Join(
             group_id,
             member_id,
@@ -134,6 +135,7 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
             "/" + context.host,
             reply_to,
             request.reason,
+            None if member_id or instance_id is None else leader.silent_ms(group_id, instance_id),
         )
     )
     return deferred
@@ -246,7 +248,9 @@ def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroups
         if not authorize(context, _DELETE, _GROUP_RESOURCE, group_id):
             gathering.put(index, DeletableGroupResult(group_id=group_id, error_code=_FORBIDDEN))
             continue
-        broker.groups.leader_of(group_id).submit(DeleteGroup(group_id, _Part(gathering, index)))
+        broker.groups.leader_of(group_id).submit(
+            DeleteGroup(group_id, _Part(gathering, index), context.client_id, "/" + context.host)
+        )
     return gathering.deferred
 
 

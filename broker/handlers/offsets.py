@@ -54,6 +54,9 @@ def offset_commit(
         version,
         request.retention_time_ms,
         deferred,
+        (),
+        context.client_id,
+        "/" + context.host,
     )
     if not authorize(context, _READ, _GROUP, group_id):
         return all_partitions(commit, _FORBIDDEN)
@@ -167,5 +170,7 @@ def offset_delete(
     if not topics:
         return OffsetDeleteResponse(topics=refused)
     deferred = Deferred()
-    broker.groups.leader_of(request.group_id).submit(DeleteOffsets(request.group_id, topics, deferred, refused))
+    broker.groups.leader_of(request.group_id).submit(
+        DeleteOffsets(request.group_id, topics, deferred, refused, context.client_id, "/" + context.host)
+    )
     return deferred

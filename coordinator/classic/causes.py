@@ -16,7 +16,7 @@ from coordinator.consumer_protocol import (
     subscribed_topics,
 )
 from coordinator.events import REASON_MAX_CHARS, Cause
-from coordinator.group import Member
+from coordinator.group import Member, longest_rebalance_timeout_ms
 
 if TYPE_CHECKING:
     from coordinator.classic.draft import Draft
@@ -94,6 +94,9 @@ def rejoined_cause(draft: Draft, member: Member, join: Join) -> Cause:
     if _gave_up_what_it_had_to(draft, member, join):
         follows = {"follows": draft.last_rebalance_id}
         return cause_by(draft.now_ms, "cooperative_followup", member, join.reason, follows)
+    if _is_resumed(draft):
+        loaded = {"loaded_at_ms": draft.loaded_at_ms}
+        return cause_by(draft.now_ms, "coordinator_restarted", member, join.reason, loaded)
     if draft.leader_id == member.member_id:
         return cause_by(draft.now_ms, "leader_rejoined", member, join.reason)
     return cause_by(draft.now_ms, "subscription_changed", member, join.reason, {"metadata_changed": True})
@@ -122,6 +125,16 @@ def _changed_partition_counts(draft: Draft) -> dict[str, tuple[int, int]]:
     then, count_of = draft.assigned_partition_counts or {}, draft.view.topics.partition_count
     counts = {topic: (before, count_of(topic) or 0) for topic, before in then.items()}
     return {topic: pair for topic, pair in counts.items() if pair[0] != pair[1]}
+
+
+def _is_resumed(draft: Draft) -> bool:
+    """Whether members come back because the coordinator stopped while it collected them.
+
+    A loaded group is Stable at its last written generation, and members of a group that was Stable just go on; who
+    joins again unchanged, within the time that a rebalance may take, was asked to before.
+    """
+    loaded_at_ms = draft.loaded_at_ms
+    return loaded_at_ms is not None and draft.now_ms - loaded_at_ms <= longest_rebalance_timeout_ms(draft.members)
 
 
 def _gave_up_what_it_had_to(draft: Draft, member: Member, join: Join) -> bool:

@@ -38,7 +38,9 @@ class Draft:
         "group_id",
         "last_rebalance_id",
         "leader_id",
+        "loaded_at_ms",
         "members",
+        "members_at_last_generation",
         "new_member_added",
         "now_ms",
         "parked_join_count",
@@ -86,6 +88,8 @@ class Draft:
         self.rebalance: Rebalance | None = group.rebalance
         self.last_rebalance_id = group.last_rebalance_id
         self.assigned_partition_counts = group.assigned_partition_counts
+        self.members_at_last_generation = group.members_at_last_generation
+        self.loaded_at_ms = group.loaded_at_ms
         self.records: list[tuple[Any, Any | None]] = []
         self.replies: list[Reply] = []
         self.timers: list[SetTimer | CancelTimer] = []
@@ -118,6 +122,8 @@ class Draft:
             self.rebalance,
             self.last_rebalance_id,
             self.assigned_partition_counts,
+            self.members_at_last_generation,
+            self.loaded_at_ms,
         )
 
     def outcome(self) -> Outcome:

@@ -9,7 +9,7 @@ parked (a parked member counts as alive), and the edge ignores an answer to a co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.outcome import Input, ReplyTo
@@ -32,6 +32,7 @@ class Join(Input):
     client_host: str
     reply_to: ReplyTo
     reason: str | None = None
+    away_ms: int | None = None  # how long ago the static member that it replaces was heard of
 
 
 @dataclass(slots=True)
@@ -109,6 +110,7 @@ class JoinTimedOut(Input):
     """The timer `("join", group)` fired: who has not joined again by now is out."""
 
     group_id: str
+    last_heard_ms: Mapping[str, int] | None = None  # by member id, of those that have not joined: how long ago
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ class Loaded(Input):
     """The group was read from the log and is served from now on. Feed it once for every loaded group."""
 
     group_id: str
+    load_ms: int | None = None  # how long its partition took
+    unclean: bool = False  # the broker had not been stopped in good order
 
 
 @dataclass(slots=True)

@@ -142,9 +142,9 @@ def _turn_away(draft: Draft, request: Join) -> None:
     elif member_id in draft.members:
         member = draft.remove_member(member_id)
         draft.forget_session(member_id)
-        draft.departed(member, "removed")
         size = {"size": len(draft.before.members), "limit": draft.settings.max_size}
-        rebalance_or_complete(draft, cause_by(draft.now_ms, "over_capacity", member, detail=size))
+        cause = cause_by(draft.now_ms, "over_capacity", member, detail=size)
+        rebalance_or_complete(draft, cause, departed=((member, "removed"),))
 
 
 def _give_member_id(draft: Draft, request: Join) -> None:

@@ -44,7 +44,7 @@ def leave(view: View, request: Leave, now_ms: int) -> Outcome:
     departed: list[tuple[Member, str]] = []
     causes: list[Cause] = []
     for leaver in request.members:
-        error, member = _take_out(draft, leaver)
+        error, member = _take_out(draft, leaver, request)
         results.append(error)
         if member is not None:
             cause = left_cause(now_ms, member, leaver, request.client_id, request.client_host)
@@ -84,7 +84,7 @@ def refused(error: ErrorCode) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error, members=[])
 
 
-def _take_out(draft: Draft, leaver: Leaver) -> tuple[ErrorCode, Member | None]:
+def _take_out(draft: Draft, leaver: Leaver, request: Leave) -> tuple[ErrorCode, Member | None]:
     """What the leaver is told, and the member that it was; a pending id was none."""
     member_id, instance_id = leaver.member_id, leaver.instance_id
     if member_id == "":
@@ -99,7 +99,7 @@ def _take_out(draft: Draft, leaver: Leaver) -> tuple[ErrorCode, Member | None]:
     else:
         error = check_member(draft, member_id, instance_id)
         if error is ErrorCode.FENCED_INSTANCE_ID:
-            fenced(draft, "LeaveGroup", leaver)
+            fenced(draft, "LeaveGroup", leaver, client_id=request.client_id, client_host=request.client_host)
         if error is not _NONE:
             return error, None
     member = draft.remove_member(member_id)

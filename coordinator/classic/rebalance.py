@@ -10,7 +10,7 @@ completeClassicGroupJoin.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.classic import story
@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 _STALLED_MIN_MS = 1_000  # a rebalance timeout of 0 would have the timer fire in every turn of the loop
 
 
-def rebalance_or_complete(draft: Draft, cause: Cause) -> None:
+def rebalance_or_complete(draft: Draft, cause: Cause, *, departed: Sequence[tuple[Member, str]] = ()) -> None:
     """After a member came, changed or went: begin to rebalance, or see whether that was what all waited for."""
     if draft.state is GroupState.PREPARING_REBALANCE:
         draft.further_cause(cause)
+        for member, change in departed:
+            draft.departed(member, change)
         maybe_complete(draft)
     elif draft.state is not GroupState.DEAD:
-        prepare(draft, cause)
+        prepare(draft, cause, departed=departed)
 
 
 def prepare(
@@ -84,10 +86,13 @@ def maybe_complete(draft: Draft) -> None:
         complete(draft)
 
 
-def complete(draft: Draft) -> None:
-    """End the join phase: who has not joined is out, unless it is static; the others are told the generation."""
+def complete(draft: Draft, last_heard_ms: Mapping[str, int] | None = None) -> None:
+    """End the join phase: who has not joined is out, unless it is static; the others are told the generation.
+
+    `last_heard_ms`: how long ago each of those that have not joined was heard of, as far as the edge knows.
+    """
     draft.cancel_timer("join")
-    _drop_silent_members(draft)
+    _drop_silent_members(draft, last_heard_ms or {})
     if draft.members and not _elect_joined_leader(draft):
         # Only static members, and none came back: their sessions decide, so the phase goes on.
         after_ms = max(longest_rebalance_timeout_ms(draft.members), _STALLED_MIN_MS)
@@ -137,11 +142,11 @@ def join_timed_out(view: View, timer: JoinTimedOut, now_ms: int) -> Outcome:
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return Outcome(group)
     draft = Draft(view, group, now_ms)
-    complete(draft)
+    complete(draft, timer.last_heard_ms)
     return draft.outcome()
 
 
-def _drop_silent_members(draft: Draft) -> None:
+def _drop_silent_members(draft: Draft, last_heard_ms: Mapping[str, int]) -> None:
     if draft.parked_join_count == len(draft.members):
         return
     silent = [member for member in draft.members.values() if member.parked_join is None and member.instance_id is None]
@@ -149,7 +154,10 @@ def _drop_silent_members(draft: Draft) -> None:
         draft.remove_member(member.member_id)
         draft.forget_session(member.member_id)
         draft.departed(member, "expired")
-        waited = {"rebalance_timeout_ms": member.rebalance_timeout_ms}
+        waited = {
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "last_heard_ms": last_heard_ms.get(member.member_id),
+        }
         draft.further_cause(cause_by(draft.now_ms, "join_timeout", member, detail=waited))
         draft.event("member_left", {"trigger": "join_timeout", **story.member_facts(member), **waited})
 
@@ -182,6 +190,7 @@ def _begin_generation(draft: Draft) -> None:
     draft.replace_members(members)
     draft.parked_join_count = 0
     draft.pending_sync = dict.fromkeys(members)
+    draft.members_at_last_generation = len(members)
     draft.set_timer("sync", longest_rebalance_timeout_ms(draft.members), SyncTimedOut(draft.group_id, draft.generation))
     story.join_phase_over(draft)
 

@@ -50,7 +50,7 @@ def replace_static_member(draft: Draft, request: Join) -> None:
         return
     parked = altered(new, parked_join=request.reply_to, joined_at_ms=draft.now_ms)
     draft.update_member(new, parked)
-    detail = {"old_member_id": old.member_id, "old_client_id": old.client_id}
+    detail = _replaced_facts(old, new, request)
     rebalance_or_complete(draft, cause_by(draft.now_ms, "static_replaced", parked, request.reason, detail))
 
 
@@ -92,17 +92,31 @@ def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Outco
     return draft.outcome()
 
 
-def fenced(draft: Draft, api: str, request: Join | Sync | Heartbeat | Leaver) -> None:
-    """Say that a request was refused because another process holds the instance id."""
+def fenced(
+    draft: Draft,
+    api: str,
+    request: Join | Sync | Heartbeat | Leaver,
+    *,
+    client_id: str | None = None,
+    client_host: str | None = None,
+) -> None:
+    """Say that a request was refused because another process holds the instance id.
+
+    `client_id` and `client_host`: of a `Leaver`, which does not say them itself.
+    """
+    holder_id = draft.static_members.get(request.instance_id or "")
+    holder = draft.members.get(holder_id or "")
     draft.event(
         "member_fenced",
         {
             "api": api,
             "instance_id": request.instance_id,
             "refused_member_id": request.member_id,
-            "client_id": getattr(request, "client_id", None),
-            "client_host": getattr(request, "client_host", None),
-            "holder_member_id": draft.static_members.get(request.instance_id or ""),
+            "client_id": getattr(request, "client_id", client_id),
+            "client_host": getattr(request, "client_host", client_host),
+            "holder_member_id": holder_id,
+            "holder_client_id": holder.client_id if holder is not None else None,
+            "holder_client_host": holder.client_host if holder is not None else None,
         },
     )
 
@@ -132,7 +146,7 @@ def _keep_generation(draft: Draft, request: Join, old: Member, new: Member, lead
     draft.reply(request.reply_to, answer)
 
 
-def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | None]:
+def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | int | None]:
     return {
         "instance_id": old.instance_id,
         "old_member_id": old.member_id,
@@ -142,4 +156,5 @@ def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | 
         "client_id": request.client_id,
         "client_host": request.client_host,
         "reason": request.reason,
+        "away_ms": request.away_ms,
     }

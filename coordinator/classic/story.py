@@ -23,6 +23,8 @@ def began(
     departed: Sequence[tuple[Member, str]] = (),
 ) -> None:
     """A rebalance begins, here and now; one whose last members had not synced yet is superseded."""
+    # Who went during a rebalance that is superseded is told with the one that ends: superseded ones tell of no members.
+    earlier = draft.rebalance.departed if draft.rebalance is not None else ()
     new = Rebalance(
         from_generation=draft.generation,
         began_at_ms=draft.now_ms,
@@ -33,19 +35,22 @@ def began(
         initial=draft.state is GroupState.EMPTY,
         further_causes=tuple(further_causes[:FURTHER_CAUSES_MAX]),
         further_causes_cut=max(len(further_causes) - FURTHER_CAUSES_MAX, 0),
-        departed=tuple(departed),
+        departed=(*earlier, *departed),
     )
     if draft.rebalance is not None:
         ended(draft, "superseded", by=new.rebalance_id)
     draft.rebalance = new
+    draft.loaded_at_ms = None
     draft.event(
         "rebalance_began",
         {
             "rebalance_id": new.rebalance_id,
+            "from_generation": new.from_generation,
             "state_before": new.state_before.value,
             "members_before": len(new.members_before),
             **cause_facts(cause),
         },
+        new,
     )
 
 
@@ -136,6 +141,20 @@ def cause_facts(cause: Cause) -> dict[str, Any]:
         "client_host": cause.client_host,
         "reason": cause.reason,
         **cause.detail,
+    }
+
+
+def cause_record(cause: Cause) -> dict[str, Any]:
+    """A cause as the ledger's records hold it."""
+    return {
+        "at_ms": cause.at_ms,
+        "trigger": cause.trigger,
+        "member_id": cause.member_id,
+        "instance_id": cause.instance_id,
+        "client_id": cause.client_id,
+        "client_host": cause.client_host,
+        "reason": cause.reason,
+        "detail": dict(cause.detail),
     }
 
 

@@ -32,7 +32,14 @@ def loaded(view: View, event: Loaded, now_ms: int) -> Outcome:
     draft = Draft(view, group, now_ms)
     for member in group.members.values():
         draft.restart_session(member.member_id, member.session_timeout_ms)
-    draft.event("coordinator_loaded", {"members": len(group.members)})
+    draft.members_at_last_generation = len(group.members)
+    draft.loaded_at_ms = now_ms
+    # No record says how many partitions there were when these members were assigned theirs. Only this broker adds
+    # any, so they are as many as now, unless it ended in the moment between.
+    count_of = view.topics.partition_count
+    draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
+    facts = {"members": len(group.members), "load_ms": event.load_ms, "unclean": event.unclean}
+    draft.event("coordinator_loaded", facts)
     limit = view.settings.max_size
     if len(group.members) > limit and group.state is not GroupState.PREPARING_REBALANCE:
         size = {"size": len(group.members), "limit": limit}

@@ -11,6 +11,7 @@ from coordinator.append_errors import error_for_client
 from coordinator.classic.checks import check_member
 from coordinator.classic.inputs import SessionExpired
 from coordinator.group import Group, GroupState
+from coordinator.offsets.changes import commit_refused_events, offsets_set_events
 from coordinator.offsets.inputs import CommitOffsets
 from coordinator.outcome import Outcome, Reply, SetTimer
 from protocol.errors import ErrorCode
@@ -66,7 +67,8 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
     group_id, group = commit.group_id, view.group
     error = check_commit(group, commit.member_id, commit.instance_id, commit.generation, commit.version)
     if error is not _NONE:
-        return Outcome(group, (), (Reply(commit.reply_to, all_partitions(commit, error)),))
+        events = commit_refused_events(group, commit, error, now_ms)
+        return Outcome(group, (), (Reply(commit.reply_to, all_partitions(commit, error)),), (), events)
     max_chars = view.settings.offset_metadata_max_chars
     # A client may ask for "for ever" as the largest number there is: the sum has to fit its record all the same.
     expires_ms = -1 if commit.retention_ms == NO_RETENTION else min(now_ms + commit.retention_ms, _FOR_EVER)
@@ -100,6 +102,10 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
         expired = SessionExpired(group_id, commit.member_id)
         timer = SetTimer(("heartbeat", group_id, commit.member_id), now_ms + member.session_timeout_ms, expired)
         return Outcome(group, tuple(records), replies, (timer,), (), commit if records else None)
+    elif group.protocol_type is not None and records:
+        # An Empty group that has had members, whose offsets somebody else sets.
+        events = offsets_set_events(view, commit, records, now_ms)
+        return Outcome(group, tuple(records), replies, (), events, commit)
     return Outcome(group, tuple(records), replies, (), (), commit if records else None)
 
 

@@ -13,6 +13,7 @@ from coordinator.classic.checks import check_group_id
 from coordinator.classic.protocols import CONSUMER
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState
+from coordinator.offsets.changes import offsets_gone_events
 from coordinator.offsets.inputs import DeleteOffsets, GroupExpired, GroupRemoved, Tombstones
 from coordinator.outcome import Outcome, Reply
 from protocol.errors import ErrorCode
@@ -56,7 +57,15 @@ def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> Outcome:
                 records.append((OffsetCommitKey(view.group_id, *key), None))
         answers.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
     reply = Reply(request.reply_to, OffsetDeleteResponse(topics=_merged(request, answers)))
-    return Outcome(group, tuple(records), (reply,), (), (), request if records else None)
+    events = offsets_gone_events(
+        view,
+        [(key.topic, key.partition) for key, _ in records],
+        now_ms,
+        by="client",
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+    return Outcome(group, tuple(records), (reply,), (), events, request if records else None)
 
 
 def check_offset_delete(group: Group | None) -> ErrorCode:
@@ -102,7 +111,9 @@ def delete_group(view: View, request: DeleteGroup, now_ms: int) -> Outcome:
     reply = Reply(request.reply_to, DeletableGroupResult(group_id=request.group_id, error_code=error))
     if error is not ErrorCode.NONE:
         return Outcome(group, (), (reply,))
-    return remove_group(view, now_ms, cause="deleted", reply=reply)
+    return remove_group(
+        view, now_ms, by="deleted", reply=reply, client_id=request.client_id, client_host=request.client_host
+    )
 
 
 def check_delete(group: Group | None) -> ErrorCode:
@@ -112,18 +123,40 @@ def check_delete(group: Group | None) -> ErrorCode:
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def remove_group(view: View, now_ms: int, *, cause: str, reply: Reply | None = None) -> Outcome:
+def remove_group(
+    view: View,
+    now_ms: int,
+    *,
+    by: str,
+    reply: Reply | None = None,
+    client_id: str | None = None,
+    client_host: str | None = None,
+) -> Outcome:
     """Tombstones for everything the group stored, pending offsets too, then its own.
 
-    `cause`: `deleted` or `expired`. An expired group's tombstones may be split over several batches.
+    `by`: `deleted` or `expired`. An expired group's tombstones may be split over several batches.
     """
     records: list[Tombstone] = [(OffsetCommitKey(view.group_id, *key), None) for key in _stored(view)]
     group = view.group
-    facts = {"cause": cause, "offset_count": len(records)}
+    facts = {
+        "by": by,
+        "client_id": client_id,
+        "client_host": client_host,
+        "members_at_last_generation": group.members_at_last_generation if group else None,
+        "offset_count": len(records),
+    }
+    gone = offsets_gone_events(
+        view,
+        view.offsets,
+        now_ms,
+        by="group_deleted" if by == "deleted" else "expiry",
+        client_id=client_id,
+        client_host=client_host,
+    )
     event = GroupEvent("group_removed", view.group_id, group.generation if group else -1, facts, now_ms)
     records.append((GroupMetadataKey(view.group_id), None))
     token = GroupExpired(view.group_id, group) if reply is None else GroupRemoved(view.group_id, group, reply.to)
-    return Outcome(None, tuple(records), (reply,) if reply is not None else (), (), (event,), token)
+    return Outcome(None, tuple(records), (reply,) if reply is not None else (), (), (*gone, event), token)
 
 
 def group_removal_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
@@ -146,7 +179,8 @@ def forget_topics(view: View, request: ForgetTopics, now_ms: int) -> Outcome:
             if gone is not None and (stored.topic_id is None or stored.topic_id == gone):
                 doomed[key] = None
     records = tuple((OffsetCommitKey(view.group_id, *key), None) for key in doomed)
-    return Outcome(view.group, records, token=Tombstones() if records else None)
+    events = offsets_gone_events(view, doomed, now_ms, by="topic_deleted")
+    return Outcome(view.group, records, events=events, token=Tombstones() if records else None)
 
 
 def tombstones_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:

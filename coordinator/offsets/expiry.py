@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from coordinator.classic.protocols import CONSUMER
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState
+from coordinator.offsets.changes import offsets_gone_events
 from coordinator.offsets.delete import remove_group
 from coordinator.offsets.inputs import Tombstones
 from coordinator.outcome import Outcome
@@ -29,13 +30,14 @@ def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> Outcome:
     if may_go and len(expired) == len(view.offsets) and not view.pending_offsets:
         if group is None and not expired:
             return Outcome(None)
-        return remove_group(view, now_ms, cause="expired")
+        return remove_group(view, now_ms, by="expired")
     if not expired:
         return Outcome(group)
     assert group is not None
     records = tuple((OffsetCommitKey(view.group_id, *key), None) for key in expired)
     event = GroupEvent("offsets_expired", view.group_id, group.generation, {"offset_count": len(expired)}, now_ms)
-    return Outcome(group, records, (), (), (event,), Tombstones())
+    events = (event, *offsets_gone_events(view, expired, now_ms, by="expiry"))
+    return Outcome(group, records, (), (), events, Tombstones())
 
 
 def expired_offsets(view: View, group: Group, now_ms: int) -> list[tuple[str, int]]:

@@ -34,6 +34,8 @@ class CommitOffsets(Input, AppendToken):
     retention_ms: int  # versions 2-4; -1: the broker's retention
     reply_to: ReplyTo
     refused: Sequence[OffsetCommitResponseTopic] = ()
+    client_id: str = ""
+    client_host: str = ""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class DeleteOffsets(Input, AppendToken):
     topics: Sequence[OffsetDeleteRequestTopic]
     reply_to: ReplyTo
     refused: Sequence[OffsetDeleteResponseTopic] = ()
+    client_id: str = ""
+    client_host: str = ""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,8 @@ class DeleteGroup(Input):
     reads_offsets: ClassVar[bool] = True
     group_id: str
     reply_to: ReplyTo
+    client_id: str = ""
+    client_host: str = ""
 
 
 @dataclass(slots=True)

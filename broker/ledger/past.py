@@ -1,0 +1,51 @@
+"""What the ledger remembers of each group, so that a record can say what moved: the last generation that it told of.
+
+It is what the topic's records say. After a start it is read from there, and trusted only if no generation is missing
+between the newest record and the group that was loaded: null is better than wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.classic.ownership import holdings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinator.classic.ownership import Holdings
+    from coordinator.group import Group
+
+
+class Past:
+    """One group. `generation`: the newest that a record told of; `holdings`: who owned what in it, None: not known.
+
+    `open`: the `rebalance_began` without an end.
+    """
+
+    __slots__ = ("generation", "holdings", "open")
+
+    def __init__(self, generation: int = -1, open_: Mapping[str, Any] | None = None) -> None:
+        self.generation = generation
+        self.holdings: Holdings | None = None
+        self.open = open_
+
+    def loaded(self, group: Group) -> None:
+        """The group was read from its log; what its members own is what the record of that generation says."""
+        self.holdings = holdings(group) if group.generation == self.generation else None
+        self.generation = group.generation
+
+
+def follow(pasts: dict[str, Past], record: Mapping[str, Any]) -> None:
+    """Take one record of the topic over, at a start: later ones overwrite earlier ones."""
+    kind, group_id = record.get("kind"), record["group_id"]
+    if kind == "rebalance_began":
+        past = pasts.setdefault(group_id, Past())
+        past.open = record
+    elif kind == "rebalance_ended":
+        past = pasts.setdefault(group_id, Past())
+        past.open = None
+        if record.get("outcome") in ("stable", "empty", "interrupted"):
+            past.generation = int(record.get("to_generation", -1))
+    elif kind == "group_removed":
+        pasts.pop(group_id, None)

@@ -1,0 +1,76 @@
+"""The ledger read back from the log of its partition, the newest first: nothing is kept in memory for readers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.logs import get_logger
+from protocol.errors import ProtocolError
+from protocol.records.batch_header import LENGTH_BYTES, read_header
+from protocol.records.batch_reader import iterate_records
+from protocol.records.errors import UnparsableRecord
+from protocol.records.ledger import decode_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.partitions import Partition
+    from protocol.records.batch_reader import Record
+
+log = get_logger()
+
+_CHUNK_BYTES = 1_048_576
+_FIRST_WINDOW = 256
+SCAN_MAX_RECORDS = 20_000
+"""How far back a look for one group goes: a question over HTTP must not hold up the loop."""
+
+
+def newest(
+    partition: Partition, group_id: str, rebalances: int, *, max_records: int = SCAN_MAX_RECORDS
+) -> list[dict[str, Any]]:
+    """The group's records, the oldest first, from the beginning of its last but `rebalances`th rebalance on."""
+    key = group_id.encode()
+    start_offset, end_offset = partition.log_start_offset, partition.log_end_offset
+    lowest = max(start_offset, end_offset - max_records)
+    found: list[dict[str, Any]] = []
+    window, end = _FIRST_WINDOW, end_offset
+    while end > lowest:
+        begin = max(lowest, end - window)
+        older = [decoded for record in between(partition, begin, end) if record.key == key and (decoded := _of(record))]
+        found = older + found
+        if sum(record["kind"] == "rebalance_began" for record in found) > rebalances:
+            break
+        end, window = begin, window * 4
+    began = [at for at, record in enumerate(found) if record["kind"] == "rebalance_began"]
+    if rebalances <= 0:
+        return []
+    return found[began[-rebalances] :] if len(began) > rebalances else found
+
+
+def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:
+    """The records from offset `begin` to before `end`; a batch that cannot be read ends them with a log line."""
+    offset = begin
+    while offset < end:
+        result = partition.log.read(offset, _CHUNK_BYTES, copied=True)
+        if not result.size_bytes and result.next_offset <= offset:
+            return
+        buffer, position = b"".join(result.buffers), 0
+        while position < len(buffer):
+            try:
+                header = read_header(buffer, position)
+                for record in iterate_records(buffer, position):
+                    if begin <= record.offset < end:
+                        yield record
+            except ProtocolError as error:
+                log.warning("ledger_batch_unreadable", partition=partition.name, error=str(error))
+                return
+            position += header.length + LENGTH_BYTES
+        offset = result.next_offset
+
+
+def _of(record: Record) -> dict[str, Any] | None:
+    """A client may write into the topic as well; what is no record of ours is passed over."""
+    try:
+        return decode_value(record.value)
+    except UnparsableRecord:
+        return None

@@ -1,0 +1,107 @@
+"""What befalls committed offsets from outside the group, and commits that are refused: events for the ledger.
+
+Offsets of a group that never had members are nobody's surprise: a simple consumer's commits are its ordinary work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from coordinator.events import GroupEvent
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.group import Group
+    from coordinator.offsets.inputs import CommitOffsets
+    from coordinator.view import CommittedOffset, View
+
+TOPICS_MAX = 20
+OFFSETS_MAX = 200
+_REFUSALS_TOLD = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID},
+)
+
+Changed = tuple[str, int, int | None, int | None]
+"""(topic, partition, the offset before, the offset after); None: there is none."""
+
+
+def commit_refused_events(group: Group | None, commit: CommitOffsets, error: ErrorCode, now_ms: int) -> tuple[Any, ...]:
+    """One commit of a stale generation, an unknown member or a fenced one. The reader counts those of a second."""
+    if group is None or error not in _REFUSALS_TOLD:
+        return ()
+    facts = {
+        "member_id": commit.member_id,
+        "instance_id": commit.instance_id,
+        "client_id": commit.client_id,
+        "client_host": commit.client_host,
+        "error": error.name,
+        "request_generation": commit.generation,
+        "topics": [topic.name for topic in commit.topics][:TOPICS_MAX],
+    }
+    events = [GroupEvent("commit_refused", commit.group_id, group.generation, facts, now_ms, group)]
+    if error is ErrorCode.FENCED_INSTANCE_ID:
+        holder_id = group.static_members.get(commit.instance_id or "")
+        holder = group.members.get(holder_id or "")
+        fenced = {
+            "api": "OffsetCommit",
+            "instance_id": commit.instance_id,
+            "refused_member_id": commit.member_id,
+            "client_id": commit.client_id,
+            "client_host": commit.client_host,
+            "holder_member_id": holder_id,
+            "holder_client_id": holder.client_id if holder is not None else None,
+            "holder_client_host": holder.client_host if holder is not None else None,
+        }
+        events.append(GroupEvent("member_fenced", commit.group_id, group.generation, fenced, now_ms, group))
+    return tuple(events)
+
+
+def offsets_set_events(view: View, commit: CommitOffsets, records: Iterable[Any], now_ms: int) -> tuple[Any, ...]:
+    """A commit by somebody who is no member: a reset."""
+    table = view.offsets
+    changed: list[Changed] = []
+    for (_, topic, partition, _), value in records:
+        stored = table.get((topic, partition))
+        changed.append((topic, partition, None if stored is None else stored.offset, value.offset))
+    return changed_events(
+        view, changed, now_ms, by="client", client_id=commit.client_id, client_host=commit.client_host
+    )
+
+
+def offsets_gone_events(
+    view: View,
+    keys: Iterable[tuple[str, int]],
+    now_ms: int,
+    *,
+    by: str,
+    client_id: str | None = None,
+    client_host: str | None = None,
+) -> tuple[Any, ...]:
+    """Committed offsets were removed. `by`: client, expiry, topic_deleted or group_deleted."""
+    table: Mapping[tuple[str, int], CommittedOffset] = view.offsets
+    changed: list[Changed] = [(*key, table[key].offset, None) for key in keys if key in table]
+    return changed_events(view, changed, now_ms, by=by, client_id=client_id, client_host=client_host)
+
+
+def changed_events(
+    view: View,
+    changed: list[Changed],
+    now_ms: int,
+    *,
+    by: str,
+    client_id: str | None = None,
+    client_host: str | None = None,
+) -> tuple[Any, ...]:
+    """At most one event, with at most 200 offsets."""
+    group = view.group
+    if group is None or group.is_simple or not changed:
+        return ()
+    facts = {
+        "by": by,
+        "client_id": client_id,
+        "client_host": client_host,
+        "offset_count": len(changed),
+        "offsets": changed[:OFFSETS_MAX],
+    }
+    return (GroupEvent("offsets_changed", view.group_id, group.generation, facts, now_ms, group),)

@@ -1,0 +1,306 @@
+"""The rebalance ledger's records: why a group rebalanced, how long it took, who was waited for, what moved.
+
+They lie in the topic `__kohort_rebalances`: the key is the group id, the value one UTF-8 JSON object, the header `kind`
+says which of the classes below it is. Readers ignore fields they do not know; a field is never used again with another
+meaning. Times are ms since 1970 (`_at_ms`) or spans in ms; partitions are texts such as `0-3,7` by topic.
+
+Source: the page docs/rebalance-ledger.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from protocol.records.errors import UnparsableRecord
+
+LEDGER_TOPIC = "__kohort_rebalances"
+KIND_HEADER = b"kind"
+VERSION = 1
+RECORD_MAX_BYTES = 256 * 1024
+MOVES_MAX = 200
+_TEXT_MAX_CHARS = 1_000  # of any one text, in a record that is too large without its lists
+
+Partitions = dict[str, str]
+"""Partitions by topic, as ranges: `{"orders": "0-3,7"}`."""
+Move = tuple[str, int, str | None, str | None]
+"""(topic, partition, from which member, to which member)."""
+
+
+class Cause(TypedDict):
+    """Why a rebalance began or went on: who did what."""
+
+    at_ms: int
+    trigger: str
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    reason: str | None  # the client's own text
+    detail: Mapping[str, Any]
+
+
+class WaitedFor(TypedDict):
+    """The member that was waited for longest."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    after_ms: int
+
+
+class LedgerMember(TypedDict):
+    """One member's part in a rebalance; `joined_after_ms` and `synced_after_ms` count from its beginning."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    change: str  # joined, stayed, replaced, left, expired, removed
+    joined_after_ms: int | None
+    synced_after_ms: int | None
+    partitions: Partitions | None  # null: no consumer group
+    gained: Partitions | None  # null: what it owned before is not known
+    lost: Partitions | None
+
+
+class LedgerRecord(TypedDict):
+    """What every record has."""
+
+    version: int
+    kind: str
+    at_ms: int
+    group_id: str
+    group_type: str  # classic, consumer
+    generation: int
+    coordinator_partition: int
+    broker_epoch: int
+
+
+class RebalanceBegan(LedgerRecord):
+    """The group leaves Stable or Empty."""
+
+    rebalance_id: str  # <from_generation>@<began_at_ms>
+    from_generation: int
+    state_before: str
+    cause: Cause
+    members_before: int
+
+
+class RebalanceEnded(LedgerRecord):
+    """The last member has its assignment, or the group became empty, was superseded, removed, or interrupted."""
+
+    rebalance_id: str
+    from_generation: int
+    to_generation: int
+    outcome: str  # stable, empty, superseded, removed, interrupted
+    by: str | None  # superseded: the next rebalance's id
+    first_cause: Cause
+    further_causes: list[Cause]
+    further_causes_truncated: int
+    began_at_ms: int
+    joined_at_ms: int | None
+    assigned_at_ms: int | None
+    ended_at_ms: int | None
+    duration_ms: int | None
+    join_ms: int | None
+    assign_ms: int | None
+    sync_ms: int | None
+    initial_delay_ms: int | None
+    slowest_to_join: WaitedFor | None
+    slowest_to_sync: WaitedFor | None
+    stopped_ms: int | None
+    protocol_type: str | None
+    protocol: str | None
+    mode: str  # eager, cooperative, unknown
+    leader: str | None
+    leader_changed: bool | None
+    members: list[LedgerMember]
+    members_truncated: int
+    partitions_total: int | None
+    partitions_moved: int | None
+    partitions_unassigned: int | None
+    moves: list[Move]
+    moves_truncated: int
+    imbalance: int | None
+
+
+class MemberReplaced(LedgerRecord):
+    """A static member came back under a new id without a rebalance, or before one."""
+
+    instance_id: str
+    old_member_id: str
+    new_member_id: str
+    old_client_id: str
+    old_client_host: str
+    client_id: str
+    client_host: str
+    reason: str | None
+    away_ms: int | None
+
+
+class MemberFenced(LedgerRecord):
+    """A request was refused because another holds the instance id."""
+
+    instance_id: str
+    refused_member_id: str
+    client_id: str
+    client_host: str
+    holder_member_id: str | None
+    holder_client_id: str | None
+    holder_client_host: str | None
+    api: str
+
+
+class CommitsRefused(LedgerRecord):
+    """Commits of one member refused with one error, within a second."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    error: str
+    count: int
+    request_generation: int
+    topics: list[str]
+
+
+ChangedOffset = TypedDict("ChangedOffset", {"topic": str, "partition": int, "from": int | None, "to": int | None})
+"""One partition's committed offset before and after; null: none. (`from` is a keyword, so this is no class.)"""
+
+
+class OffsetsChanged(LedgerRecord):
+    """Offsets of a group that has had members, set or removed by somebody who is no member."""
+
+    by: str  # client, expiry, topic_deleted, group_deleted
+    client_id: str | None
+    client_host: str | None
+    offsets: list[ChangedOffset]
+    truncated: int
+
+
+class CoordinatorLoaded(LedgerRecord):
+    """Replay at the start has rebuilt a group that has members."""
+
+    members: int
+    load_ms: int | None
+    unclean: bool
+
+
+class GroupRemoved(LedgerRecord):
+    """The group was deleted, or expired with its last offset."""
+
+    by: str  # deleted, expired
+    client_id: str | None
+    client_host: str | None
+    members_at_last_generation: int | None
+
+
+KINDS: Mapping[str, type] = {
+    "rebalance_began": RebalanceBegan,
+    "rebalance_ended": RebalanceEnded,
+    "member_replaced": MemberReplaced,
+    "member_fenced": MemberFenced,
+    "commits_refused": CommitsRefused,
+    "offsets_changed": OffsetsChanged,
+    "coordinator_loaded": CoordinatorLoaded,
+    "group_removed": GroupRemoved,
+}
+"""The kinds of records and their declarations."""
+
+# What is cut when a record is too large, in this order, and where it says how many are missing.
+_CUT = (("moves", "moves_truncated"), ("further_causes", "further_causes_truncated"), ("members", "members_truncated"))
+
+
+def encode_value(record: Mapping[str, Any]) -> bytes:
+    """The bytes of a record, at most `RECORD_MAX_BYTES`: lists are cut, members last, and their counts kept."""
+    data = _dump(record)
+    if len(data) <= RECORD_MAX_BYTES:
+        return data
+    cut = dict(record)
+    for name, counter in _CUT:
+        items = cut.get(name)
+        if not items:
+            continue
+        sizes = [len(_dump(item)) + 1 for item in items]
+        room = RECORD_MAX_BYTES - (len(data) - sum(sizes)) - 10  # the counter may get some digits
+        kept = 0
+        for size in sizes:
+            room -= size
+            if room < 0:
+                break
+            kept += 1
+        cut[name] = items[:kept]
+        cut[counter] = cut.get(counter, 0) + len(items) - kept
+        data = _dump(cut)
+        if len(data) <= RECORD_MAX_BYTES:
+            return data
+    # A client may give itself names of 32 KiB.
+    return _dump(_shortened(cut))
+
+
+def decode_value(data: bytes | None) -> dict[str, Any]:
+    """The record, whatever its version.
+
+    Raises: UnparsableRecord when it is no JSON object, or lacks its kind or group.
+    """
+    import json  # noqa: PLC0415  a start does not pay for it
+
+    if data is None:
+        raise UnparsableRecord("a ledger record without a value")
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise UnparsableRecord(f"a ledger record that is no JSON: {error}") from error
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("kind"), str)
+        or not isinstance(record.get("group_id"), str)
+    ):
+        raise UnparsableRecord("a ledger record without kind and group_id")
+    return record
+
+
+def _dump(content: object) -> bytes:
+    import json  # noqa: PLC0415  a start does not pay for it
+
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    # Names are what clients send: a lone surrogate cannot come from UTF-8, and must not end the ledger if it does.
+    return text.encode("utf-8", "replace")
+
+
+def _shortened(content: Any) -> Any:
+    if isinstance(content, str):
+        return content[:_TEXT_MAX_CHARS]
+    if isinstance(content, Mapping):
+        return {key: _shortened(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_shortened(item) for item in content]
+    return content
+
+
+def spans(partitions: list[int]) -> str:
+    """Partition numbers as people write them: `0-3,7`. The numbers come in rising order."""
+    parts: list[str] = []
+    first = last = None
+    for number in partitions:
+        if last is not None and number == last + 1:
+            last = number
+            continue
+        if first is not None:
+            parts.append(str(first) if first == last else f"{first}-{last}")
+        first = last = number
+    if first is not None:
+        parts.append(str(first) if first == last else f"{first}-{last}")
+    return ",".join(parts)
+
+
+def numbers(text: str) -> list[int]:
+    """What `spans` wrote. Raises: ValueError."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
