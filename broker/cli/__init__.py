@@ -53,17 +53,26 @@ Exit codes: 0, 1 when something failed, 2 when what was asked for cannot be.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code."""
+    """Run a command; return the exit code.
+
+    Called under the name of one of Kafka's tools, or with that name for a verb, it is that tool.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and sys.argv[0].endswith(".sh"):
+        words.insert(0, sys.argv[0])
     if not words or words[0] in ("-h", "--help", "help"):
         print(_USAGE, end="", file=sys.stdout if words else sys.stderr)
         return DONE if words else MISUSED
     if words[0] == "--version":
-        from importlib.metadata import version  # noqa: PLC0415  slow, and rarely asked for
-
-        print(f"kohort {version('kohort')}")
+        print(version())
         return DONE
     verb = words[0]
+    if verb not in VERBS and "kafka-" in verb:
+        from broker.cli.kafka_tools import TOOLS, tool_of  # noqa: PLC0415  not when the broker is started
+
+        tool = tool_of(verb)
+        if tool is not None:
+            return run(f"{tool}.sh", TOOLS[tool], words[1:])
     if verb not in VERBS:
         return refuse(f"there is no command {verb!r}\n{_USAGE}", MISUSED)
     return run(f"kohort {verb}", VERBS[verb], words[1:])
@@ -99,6 +108,16 @@ def entry(program: str, place: str) -> Any:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
             raise Failed(f"{program} is not part of this installation") from None
         raise
+
+
+def version() -> str:
+    """What --version prints."""
+    from importlib import metadata  # noqa: PLC0415  slow, and rarely asked for
+
+    try:
+        return f"kohort {metadata.version('kohort')}"
+    except metadata.PackageNotFoundError:
+        return "kohort, run from its sources"
 
 
 def refuse(sentence: str, code: int) -> int:

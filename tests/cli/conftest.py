@@ -1,7 +1,8 @@
-"""`kohort` as a user calls it, in a process of its own, against a broker of the session."""
+"""`kohort` as a user calls it, against a broker of the session."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.cli import main
 from tests.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, Kohort, eventually
 
 if TYPE_CHECKING:
@@ -47,11 +49,27 @@ class Ended:
 Run = Callable[..., Ended]
 
 
-def kohort(*words: str, stdin: str | bytes = "", **environment: str) -> Ended:
-    """Run `kohort` with these words."""
+def kohort(*words: str, stdin: str | bytes = "") -> Ended:
+    """Call `kohort` with these words, in this process: most tests are about what it prints, not how it starts."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    streams = [io.TextIOWrapper(io.BytesIO(text), write_through=True) for text in (data, b"", b"")]
+    before = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin, sys.stdout, sys.stderr = streams
+    try:
+        code = main(words)
+    except SystemExit as ended:  # after --help
+        code = int(ended.code or 0)
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+    out, err = (stream.buffer.getvalue().decode(errors="replace") for stream in streams[1:])
+    return Ended(code, out, err)
+
+
+def kohort_process(*words: str, **environment: str) -> Ended:
+    """Run `kohort` in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "broker", *words],
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=60,
         cwd=ROOT,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.conftest import Member, Run, committed_group, fill, until_owned
+from tests.cli.conftest import Member, Run, committed_group, fill, kohort, until_owned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +172,7 @@ def test_an_unknown_group_is_named_with_its_nearest(run: Run, broker: BrokerProc
     committed_group(broker.address, name, name, reads=10)
     ended = run("groups", "describe", name[:-1])
     assert ended.code == 1
-    assert ended.err == f"kohort: group '{name[:-1]}' does not exist; did you mean '{name}'?\n"
+    assert ended.err.startswith(f"kohort: group '{name[:-1]}' does not exist; did you mean '{name}'")
     ended = run("groups", "reset-offsets", "nobody", "--all-topics", "--to-earliest")
     assert (ended.code, ended.err) == (1, "kohort: group 'nobody' has no committed offsets\n")
 
@@ -222,12 +223,7 @@ def test_a_malformed_file_is_refused_with_its_line(
 )
 def test_what_makes_no_command_is_refused(run: Run, words: tuple[str, ...], sentence: str) -> None:
     """Exit code 2 and a sentence."""
-    if not words:
-        from tests.cli.conftest import kohort
-
-        ended = kohort("groups")
-    else:
-        ended = run("groups", *words)
+    ended = run("groups", *words) if words else kohort("groups")
     assert ended.code == 2
     assert sentence in ended.err
 
@@ -236,15 +232,14 @@ def test_an_unknown_topic_or_partition_is_refused(run: Run, broker: BrokerProces
     """5: bad input, an unknown topic."""
     fill(broker.address, name, partitions=1)
     ended = run("groups", "reset-offsets", "g", "--topic", f"{name}x", "--to-earliest", "--execute")
-    assert (ended.code, ended.err) == (1, f"kohort: topic '{name}x' does not exist; did you mean '{name}'?\n")
+    assert ended.code == 1
+    assert ended.err.startswith(f"kohort: topic '{name}x' does not exist; did you mean '{name}'")
     ended = run("groups", "reset-offsets", "g", "--topic", f"{name}:3", "--to-earliest", "--execute")
     assert (ended.code, "none of number 3" in ended.err) == (1, True)
 
 
 def test_an_unreachable_broker_is_one_sentence() -> None:
     """5: bad input, an unreachable broker; said at once."""
-    from tests.cli.conftest import kohort
-
     began = time.monotonic()
     ended = kohort("groups", "list", "-b", "127.0.0.1:1")
     assert (ended.code, ended.err) == (1, "kohort: 127.0.0.1:1 cannot be reached: connection refused\n")
@@ -253,10 +248,6 @@ def test_an_unreachable_broker_is_one_sentence() -> None:
 
 
 def test_a_port_where_no_kafka_answers_is_one_sentence() -> None:
-    import socket
-
-    from tests.cli.conftest import kohort
-
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
