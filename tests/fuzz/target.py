@@ -92,6 +92,7 @@ class Target:
         assert ended == [True], f"no clean end: {self.log.getvalue()}"
         assert "Traceback" not in self.log.getvalue(), self.log.getvalue()
         self._broker = None
+        self._left = 0
         del self._server, self._runtime
         # Loading groups froze what was there: it must be free to go before the next broker comes.
         gc.unfreeze()
