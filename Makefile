@@ -7,11 +7,13 @@ PORT ?= 9092
 DATA ?= ./data
 # make crash ROUNDS=1000
 ROUNDS ?= 20
+# make replay HISTORIES=2000
+HISTORIES ?= 40
 # make fuzz FRAMES=10000000 SEED=7
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: run test test-all check format setup bench crash fuzz judge clean help
+.PHONY: run test test-all check format setup bench crash fuzz replay judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -40,6 +42,9 @@ crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 
 fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+
+replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; ten times as many at length
+	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
 
 judge: $(VENV)/.dev ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
 	$(BIN)/python -m tests.reference.judge $(ARGS)

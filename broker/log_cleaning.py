@@ -32,6 +32,15 @@ BYTES_PER_KEY = 24
 log = get_logger()
 
 
+def durable_end(partition: Partition) -> int:
+    """Up to where `partition` may be cleaned: what is committed, and on the platter.
+
+    A clean removes a value for the sake of a later one. A power loss that took the later one alone would leave neither,
+    though the first was fsynced long ago.
+    """
+    return min(partition.high_watermark, partition.log.recovery_point)
+
+
 class LogCleaning:
     """Cleans the compacted logs of `partitions`."""
 
@@ -99,7 +108,9 @@ class LogCleaning:
                 partition = self._partitions.get(*key)
                 if partition is None or partition.error is not None:
                     continue
-                dirty = partition.log.dirty_range(self._cleaned.get(key), now_ms, partition.high_watermark)
+                if partition.log.recovery_point < partition.log.bases[-1]:
+                    self._partitions.flush(partition)  # closed segments that may be cleaned the next time
+                dirty = partition.log.dirty_range(self._cleaned.get(key), now_ms, durable_end(partition))
             except KafkaError:
                 continue  # being loaded, or failed: said elsewhere
             due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)

@@ -134,7 +134,7 @@ def _believe(log: PartitionLog) -> bool:
 
 def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
     """Check every batch from the segment of `recovery_point` on; cut at the first bad one."""
-    first = log.segment_index(recovery_point)
+    first = _first_to_check(log, found, recovery_point)
     log.log_end_offset = log.bases[first]
     _load_producers(log, found, clean=False)
     for at in range(first, len(log.segments)):
@@ -153,6 +153,25 @@ def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
     if log.log_end_offset > 0:
         log.add_unsynced([write_snapshot(log.directory, log.log_end_offset, log.producers, log.disk)])
         found.sizes[".snapshot"][log.log_end_offset] = 0
+
+
+def _first_to_check(log: PartitionLog, found: Found, recovery_point: int) -> int:
+    """The segment of the recovery point. One that ends there gets its indexes anew.
+
+    Its records were fsynced while it was open, but what closing it has written into the indexes perhaps not.
+    """
+    first = log.segment_index(recovery_point)
+    if first == 0 or log.bases[first] != recovery_point:
+        return first
+    before = log.segments[first - 1]
+    if before.base_offset in found.sizes[".txnindex"]:
+        return first - 1  # made anew only with its producers, batch by batch
+    try:
+        before.rebuild_indexes()
+    except CorruptSegment:
+        return first - 1
+    log.add_unsynced(before.write_indexes())
+    return first
 
 
 def _drop_segments_after(log: PartitionLog, at: int, found: Found) -> None:

@@ -73,6 +73,9 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
     # A client may ask for "for ever" as the largest number there is: the sum has to fit its record all the same.
     expires_ms = -1 if commit.retention_ms == NO_RETENTION else min(now_ms + commit.retention_ms, _FOR_EVER)
     topic_id_of, new = view.topics.topic_id, tuple.__new__  # a named tuple's own constructor takes twice as long
+    if expires_ms != -1:
+        # The version of the record that has an expire timestamp has no topic id: memory must not know more.
+        topic_id_of = _no_topic_id
     records: list[tuple[OffsetCommitKey, OffsetCommitValue]] = []
     answers: list[OffsetCommitResponseTopic] = []
     for topic in commit.topics:
@@ -153,3 +156,7 @@ def merged(
 def utf16_length(text: str) -> int:
     """How many UTF-16 units `text` has: characters beyond the basic plane have two."""
     return len(text) + sum(1 for character in text if character > "\uffff")
+
+
+def _no_topic_id(_: str) -> bytes | None:
+    return None

@@ -1,0 +1,90 @@
+"""Bugs to be found: those that Apache Kafka's loader had, as far as our records can have them, and two of our own.
+
+Kafka's concern KIP-848 records, of which the loader here takes no notice; each is built in again over the records that
+it does read, and the KIP-848 records are held to stay in the log byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from broker import group_leader
+from coordinator import loading
+from coordinator.group import Group
+from coordinator.loading import LoadFailed
+from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey, decode_key
+from tests.replay import life
+
+Check = Callable[[Any, Any, Any], None]
+
+
+@contextmanager
+def _replaying(check: Check, after: Check = lambda shard, key, value: None) -> Iterator[None]:
+    """Load record after record, as Kafka does, and have each looked at before and after it counts."""
+    real = loading._load_record
+
+    def look(shard: Any, loaded: Any, key: Any, value: Any, producer_id: int, offset: int) -> None:
+        typed = decode_key(key)
+        check(shard, typed, value)
+        real(shard, loaded, key, value, producer_id, offset)
+        after(shard, typed, value)
+
+    def load(shard: Any, chunks: Any) -> Any:
+        with patch.object(loading, "_load_record", look):
+            return loading.replay_log(shard, chunks())
+
+    with patch.object(group_leader, "load", load):
+        yield
+
+
+def tombstone_of_nobody() -> AbstractContextManager[None]:
+    """KAFKA-17306: a tombstone must find what it removes. Compaction may have removed that already."""
+
+    def check(shard: Any, key: Any, value: Any) -> None:
+        if value is None and isinstance(key, GroupMetadataKey) and key.group not in shard.groups:
+            raise LoadFailed(f"there is no group {key.group}")
+
+    return _replaying(check)
+
+
+def order_taken_for_granted() -> AbstractContextManager[None]:
+    """KAFKA-17306: offsets before their group's record make a simple group, which the record then runs into."""
+    simple: set[str] = set()
+
+    def check(shard: Any, key: Any, value: Any) -> None:
+        if not shard.groups and not shard.offsets:
+            simple.clear()
+        if isinstance(key, GroupMetadataKey) and value is not None and key.group in simple:
+            raise LoadFailed(f"{key.group} is a simple group")
+
+    def after(shard: Any, key: Any, value: Any) -> None:
+        if isinstance(key, OffsetCommitKey) and value is not None and key.group not in shard.groups:
+            shard.groups[key.group] = Group(key.group)
+            simple.add(key.group)
+
+    return _replaying(check, after)
+
+
+def siblings_taken_for_granted() -> AbstractContextManager[None]:
+    """KAFKA-19862: what was written with other keys just before must count already. A clean may have overtaken us.
+
+    Kafka: a member gives up a partition that is still somebody else's, and a group goes that still has members. Here: a
+    group goes that still has offsets.
+    """
+
+    def check(shard: Any, key: Any, value: Any) -> None:
+        if value is None and isinstance(key, GroupMetadataKey) and shard.offsets.get(key.group):
+            raise LoadFailed(f"{key.group} still has offsets")
+
+    return _replaying(check)
+
+
+def cleaned_before_it_is_flushed() -> AbstractContextManager[None]:
+    """Ours: a flushed value was removed for the sake of a later one that a power loss could still take."""
+    return patch.object(life, "durable_end", lambda partition: partition.high_watermark)
+
+
+LOADER_BUGS = (tombstone_of_nobody, order_taken_for_granted, siblings_taken_for_granted)

@@ -1,0 +1,129 @@
+"""What the records of `__consumer_offsets` say, read in the plainest way: one dict, one record after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.group import Group
+from coordinator.shard import Shard
+from protocol.records.batch_header import read_header
+from protocol.records.batch_reader import iterate_records
+from protocol.records.control_records import ControlType, control_type
+from protocol.records.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    decode_key,
+    decode_value,
+)
+from protocol.types import ZERO_UUID
+
+State = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[bytes, bytes]]
+"""Committed offsets, pending offsets, groups, and the bytes of records that nobody here acts on."""
+
+
+class Oracle:
+    """Fed with batches in the order of their offsets."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, str, int], tuple[int, Any]] = {}
+        self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Any]]] = {}
+        self.groups: dict[str, GroupMetadataValue] = {}
+        self.others: dict[bytes, bytes] = {}
+
+    def take(self, batch: bytes) -> None:
+        """One whole batch."""
+        header = read_header(batch)
+        for record in iterate_records(batch):
+            if header.is_control:
+                self._end(header.producer_id, control_type(record.key))
+            else:
+                producer_id = header.producer_id if header.is_transactional else -1
+                self._take(record.key, record.value, producer_id, record.offset)
+
+    def _end(self, producer_id: int, kind: ControlType | None) -> None:
+        held = self.pending.pop(producer_id, {})
+        if kind is ControlType.COMMIT:
+            for key, (offset, value) in held.items():
+                if offset > self.offsets.get(key, (-1, None))[0]:
+                    self.offsets[key] = offset, value
+
+    def _take(self, key_bytes: bytes, value_bytes: bytes | None, producer_id: int, offset: int) -> None:
+        key = decode_key(key_bytes)
+        if isinstance(key, (OffsetCommitKey, LegacyOffsetCommitKey)):
+            at = key.group, key.topic, key.partition
+            value = decode_value(key, value_bytes)
+            if value is None:
+                self.offsets.pop(at, None)
+                for held in self.pending.values():
+                    held.pop(at, None)
+            elif producer_id >= 0:
+                self.pending.setdefault(producer_id, {})[at] = offset, value
+            else:
+                self.offsets[at] = offset, value
+        elif isinstance(key, GroupMetadataKey):
+            if value_bytes is None:
+                self.groups.pop(key.group, None)
+            else:
+                self.groups[key.group] = decode_value(key, value_bytes)  # type: ignore[assignment]  # by its key
+        elif value_bytes is None:
+            self.others.pop(key_bytes, None)
+        else:
+            self.others[key_bytes] = value_bytes
+
+    def state(self) -> State:
+        """What a shard must hold that was loaded from these batches."""
+        offsets: dict[Any, Any] = {at: _offset(value) for at, (_, value) in self.offsets.items()}
+        pending = {(pid, *at): _offset(value) for pid, held in self.pending.items() for at, (_, value) in held.items()}
+        groups: dict[Any, Any] = {group_id: _group(value) for group_id, value in self.groups.items()}
+        for group_id in [at[0] for at in offsets] + [at[1] for at in pending]:
+            groups.setdefault(group_id, SIMPLE)
+        return offsets, pending, groups, dict(self.others)
+
+
+SIMPLE = (0, None, None, None, None, ())
+"""A group without a record of its own."""
+
+
+def _offset(value: Any) -> tuple[Any, ...]:
+    expires_ms = None if value.expire_timestamp == -1 else value.expire_timestamp
+    topic_id = None if value.topic_id == ZERO_UUID else value.topic_id
+    return value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, expires_ms, topic_id
+
+
+def _group(value: GroupMetadataValue) -> tuple[Any, ...]:
+    members = tuple(
+        (m.member_id, m.group_instance_id, m.client_id, m.client_host, m.subscription, m.assignment)
+        for m in sorted(value.members, key=lambda m: m.member_id)
+    )
+    timestamp_ms = None if value.current_state_timestamp == -1 else value.current_state_timestamp
+    return value.generation, value.protocol_type or None, value.protocol, value.leader, timestamp_ms, members
+
+
+def held_by(shard: Shard, others: dict[bytes, bytes]) -> State:
+    """What a shard holds, in the same form. Of a group that is not stable, only a freshly loaded shard tells."""
+    offsets = {(group, *at): tuple(c)[:6] for group, table in shard.offsets.items() for at, c in table.items()}
+    pending = {
+        (pid, group, *at): tuple(c)[:6]
+        for group, by_producer in shard.pending.items()
+        for pid, table in by_producer.items()
+        for at, c in table.items()
+    }
+    return offsets, pending, {group_id: held_group(group) for group_id, group in shard.groups.items()}, others
+
+
+def held_group(group: Group) -> tuple[Any, ...]:
+    """A group in memory, in the form of its record."""
+    members = tuple(
+        (m.member_id, m.instance_id, m.client_id, m.client_host, m.metadata(group.protocol_name), m.assignment)
+        for m in sorted(group.members.values(), key=lambda m: m.member_id)
+    )
+    return (
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader_id,
+        group.state_timestamp_ms,
+        members,
+    )

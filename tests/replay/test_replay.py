@@ -1,0 +1,113 @@
+"""Replay proof: whatever happens to a shard, its cleaner and its disk, the loaded state is the state before.
+
+Any history of commits, joins, deletions and expiries; any legal choice of what the cleaner removes; a crash at any
+file operation of an append, a roll, a clean or a removal. What was acknowledged is there as durability promises, what
+was not is there whole or not at all. Each known bug of Apache Kafka's loader, built in again, is found.
+
+The long run: `make replay HISTORIES=2000`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from coordinator.loading import LoadFailed
+from tests.replay.known_bugs import LOADER_BUGS, cleaned_before_it_is_flushed
+from tests.replay.life import STEPS, Crashes, Step, live, read
+
+HISTORIES = int(os.environ.get("KOHORT_REPLAY_HISTORIES", "40"))
+
+histories = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 400)), min_size=5, max_size=40)
+prefixes = st.integers(0, 3)
+# What happens to one group without members, again and again.
+one_group = st.lists(
+    st.tuples(
+        st.sampled_from(("commit", "commit", "delete_group", "roll", "flush", "clean")), st.sampled_from((0, 3, 9, 21))
+    ),
+    min_size=10,
+    max_size=40,
+)
+# Every kind of step at least once, each crash of which is looked at: appends, rolls, cleans, swaps, removals, restarts.
+FULL: list[Step] = [
+    ("join", 1), ("commit", 1), ("commit", 7), ("commit", 0), ("join", 4), ("commit", 13), ("roll", 0),
+    ("commit", 19), ("commit", 2), ("forget", 1), ("commit", 1), ("leave", 1), ("roll", 0), ("clean", 4), ("commit", 8),
+    ("delete_offsets", 1), ("flush", 0), ("join", 2), ("commit", 2), ("silence", 1), ("roll", 0), ("clean", 7),
+    ("remove", 0), ("delete_group", 2), ("expire", 1), ("commit", 3), ("roll", 0), ("clean", 10), ("restart", 0),
+    ("commit", 9), ("join", 1), ("restart", 1), ("commit", 4), ("roll", 0), ("clean", 5), ("remove", 0),
+]  # fmt: skip
+
+
+def prove(history: list[Step], *, always: bool, prefix: int, crashes: int | None, seed: int = 0) -> int:
+    """Live the history, then look at `crashes` random moments of it, None: at all. How many loads that took.
+
+    Raises: AssertionError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        life = live(root / "life", history, always=always, prefix=prefix)
+        for mixture, said in life.mixtures:
+            assert read(mixture)[:3] == said[:3], "a load that a clean overtook"
+        random = Random(seed)
+        total = len(life.disk.journal)
+        picked = range(total) if crashes is None else frozenset(random.sample(range(total), min(crashes, total)))
+        proof = Crashes(life, root)
+        proof.check(lambda at, _: at in picked, random)
+        return proof.count
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_crash_at_every_operation_of_a_full_life(always: bool) -> None:
+    assert prove(FULL, always=always, prefix=0, crashes=None) > 500
+
+
+@settings(max_examples=HISTORIES, deadline=None)
+@given(histories, st.booleans(), prefixes, st.integers(0, 1 << 20))
+def test_whatever_happens_is_loaded_again(history: list[Step], always: bool, prefix: int, seed: int) -> None:
+    prove(history, always=always, prefix=prefix, crashes=6, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("prefix", [2, 3])
+def test_a_crash_at_every_operation_on_what_kafka_left(always: bool, prefix: int) -> None:
+    """Records of KIP-848 groups and of transactions lie before ours, and stay."""
+    assert prove(FULL, always=always, prefix=prefix, crashes=None) > 500
+
+
+@pytest.mark.slow
+@settings(max_examples=HISTORIES * 10, deadline=None)
+@given(histories, st.booleans(), prefixes, st.integers(0, 1 << 20))
+def test_whatever_happens_is_loaded_again_at_length(history: list[Step], always: bool, prefix: int, seed: int) -> None:
+    prove(history, always=always, prefix=prefix, crashes=25, seed=seed)
+
+
+@pytest.mark.parametrize("bug", LOADER_BUGS, ids=lambda bug: bug.__name__)
+def test_each_known_bug_of_the_loader_is_found(bug: Callable[[], AbstractContextManager[None]]) -> None:
+    """KAFKA-17306 (two of its three faults) and KAFKA-19862."""
+
+    @settings(max_examples=200, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @given(st.one_of(histories, one_group))
+    def search(history: list[Step]) -> None:
+        with bug():
+            prove(history, always=False, prefix=0, crashes=0)
+
+    with pytest.raises((AssertionError, LoadFailed)):
+        search()
+
+
+def test_a_clean_before_the_flush_is_found() -> None:
+    """A flushed commit, superseded by one that is not flushed yet in a segment that the clean leaves as it is."""
+    history = [("commit", 36), ("roll", 0), ("flush", 0), *[("commit", 36 + at) for at in range(5)], ("roll", 0)]
+    history += [("commit", 0), ("clean", 0)]
+    assert prove(history, always=False, prefix=0, crashes=None) > 20
+    with cleaned_before_it_is_flushed(), pytest.raises(AssertionError, match="power lost"):
+        prove(history, always=False, prefix=0, crashes=None)
