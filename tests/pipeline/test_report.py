@@ -1,0 +1,186 @@
+"""The report page: what is in it, what is escaped, what is left out. No Spark: a page is made of rows."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipeline.report import ReportData, choose_groups, render, thin
+from pipeline.report.figures import lag, text
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+EVIL = "<script>alert(1)</script>"
+
+
+def group(name: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "group_id": name,
+        "type": "classic",
+        "state": "Stable",
+        "generation": 3,
+        "members": 2,
+        "topics": 1,
+        "partitions": 6,
+        "last_rebalance_at": NOON,
+        "last_commit_at": NOON,
+        "rebalances_24h": 1,
+        "lag_messages": 0,
+        **facts,
+    }
+
+
+def rebalance(name: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "group_id": name,
+        "source": "ledger",
+        "from_generation": 3,
+        "to_generation": 4,
+        "missing_generations": 0,
+        "started_at": NOON - timedelta(seconds=3),
+        "finished_at": NOON,
+        "duration_ms": 3000,
+        "sync_ms": 5,
+        "trigger": "member_joined",
+        "reason": None,
+        "members_before": 1,
+        "members_after": 2,
+        "joined": ["b"],
+        "left": [],
+        "leader_changed": False,
+        "protocol": "range",
+        "partitions_total": 6,
+        "partitions_moved": 3,
+        "stopped_ms": 3000,
+        "slowest_member": "a",
+        "log_offset": 7,
+        **facts,
+    }
+
+
+def stay(name: str, member: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "group_id": name,
+        "topic": "orders",
+        "partition": 0,
+        "member_id": member,
+        "group_instance_id": None,
+        "client_id": member,
+        "client_host": "/10.0.0.1",
+        "from_generation": 3,
+        "to_generation": None,
+        "owned_from": NOON,
+        "owned_to": None,
+        "ended_by": None,
+        "source": "generation",
+        **facts,
+    }
+
+
+def evil_data() -> ReportData:
+    growth = {
+        "group_id": EVIL,
+        "window_start": NOON,
+        "commits": 7,
+        "tombstones": 1,
+        "group_records": 2,
+        "bytes": 700,
+        "share": 1.0,
+        "commits_per_second": 7 / 3600,
+        "verdict": "commit_per_message",
+    }
+    stuck = {
+        "group_id": EVIL,
+        "topic": EVIL,
+        "partition": 0,
+        "stuck_since": NOON,
+        "committed_offset": None,
+        "commits_since": 0,
+        "log_end_offset": 9,
+        "lag_messages": 9,
+        "owner_member_id": EVIL,
+        "owner_client_host": EVIL,
+        "verdict": "no_commits",
+    }
+    return ReportData(
+        source=EVIL,
+        made_at=NOON,
+        groups=[group(EVIL, lag_messages=9)],
+        lag=[{"group_id": EVIL, "at": NOON, "lag_messages": 9, "lag_seconds": 2.5}],
+        rebalances=[rebalance(EVIL, reason=EVIL, trigger=EVIL, joined=[EVIL], slowest_member=EVIL)],
+        membership=[stay(EVIL, EVIL, client_host=EVIL, topic=EVIL)],
+        growth=[growth],
+        stuck=[stuck],
+        findings=[{"group_id": EVIL, "rule": "storm", "weight": "warning", "text": EVIL}],
+        unknown=[EVIL],
+        left_out=[EVIL],
+    )
+
+
+def test_text_of_the_data_is_shown_and_not_run():
+    """PL34: wherever a name goes, it arrives escaped: in tables, options, figures, the title."""
+    page = render(evil_data())
+
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    block = page.split('<script type="application/json" id="figures">')[1].split("</script>")[0]
+    figures = json.loads(block)
+    assert {"lag-messages", "lag-seconds", "rebalances", "growth", "commits", "owners-0"} == set(figures)
+    assert "<script>alert" not in str(figures)
+    assert figures["lag-messages"]["data"][0]["name"] == text(EVIL)
+
+
+def test_the_page_asks_nobody_for_anything():
+    """Nothing is loaded: no address in an attribute, and a policy that forbids it."""
+    page = render(evil_data())
+    ours = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", ours)
+    assert "default-src 'none'" in ours
+    assert "{{" not in ours
+
+
+def test_an_empty_directory_gives_a_page_that_says_so():
+    page = render(ReportData(source="empty", made_at=NOON, groups=[]))
+
+    assert "No group has a record in these logs." in page
+    assert 'id="figures">{}</script>' in page
+
+
+def test_a_long_series_keeps_its_ends_and_its_peaks():
+    """At most 2,000 points; a single spike among 100,000 is still there."""
+    rows = [{"at": NOON + timedelta(seconds=i), "v": 0 if i != 54_321 else 7, "group_id": "g"} for i in range(100_000)]
+
+    kept = thin(rows, "v")
+
+    assert len(kept) <= 2000
+    assert (kept[0], kept[-1]) == (rows[0], rows[-1])
+    assert max(row["v"] for row in kept) == 7
+    assert kept == sorted(kept, key=lambda row: row["at"])
+
+
+def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():
+    rows = [
+        {"group_id": "g", "at": NOON + timedelta(minutes=i), "lag_messages": None if i == 1 else 5} for i in range(3)
+    ]
+    figure = lag(rows, "lag_messages", "messages")
+
+    assert figure is not None
+    assert figure["data"][0]["y"] == [5, None, 5]
+    assert figure["data"][0]["connectgaps"] is False
+    assert lag([row | {"lag_messages": None} for row in rows], "lag_messages", "messages") is None
+
+
+def test_forty_groups_are_shown_and_the_others_named():
+    shown, others = choose_groups([group(f"g{i}", lag_messages=i) for i in range(50)])
+
+    assert [row["group_id"] for row in shown][:2] == ["g49", "g48"]
+    assert (len(shown), others) == (40, [f"g{i}" for i in range(9, -1, -1)])
+
+
+def test_colour_tells_nothing_alone():
+    """Lines differ in dash, so that the page is readable in grey."""
+    rows = [{"group_id": f"g{i}", "at": NOON, "lag_messages": i} for i in range(6)]
+    figure = lag(rows, "lag_messages", "messages")
+
+    assert figure is not None
+    assert len({trace["line"]["dash"] for trace in figure["data"]}) == 6
