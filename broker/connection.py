@@ -11,9 +11,11 @@ line that says why.
 from __future__ import annotations
 
 from collections import deque
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.context import CloseConnection, Deferred, RequestContext, Session
+from broker.durations import DURATION_SHIFT
 from broker.logs import get_logger
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, ProtocolError
@@ -23,6 +25,8 @@ from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.broker import Broker
     from broker.dispatch import Route, Routes
 
@@ -37,9 +41,10 @@ _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than th
 class Counters:
     """What all connections of the broker have seen."""
 
-    __slots__ = ("bad_frames", "refused", "requests_with_trailing_bytes", "traces")
+    __slots__ = ("accepted", "bad_frames", "refused", "requests_with_trailing_bytes", "traces")
 
     def __init__(self) -> None:
+        self.accepted = 0  # connections, the refused ones included
         self.requests_with_trailing_bytes = 0
         self.bad_frames = 0
         self.refused = 0
@@ -67,6 +72,7 @@ class Connection:
     __slots__ = (
         "__weakref__",
         "_backlog",
+        "_began_ns",
         "_broker",
         "_client_id",
         "_contexts",
@@ -83,6 +89,7 @@ class Connection:
         "_reading_paused",
         "_routes",
         "_session",
+        "_since_ns",
         "_transport",
         "_waiting",
         "_working",
@@ -117,6 +124,8 @@ class Connection:
         self._flush_scheduled = False
         self._reading_paused = False
         self._write_paused = False
+        self._began_ns = 0  # when the requests that are being handled came
+        self._since_ns = 0  # when the oldest of the backlog came; 0: it is empty
         self.admitted = False
         self.closed = False
         self.host = ""
@@ -133,6 +142,7 @@ class Connection:
         self.peer = f"{self.host}:{name[1]}"
         self.last_tick = self._owner.tick
         transport.set_write_buffer_limits(high=self._max_bytes, low=self._max_bytes // 4)
+        self._owner.counters.accepted += 1
         reason = self._owner.admit(self)
         if reason is not None:
             self._owner.counters.refused += 1
@@ -179,6 +189,15 @@ class Connection:
         """Whether silence counts: nothing is owed to the peer, or it does not read what it is given."""
         return self._write_paused or not self._waiting
 
+    def parked(self) -> Iterator[Route | None]:
+        """The route of each request whose answer is owed."""
+        return (deferred.route for deferred in self._waiting)
+
+    @property
+    def backlog(self) -> int:
+        """Requests that have come and are not handled yet."""
+        return len(self._backlog)
+
     def deferred_completed(self, deferred: Deferred) -> None:
         """An answer has come."""
         if not self._working and not self._flush_scheduled and self._waiting and self._waiting[0] is deferred:
@@ -217,7 +236,11 @@ class Connection:
         """Handle the backlog until it is empty or enough is in flight; then write what is ready."""
         backlog, waiting = self._backlog, self._waiting
         self._working = True
+        began_ns = self._began_ns = self._since_ns or perf_counter_ns()
         budget = _MAX_REQUESTS_PER_TURN
+        # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
+        answered: Route | None = None
+        count = 0
         while backlog and not self._write_paused:
             if len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes:
                 break
@@ -225,13 +248,22 @@ class Connection:
                 self._broker.runtime.next_turn(self._go_on)
                 break
             budget -= 1
-            self._handle(backlog.popleft())
+            route = self._handle(backlog.popleft())
             if self.closed:
                 return
+            if route is not None:
+                if route is not answered:
+                    if answered is not None:
+                        answered.tally(count, perf_counter_ns() - began_ns)
+                    answered, count = route, 0
+                count += 1
             if self._out_bytes >= _MAX_BYTES_PER_TURN:
                 self._write()
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 budget = 0
+        if answered is not None:
+            answered.tally(count, perf_counter_ns() - began_ns)
+        self._since_ns = began_ns if backlog else 0
         self._working = False
         if waiting and waiting[0].done:
             if not self._drain():
@@ -258,14 +290,15 @@ class Connection:
         if not self.closed and not self._working:
             self._work()
 
-    def _handle(self, frame: bytes) -> None:
+    def _handle(self, frame: bytes) -> Route | None:
+        """Handle a request; its route when the answer is there at once."""
         route: Route | None = None
         try:
             api_key, version, correlation_id, client_id, position = read_request_header(frame)
             route = self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
             if route is None:
                 self._unserved(api_key, version, correlation_id)
-                return
+                return None
             request, end = route.decode(frame, position)
             if end != len(frame):
                 self._owner.counters.requests_with_trailing_bytes += 1
@@ -279,16 +312,17 @@ class Connection:
             if response.__class__ is Deferred:
                 if not response.done:
                     self._park(response, route, correlation_id, len(frame))
-                    return
+                    return None
                 response = response.response
             if response is None:
-                return
+                return route
             if self._waiting:
                 ready = Deferred()
                 ready.complete(response)
                 self._park(ready, route, correlation_id, 0)
-                return
+                return None
             self._put(route.encode(response, correlation_id))
+            return route
         except ProtocolError as error:
             self._owner.counters.bad_frames += 1
             api = None if route is None else f"{route.name} v{route.version}"
@@ -297,6 +331,7 @@ class Connection:
             self.close(str(verdict))
         except Exception as error:
             self._bug(route, error)
+        return None
 
     def _new_context(self, client_id: str | None, version: int) -> RequestContext:
         context = RequestContext("User:ANONYMOUS", self._listener, self.host, client_id or "", version, self._session)
@@ -328,6 +363,7 @@ class Connection:
         deferred.route = route
         deferred.correlation_id = correlation_id
         deferred.size_bytes = size_bytes
+        deferred.began_ns = self._began_ns
         self._inflight_bytes += size_bytes
         self._waiting.append(deferred)
 
@@ -342,9 +378,14 @@ class Connection:
     def _drain(self) -> bool:
         """Encode the answers whose turn has come; false when the connection ended over one."""
         waiting = self._waiting
+        now_ns = perf_counter_ns()
         while waiting and waiting[0].done:
             deferred = waiting.popleft()
             self._inflight_bytes -= deferred.size_bytes
+            took_ns = now_ns - deferred.began_ns
+            route = deferred.route
+            route.durations[(took_ns >> DURATION_SHIFT).bit_length()] += 1
+            route.total_ns += took_ns
             if deferred.response is None:
                 continue
             try:

@@ -64,6 +64,7 @@ class Deferred:
     """
 
     __slots__ = (
+        "began_ns",
         "connection",
         "correlation_id",
         "done",
@@ -84,6 +85,7 @@ class Deferred:
         self.route: Any = None
         self.correlation_id = 0
         self.size_bytes = 0
+        self.began_ns = 0  # when its request came, by the clock of `time.perf_counter_ns`
 
     def complete(self, response: Any) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""

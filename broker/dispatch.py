@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.durations import DURATION_BUCKETS, DURATION_SHIFT
 from broker.handlers import (
     api_versions,
     cluster,
@@ -75,9 +76,13 @@ HANDLERS: dict[int, Handler] = {
 
 
 class Route:
-    """What one API in one version needs, compiled: bytes to request, request to response, response to bytes."""
+    """What one API in one version needs, compiled: bytes to request, request to response, response to bytes.
 
-    __slots__ = ("api_key", "decode", "encode", "handle", "name", "version")
+    And what it was used for: `durations` counts the requests by how long their answers took (`broker.durations`), and
+    `total_ns` is the sum of those times. Written by connections, read by metrics.
+    """
+
+    __slots__ = ("api_key", "decode", "durations", "encode", "handle", "name", "total_ns", "version")
 
     def __init__(self, api_key: int, version: int, handler: Handler) -> None:
         api = APIS[api_key]
@@ -87,6 +92,13 @@ class Route:
         self.decode: Callable[[bytes, int], tuple[Any, int]] = api.request.decoder(version)
         self.handle = handler
         self.encode = response_encoder(api_key, version)
+        self.durations = [0] * DURATION_BUCKETS
+        self.total_ns = 0
+
+    def tally(self, count: int, took_ns: int) -> None:
+        """So many requests were answered, each in so many ns."""
+        self.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
+        self.total_ns += took_ns * count
 
 
 class Routes:
