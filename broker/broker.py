@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.group_figures import GroupFigures
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,8 +51,9 @@ class Broker:
         self.catalogue: Any = None
         self.partitions: Any = None
         self.groups: Any = None
-        self.ledger: Any = None
         self.producer_ids: Any = None
+        self.ledger: Any = None
+        self.group_figures = GroupFigures()
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of a listener."""

@@ -41,8 +41,8 @@ class Composition:
 
     def __init__(self, broker: Broker, directory: LogDirectory, keeper: LogKeeper) -> None:
         self.broker = broker
+        self.keeper = keeper
         self._directory = directory
-        self._keeper = keeper
 
     @classmethod
     def open(cls, settings: Settings, runtime: Runtime, endpoints: Sequence[tuple[str, str, int]]) -> Composition:
@@ -108,6 +108,8 @@ class Composition:
         folders.adopt(scan, catalogue.state, catalogue.image)
         groups = broker.groups = Groups(runtime, settings, catalogue, partitions, unclean=not (clean or new))
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
+        groups.event_listeners.append(broker.group_figures.on_event)
+        broker.ledger.listeners.append(broker.group_figures.on_ledger)
         for listener in (dynamic, folders, groups):
             catalogue.listen(listener)
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
@@ -121,7 +123,7 @@ class Composition:
 
     def start(self) -> None:
         """Begin what runs in the background."""
-        self._keeper.start()
+        self.keeper.start()
 
     def stop(self, done: Callable[[bool], None]) -> None:
         """Close everything, then `done(whether the directory is marked clean)`."""
@@ -134,7 +136,7 @@ class Composition:
             self._directory.close()
             done(clean)
 
-        self._keeper.stop(lambda: self._directory.write_clean_marker(broker.catalogue.broker_epoch), stopped)
+        self.keeper.stop(lambda: self._directory.write_clean_marker(broker.catalogue.broker_epoch), stopped)
 
 
 class _DynamicSettings:

@@ -83,10 +83,12 @@ class GroupLeader:
         "_settings",
         "_turn_asked",
         "_waiting",
+        "batches_appended",
         "compression",
         "index",
         "leader_epoch",
         "on_load",
+        "records_appended",
         "shard",
         "state",
         "unclean",
@@ -122,6 +124,8 @@ class GroupLeader:
         self._encoded_keys: dict[Any, bytes] = {}
         self.unclean = False  # the broker had not been stopped in good order
         self.on_load: Callable[[GroupLeader], None] | None = None  # the shard is there; nobody has been told yet
+        self.records_appended = 0  # since the start, for metrics
+        self.batches_appended = 0
 
     # -- inputs --------------------------------------------------------------------------------------------
 
@@ -332,6 +336,8 @@ class GroupLeader:
         for key, value in batch.records:
             replay(key, value, -1, offset)
             offset += 1
+        self.batches_appended += 1
+        self.records_appended += len(batch.records)
         self._end_offset = offset
         batch.last_offset = offset - 1
         if not self._batches and partition.high_watermark >= offset:

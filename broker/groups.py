@@ -69,6 +69,7 @@ class Groups:
         self._partitions = partitions
         self._routes: dict[str, GroupLeader] = {}
         self._creating = False
+        self.load_ms = 0  # how long the last loading of all partitions took
         # Answers for groups whose partition is not here, or while there is no `__consumer_offsets` at all.
         self._nobody = self._new_leader(-1)
         self._nobody.state = LeaderState.RESIGNED
@@ -93,6 +94,10 @@ class Groups:
             self._create_topic()
             return None
         return self.placement.leader_of(OFFSETS_TOPIC, partition_for(group_id, len(self.leaders)))
+
+    def unloaded(self) -> int:
+        """How many partitions' groups cannot be served."""
+        return sum(1 for leader in self.leaders if leader.state is not LeaderState.ACTIVE)
 
     def _create_topic(self) -> None:
         if self._creating or self._catalogue.image.topic(OFFSETS_TOPIC) is not None:
@@ -136,7 +141,7 @@ class Groups:
             self._check_later(leader, check_ms + leader.index * _STAGGER_MS)
         groups = sum(len(leader.shard.groups) for leader in self.leaders)
         offsets = sum(len(table) for leader in self.leaders for table in leader.shard.offsets.values())
-        took_ms = self._runtime.now_ms() - started_ms
+        took_ms = self.load_ms = self._runtime.now_ms() - started_ms
         log.info("groups_loaded", partitions=partition_count, groups=groups, offsets=offsets, took_ms=took_ms)
 
     def _load(self, leader: GroupLeader) -> None:

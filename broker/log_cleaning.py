@@ -61,6 +61,17 @@ class LogCleaning:
         self._stopped = False
         self._writing = False
         self._unwritten = False
+        # Since the start, for metrics.
+        self.passes = 0
+        self.busy_ms = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self._began_ms = 0
+
+    @property
+    def uncleanable(self) -> int:
+        """Logs that are given up until the next start."""
+        return len(self._uncleanable)
 
     def start(self) -> None:
         """Begin, a while after the broker has. Raises: CorruptFile."""
@@ -127,6 +138,7 @@ class LogCleaning:
         )
         plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), max(max_keys, 1))
         self._running = True
+        self._began_ms = self._runtime.now_ms()
         cleaned_log = partition.log
         self._runtime.in_process(
             clean,
@@ -137,6 +149,10 @@ class LogCleaning:
 
     def _done(self, partition: Partition, cleaned_log: PartitionLog, result: CleanResult) -> None:
         self._running = False
+        self.passes += 1
+        self.busy_ms += self._runtime.now_ms() - self._began_ms
+        self.bytes_read += result.bytes_read
+        self.bytes_written += result.bytes_written
         if self._stopped:
             return
         key = partition.topic, partition.index

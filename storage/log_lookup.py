@@ -8,15 +8,19 @@ Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.records.batch import iterate_records
-from storage.batches import OVERHEAD
+from protocol.records.batch import HEADER_BYTES, iterate_records
+from storage.batches import HEADER, OVERHEAD
+from storage.errors import OffsetOutOfRange
 from storage.transaction_index import AbortedTransaction, overlapping
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
     from storage.segment import Segment
+
+
+LOG_APPEND_TIME = 0x08  # attribute bit: all records have the batch's largest timestamp
 
 
 class TimestampedOffset(NamedTuple):
@@ -77,6 +81,30 @@ def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampedO
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampedOffset(record.timestamp, record.offset, header[2])
     return None
+
+
+def timestamp_at(log: PartitionLog, offset: int) -> int:
+    """What `PartitionLog.timestamp_at` promises."""
+    if offset < log.log_start_offset:
+        raise OffsetOutOfRange(offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
+    in_memory = log.tail.batches.get(offset)
+    if in_memory is not None:
+        return _reckoned(HEADER.unpack_from(in_memory[0]), offset)
+    for segment in log.segments[log.segment_index(offset) :]:
+        position = segment.find(offset)
+        if position < segment.size_bytes:
+            return _reckoned(HEADER.unpack(segment.file.pread(HEADER_BYTES, position)), offset)
+    return -1
+
+
+def _reckoned(header: tuple[Any, ...], offset: int) -> int:
+    """The time of the record at `offset`, from the header of its batch: between the first one's and the latest."""
+    base_offset, attributes, last_delta, base_ms, max_ms = header[0], header[5], header[6], header[7], header[8]
+    if attributes & LOG_APPEND_TIME or base_ms < 0:
+        return int(max_ms)
+    if offset <= base_offset or last_delta <= 0 or max_ms <= base_ms:
+        return int(base_ms)
+    return int(base_ms + (max_ms - base_ms) * min(offset - base_offset, last_delta) // last_delta)
 
 
 def aborted_transactions(log: PartitionLog, offset: int, upper_offset: int) -> list[AbortedTransaction]:

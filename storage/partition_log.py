@@ -495,6 +495,17 @@ class PartitionLog:
         """
         return log_lookup.offset_for_timestamp(self, timestamp)
 
+    def timestamp_at(self, offset: int) -> int:
+        """About when the first record at or after `offset` was made (ms), from its batch's header; -1 when not known.
+
+        Within a batch of many records it is reckoned between the first one's time and the latest. Reads one header.
+        Raises: OffsetOutOfRange below the log start; StorageError.
+        """
+        try:
+            return log_lookup.timestamp_at(self, offset)
+        except OSError as error:
+            raise StorageError("cannot read", self.directory, error) from error
+
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp of all; None in a log without timestamps."""
         return log_lookup.offset_of_max_timestamp(self)

@@ -8,6 +8,7 @@ Source: Kafka's UnifiedLog.flush; the sharing of one fsync is ours (D4).
 
 from __future__ import annotations
 
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ ROUNDS = 3
 class Flusher:
     """Takes partitions, gives them back by `partition.flushed()` or `partition.fail(error)`."""
 
-    __slots__ = ("_busy", "_rounds", "_runtime", "_scheduled", "_wanted")
+    __slots__ = ("_busy", "_rounds", "_runtime", "_scheduled", "_wanted", "flush_ns", "flushes")
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -30,6 +31,8 @@ class Flusher:
         self._busy: set[Partition] = set()
         self._rounds = 0
         self._scheduled = False
+        self.flushes = 0  # logs that were fsynced since the start
+        self.flush_ns = 0  # what that took, in threads
 
     def request(self, partition: Partition) -> None:
         """Fsync all that `partition` holds by the end of this turn, or as soon as its running fsync is done."""
@@ -64,7 +67,8 @@ class Flusher:
         busy.update(partition for partition, _, _ in work)
         self._rounds += 1
 
-        def sync() -> list[Exception | None]:
+        def sync() -> tuple[list[Exception | None], int]:
+            began_ns = perf_counter_ns()
             results: list[Exception | None] = []
             for _, _, ticket in work:
                 try:
@@ -73,16 +77,20 @@ class Flusher:
                     results.append(error)
                 else:
                     results.append(None)
-            return results
+            return results, perf_counter_ns() - began_ns
 
         self._runtime.in_thread(
             sync,
-            lambda results: self._finish(work, results),
-            lambda error: self._finish(work, [error] * len(work)),
+            lambda synced: self._finish(work, *synced),
+            lambda error: self._finish(work, [error] * len(work), 0),
         )
 
-    def _finish(self, work: list[tuple[Partition, PartitionLog, FlushTicket]], results: list[Exception | None]) -> None:
+    def _finish(
+        self, work: list[tuple[Partition, PartitionLog, FlushTicket]], results: list[Exception | None], took_ns: int
+    ) -> None:
         self._rounds -= 1
+        self.flushes += len(work)
+        self.flush_ns += took_ns
         for (partition, log, ticket), error in zip(work, results, strict=True):
             self._busy.discard(partition)
             if partition.log is not log or partition.error is not None:

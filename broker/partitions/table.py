@@ -94,6 +94,7 @@ class Partitions:
         """Being opened in a worker thread."""
         self.refusal: tuple[int, str] | None = None
         """When an append was last refused by the disk (ms), and how."""
+        self.refusal_count = 0
         self._to_wake: dict[Partition, None] = {}
 
     def __iter__(self) -> Iterator[Partition]:
@@ -117,6 +118,10 @@ class Partitions:
         if (topic, index) in self.loading:
             raise PartitionLoading(topic, index)
         return self._install(known, index, self.open_log(known, index))
+
+    def opened(self, topic: str, index: int) -> Partition | None:
+        """The partition if its log is open; opens none."""
+        return self._partitions.get((topic, index))
 
     def has(self, topic: str, index: int) -> bool:
         """Whether there is such a partition, its log open or not."""
@@ -321,6 +326,7 @@ class Partitions:
         if self.refusal is None or now_ms - self.refusal[0] >= REFUSAL_LASTS_MS:
             log.error("append_refused", topic=partition.topic, partition=partition.index, error=str(error))
         self.refusal = now_ms, str(error)
+        self.refusal_count += 1
 
     @property
     def not_ready(self) -> str | None:
