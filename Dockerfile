@@ -26,7 +26,7 @@ RUN groupadd --gid 1000 appuser && useradd --uid 1000 --gid 1000 --no-create-hom
 COPY --from=build /opt/venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
 USER appuser
-EXPOSE 9092
+EXPOSE 9092 9644
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=10s --retries=3 CMD ["kohort", "health"]
 CMD ["kohort", "serve", "--container"]

@@ -117,7 +117,7 @@ def _listener(address: Address, told: Address | None, protocols: dict[str, str])
     return Listener(address.name, address.host, address.port, host or socket.gethostname(), port)
 
 
-def bind(listener: Listener, *, send_buffer: int = -1, receive_buffer: int = -1) -> list[socket.socket]:
+def bind(listener: Listener | Address, *, send_buffer: int = -1, receive_buffer: int = -1) -> list[socket.socket]:
     """Sockets bound to the listener's address, not listening yet; two (IPv4, IPv6) when it names no host.
 
     The buffers of accepted connections are those of their listening socket, in bytes; -1 leaves them to the system.

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from broker import logs
 from broker.composition import Composition
 from broker.dispatch import HANDLERS, Routes
+from broker.http.listener import HttpRefused
+from broker.http.listener import bound as bound_http
 from broker.listeners import Listener, bind, host_and_port, parse_listeners
 from broker.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.server import Server
@@ -25,6 +27,7 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from broker.settings import Settings
     from broker.settings_sources import Sources
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 log = logs.get_logger()
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+_HTTP_BACKLOG = 50
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
 
@@ -50,16 +54,22 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
         log.warning("unknown_setting", key=key)
     _raise_descriptor_limit()
     bound = _bind(settings)
+    http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
     try:
         composition = _open(settings, runtime, bound)
     except BaseException:
         runtime.close()
         raise
-    return _run(composition, runtime, bound)
+    return _run(composition, runtime, bound, http_sockets)
 
 
-def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]) -> int:
+def _run(
+    composition: Composition,
+    runtime: LoopRuntime,
+    bound: list[tuple[Listener, list[socket.socket]]],
+    http_sockets: list[socket.socket],
+) -> int:
     broker = composition.broker
     broker.handlers = HANDLERS
     server = Server(broker, Routes(HANDLERS))
@@ -75,6 +85,8 @@ def _run(composition: Composition, runtime: LoopRuntime, bound: list[tuple[Liste
         runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
         print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+        if http_sockets:
+            runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, http_sockets)))
 
     broker.catalogue.on_intruder = ending.give_up
     runtime.soon(ready)
@@ -89,6 +101,7 @@ class _Ending:
     def __init__(self, composition: Composition, runtime: LoopRuntime, server: Server) -> None:
         self.clean = False
         self.gave_up = False
+        self.on_stop: list[Callable[[], None]] = []
         self._composition = composition
         self._runtime = runtime
         self._server = server
@@ -104,6 +117,8 @@ class _Ending:
         self._deadline_ms = self._runtime.now_ms() + _STOP_WITHIN_MS
         log.info("stopping")
         self._runtime.stop_listening()
+        for callback in self.on_stop:
+            callback()
         self._server.stop_reading()
         self._runtime.last(self._close_connections)
 
@@ -132,6 +147,34 @@ class _Ending:
         self.clean = clean
         log.info("stopped", clean=clean)
         self._runtime.stop()
+
+
+def _serve_http(
+    composition: Composition, runtime: LoopRuntime, server: Server, sockets: list[socket.socket]
+) -> Callable[[], None]:
+    """Open the HTTP listener, which a start need not wait for; what is returned ends it."""
+    from broker.http.app import App, loader  # noqa: PLC0415  after the ready line
+    from broker.http.server import HttpServer  # noqa: PLC0415
+
+    app = App(composition.broker, server, composition.keeper)
+    http = HttpServer(runtime, loader(app))
+    for sock in sockets:
+        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG)
+    host, port = sockets[0].getsockname()[:2]
+    print(f"kohort metrics on http://{host_and_port(host, port)}/metrics", flush=True)
+
+    def end() -> None:
+        app.stopping = True
+        http.close()
+
+    return end
+
+
+def _bind_http(settings: Settings) -> list[socket.socket]:
+    try:
+        return bound_http(settings)
+    except HttpRefused as error:
+        raise StartFailed(str(error)) from None
 
 
 def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:

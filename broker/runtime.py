@@ -95,6 +95,8 @@ class LoopRuntime(Runtime):
         self._process: WorkerProcess | None = None
         self._closed = False
         self._servers: list[asyncio.AbstractServer] = []
+        self._starting: set[asyncio.Task[asyncio.Server]] = set()
+        self._accepting = True
 
     def now_ms(self) -> int:
         """The wall clock as it was at the start, carried on by the monotonic one."""
@@ -257,8 +259,26 @@ class LoopRuntime(Runtime):
             self._loop.run_until_complete(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         )
 
+    def listen_while_running(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> None:
+        """As `listen`, for a loop that runs: begins to accept a little later."""
+
+        def listening(task: asyncio.Task[asyncio.Server]) -> None:
+            self._starting.discard(task)
+            if task.cancelled() or task.exception() is not None:
+                log.error("not_listening", error=str(None if task.cancelled() else task.exception()))
+            elif self._accepting:
+                self._servers.append(task.result())
+            else:
+                task.result().close()
+
+        # The loop keeps only weak references to tasks.
+        task = self._loop.create_task(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
+        self._starting.add(task)
+        task.add_done_callback(listening)
+
     def stop_listening(self) -> None:
         """Accept nothing more, and let go of the ports."""
+        self._accepting = False
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -224,6 +224,20 @@ class Settings:
     kohort_ledger_enable: bool = flag(
         True, "Every rebalance is written to the topic __kohort_rebalances (docs/rebalance-ledger.md)."
     )
+    kohort_http_listener: str = text(
+        "127.0.0.1:9644",
+        "Where /metrics, /healthz, /readyz and /groups are served over HTTP: host:port, port 0 for any free one; "
+        "empty: nowhere.",
+    )
+    kohort_http_metrics_partitions: bool = flag(
+        True, "Metrics have a series for each partition; without: sums by topic and group.", dynamic=True
+    )
+    kohort_http_metrics_groups: bool = flag(
+        True, "Metrics have a series for each group; without: sums over all groups.", dynamic=True
+    )
+    kohort_http_metrics_kminion: bool = flag(
+        False, "What KMinion measures stands in the metrics under its names too.", dynamic=True
+    )
     kohort_log_level: str = text(
         "info", "Least level that is logged.", allowed=["debug", "info", "warn", "error", "off"]
     )

@@ -175,6 +175,7 @@ class Kohort(BrokerProcess):
         super().__init__(directory, settings, port=port)
         self.environment = dict(environment or {})
         self.exit_code: int | None = None
+        self._started_at = 0  # characters of the log that earlier starts wrote
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
@@ -182,6 +183,7 @@ class Kohort(BrokerProcess):
         settings = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data),
+            "kohort.http.listener": "127.0.0.1:0",  # any free port: tests run side by side
             **self.settings,
         }
         words = [sys.executable, "-m", "broker", "serve"]
@@ -189,9 +191,19 @@ class Kohort(BrokerProcess):
             words += ["--override", f"{key}={value}"]
         return words
 
+    @property
+    def http(self) -> str:
+        """http://host:port of the newest start's metrics and health, once it has said so."""
+        said = eventually(
+            lambda: re.search(r"metrics on (http://\S+)/metrics", self.log()[self._started_at :]),
+            what="its HTTP listener",
+        )
+        return str(said[1])
+
     def start(self) -> None:
         assert self._process is None, "it runs already"
         seen = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._started_at = len(self.log())
         began = time.monotonic()
         with self.log_path.open("ab") as log:
             # A group of its own: Ctrl-C in the terminal is pytest's to handle, the broker is ended by its fixture.

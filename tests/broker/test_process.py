@@ -64,6 +64,8 @@ def serve(tmp_path: Path) -> Iterator[type[Program]]:
         words = [f"--override=log.dirs={data or tmp_path / 'data'}"]
         if not any("listeners" in argument for argument in arguments):
             words.append("--override=listeners=PLAINTEXT://127.0.0.1:0")
+        if not any("kohort.http.listener" in argument for argument in arguments):
+            words.append("--override=kohort.http.listener=127.0.0.1:0")
         programs.append(Program("serve", *words, *arguments, environment=environment))
         return programs[-1]
 

@@ -1,0 +1,49 @@
+"""What HTTP handlers may look at: the broker, its connections, its log keeping. Put together by `broker.process`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.broker import Broker
+    from broker.http.server import Respond
+    from broker.log_keeper import LogKeeper
+    from broker.server import Server
+
+
+class App:
+    """Everything that can be asked about. `stopping` turns true when the process is on its way down."""
+
+    def __init__(self, broker: Broker, server: Server, keeper: LogKeeper) -> None:
+        self.broker = broker
+        self.server = server
+        self.keeper = keeper
+        self.stopping = False
+        self.scrapes: Any = None  # what `broker.http.metrics` remembers from one scrape to the next
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        """Kohort's own."""
+        if not self._version:
+            from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  slow, and rarely asked for
+
+            try:
+                self._version = version("kohort")
+            except PackageNotFoundError:
+                self._version = "unknown"
+        return self._version
+
+
+def loader(app: App) -> Callable[[], Respond]:
+    """What `HttpServer` calls, in a worker thread, when the first connection comes."""
+
+    def load() -> Respond:
+        from broker.http.routes import respond  # noqa: PLC0415  a start does not pay for it
+
+        app.version  # noqa: B018  reads files
+        return lambda method, target, headers: respond(app, method, target, headers)
+
+    return load

@@ -1,0 +1,158 @@
+"""`/groups`: what a group is doing, who owns what, how far behind it is, why it rebalanced.
+
+The records are the ledger's, the findings `coordinator.why`'s; here they are only asked for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from broker.http.answers import JSON, Answer, dump, json_list, problem
+from broker.http.metrics import lag
+from coordinator.consumer_protocol import MetadataError, assigned_partitions
+from coordinator.group import GroupState
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.http.app import App
+    from broker.http.routes import Request
+    from coordinator.group import Group
+
+LAST = 10
+"""Rebalances told when nobody says how many."""
+LAST_MAX = 1_000
+_NAMES_COMPARED = 300
+
+
+def all_groups(app: App, request: Request) -> Answer:
+    """Every group, with its state."""
+    return Answer(json_list({}, "groups", _summaries(app)), JSON)
+
+
+def group(app: App, request: Request) -> Answer:
+    """One group: state, members, owners, lag, the rebalance that goes on."""
+    group_id = request.parts["group"]
+    shard = app.broker.groups.leader_of(group_id).shard
+    found = shard.groups.get(group_id)
+    if found is None and group_id not in shard.offsets:
+        return unknown(app, group_id)
+    return Answer(_described(app, group_id, found), JSON)
+
+
+def rebalances(app: App, request: Request) -> Answer:
+    """The group's records in the ledger, those of its last rebalances, the newest last."""
+    last = _last(request)
+    if isinstance(last, Answer):
+        return last
+    records = _records(app, request.parts["group"], last)
+    if isinstance(records, Answer):
+        return records
+    return Answer(json_list({"group_id": request.parts["group"]}, "records", records), JSON)
+
+
+def _records(app: App, group_id: str, last: int) -> list[dict[str, Any]] | Answer:
+    ledger = app.broker.ledger
+    try:
+        records: list[dict[str, Any]] = ledger.records(group_id, last)
+    except KafkaError as error:
+        return problem(503, f"the rebalance ledger cannot be read now: {error}")
+    if records:
+        return records
+    if not _known(app, group_id):
+        return unknown(app, group_id)
+    if not ledger.enabled:
+        return problem(503, "the rebalance ledger is off: kohort.ledger.enable=false")
+    return []
+
+
+def unknown(app: App, group_id: str) -> Answer:
+    """404, and what may have been meant."""
+    return problem(404, f"there is no group {group_id[:200]!r}", nearest=nearest(group_id, _names(app)))
+
+
+def nearest(group_id: str, names: list[str]) -> list[str]:
+    """At most three names that look like it. Of many only those are compared that share something with it."""
+    if len(names) > _NAMES_COMPARED:
+        low = group_id.lower()
+        start = low[:3]
+        names = [name for name in names if start in name.lower() or name.lower() in low]
+    return get_close_matches(group_id, names[:_NAMES_COMPARED], n=3, cutoff=0.5)
+
+
+def _names(app: App) -> list[str]:
+    return [name for leader in app.broker.groups.leaders for name in leader.shard.group_ids()]
+
+
+def _known(app: App, group_id: str) -> bool:
+    shard = app.broker.groups.leader_of(group_id).shard
+    return group_id in shard.groups or group_id in shard.offsets
+
+
+def _last(request: Request) -> int | Answer:
+    text = request.query.get("last", str(LAST))
+    if not text.isdecimal() or not 1 <= int(text) <= LAST_MAX:
+        return problem(400, f"last={text[:20]}: it takes a number from 1 to {LAST_MAX}")
+    return int(text)
+
+
+def _summaries(app: App) -> Iterator[dict[str, Any]]:
+    for leader in list(app.broker.groups.leaders):
+        for group_id in sorted(leader.shard.group_ids()):
+            yield _summary(group_id, leader.shard.groups.get(group_id))
+
+
+def _summary(group_id: str, found: Group | None) -> dict[str, Any]:
+    if found is None:
+        return {"group_id": group_id, "state": GroupState.EMPTY.value, "protocol_type": None, "members": 0}
+    return {
+        "group_id": group_id,
+        "state": found.state.value,
+        "protocol_type": found.protocol_type,
+        "members": len(found.members),
+    }
+
+
+def _described(app: App, group_id: str, found: Group | None) -> Iterator[bytes]:
+    ledger = app.broker.ledger
+    state = ledger.live(group_id) or {"group_id": group_id, "state": GroupState.EMPTY.value, "members": []}
+    yield b""
+    owners = _owners(found)
+    yield b""
+    entries = lag.of_group(app.broker, group_id)
+    yield b""
+    partitions = [
+        _partition(entry.topic, entry.partition, owners.pop((entry.topic, entry.partition), None), entry)
+        for entry in entries
+    ]
+    partitions += [_partition(topic, index, owner, None) for (topic, index), owner in sorted(owners.items())]
+    yield b""
+    state["partitions"] = partitions
+    state["lag"] = sum(entry.lag for entry in entries)
+    state["rebalance_in_progress"] = ledger.in_progress(group_id)
+    yield dump(state) + b"\n"
+
+
+def _owners(found: Group | None) -> dict[tuple[str, int], str]:
+    """Which member has which partition; nobody while a rebalance goes on."""
+    owners: dict[tuple[str, int], str] = {}
+    if found is not None and found.protocol_type == "consumer" and found.state is GroupState.STABLE:
+        for member in found.members.values():
+            with suppress(MetadataError):
+                for key in assigned_partitions(member.assignment):
+                    owners[key] = member.member_id
+    return owners
+
+
+def _partition(topic: str, index: int, owner: str | None, entry: lag.PartitionLag | None) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": index,
+        "committed_offset": entry.committed if entry is not None else None,
+        "lag": entry.lag if entry is not None else None,
+        "lag_seconds": entry.lag_s if entry is not None else None,
+        "owner": owner,
+    }

@@ -1,0 +1,64 @@
+"""`/healthz`: the loop is alive. `/readyz`: clients can be served, or else what is missing.
+
+Not alive means that the process should be started again; not ready that nobody should be sent to it now.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from broker.http.answers import json_answer
+
+if TYPE_CHECKING:
+    from broker.http.answers import Answer
+    from broker.http.app import App
+
+
+def healthz(app: App, request: Any) -> Answer:
+    """That there is an answer is the answer."""
+    return json_answer({"alive": True})
+
+
+def readyz(app: App, request: Any) -> Answer:
+    """200 when every request can be served, else 503 and why not."""
+    missing = what_is_missing(app)
+    return json_answer({"ready": not missing, "missing": missing}, 503 if missing else 200)
+
+
+def what_is_missing(app: App) -> list[str]:
+    """Sentences; none when the broker is ready: it listens, its groups are loaded, its logs can be written."""
+    if app.stopping:
+        return ["the broker is stopping"]
+    broker = app.broker
+    missing = []
+    if broker.catalogue.failed is not None:
+        missing.append(f"no topic can be created or changed: {broker.catalogue.failed}")
+    loading = broker.groups.unloaded()
+    if loading:
+        missing.append(f"the groups of {loading} partitions of __consumer_offsets are not loaded")
+    partitions = broker.partitions
+    recovering = len(partitions.loading)
+    if recovering:
+        # Those that wait for their turn are counted only while there are such: it means looking at every partition.
+        recovering += sum(1 for _ in partitions.unopened())
+        missing.append(f"{recovering} partitions are being recovered")
+    if partitions.not_ready is not None:
+        missing.append(partitions.not_ready)
+    unwritable = _unwritable(partitions.directory)
+    if unwritable is not None:
+        missing.append(unwritable)
+    return missing
+
+
+def _unwritable(directory: Any) -> str | None:
+    """Why nothing can be written there, although nobody has tried yet."""
+    try:
+        figures = os.statvfs(directory)
+    except OSError as error:
+        return f"{directory} cannot be looked at: {(error.strerror or str(error)).lower()}"
+    if figures.f_flag & os.ST_RDONLY:
+        return f"{directory} is mounted read-only"
+    if not figures.f_bavail:
+        return f"{directory} has no room left"
+    return None

@@ -1,0 +1,206 @@
+"""Groups and their lag, under kafka_exporter's names, and KMinion's on request.
+
+Source: kafka_exporter (danielqsj), KMinion (redpanda-data): their documentation of metrics.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from broker.http.metrics.exposition import escaped
+from broker.http.metrics.lag import LagTable
+from coordinator.group import GroupState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.http.metrics.exposition import Scrape
+    from broker.http.metrics.lag import GroupRow, PartitionLag
+
+_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
+_by_topic = attrgetter("topic")
+
+
+def section(scrape: Scrape) -> Iterator[str]:
+    """Everything about groups; leaves `scrape.lag` for those after it."""
+    app = scrape.app
+    before: LagTable | None = app.scrapes
+    table = LagTable(before.moments if before is not None else None)
+    yield from table.gather(app.broker, scrape.topics.open)
+    app.scrapes = scrape.lag = table
+    yield from _states(scrape, table)
+    if not scrape.by_group:
+        yield from _sums_over_groups(scrape, table)
+        return
+    rows = table.rows
+    yield from scrape.many(
+        "kafka_consumergroup_members",
+        "gauge",
+        "Amount of members in a consumer group",
+        (f'{{consumergroup="{row.label}"}} {_members(row)}' for row in rows),
+    )
+    yield from _offsets_and_lag(scrape, rows)
+    yield from _seconds(scrape, rows)
+    if scrape.kminion:
+        yield from _kminion(scrape, rows)
+
+
+def _offsets_and_lag(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
+    committed: Callable[[PartitionLag], int] = attrgetter("committed")
+    lag: Callable[[PartitionLag], int] = attrgetter("lag")
+    for name, figure, what in (
+        ("kafka_consumergroup_current_offset", committed, "Current Offset"),
+        ("kafka_consumergroup_lag", lag, "Current Approximate Lag"),
+    ):
+        if scrape.by_partition:
+            yield from scrape.many(
+                name,
+                "gauge",
+                f"{what} of a ConsumerGroup at Topic/Partition",
+                (
+                    f'{{consumergroup="{row.label}",partition="{entry.partition}",topic="{escaped(entry.topic)}"}} '
+                    f"{figure(entry)}"
+                    for row in rows
+                    for entry in row.entries
+                ),
+            )
+        yield from scrape.many(
+            f"{name}_sum",
+            "untyped",
+            f"{what} of a ConsumerGroup at Topic for all partitions",
+            (
+                f'{{consumergroup="{row.label}",topic="{escaped(topic)}"}} {sum(figure(entry) for entry in entries)}'
+                for row in rows
+                for topic, entries in groupby(row.entries, _by_topic)
+            ),
+        )
+
+
+def _seconds(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
+    if scrape.by_partition:
+        yield from scrape.many(
+            "kohort_group_lag_seconds",
+            "gauge",
+            "Age of the oldest record that the group has not committed; 0 when there is none.",
+            (
+                f'{{group="{row.label}",partition="{entry.partition}",topic="{escaped(entry.topic)}"}} {entry.lag_s}'
+                for row in rows
+                for entry in row.entries
+                if entry.lag_s is not None
+            ),
+        )
+    yield from scrape.many(
+        "kohort_group_max_lag_seconds",
+        "gauge",
+        "The largest of a group's lags in seconds.",
+        (f'{{group="{row.label}"}} {_max_lag_s(row)}' for row in rows if row.entries),
+    )
+    now_ms = scrape.app.broker.runtime.now_ms()
+    yield from scrape.many(
+        "kohort_group_rebalancing_seconds",
+        "gauge",
+        "How long the rebalance that is going on in a group has taken so far; no series when there is none.",
+        (
+            f'{{group="{row.label}"}} {(now_ms - row.group.rebalance.began_at_ms) / 1_000}'
+            for row in rows
+            if row.group is not None and row.group.rebalance is not None
+        ),
+    )
+
+
+def _states(scrape: Scrape, table: LagTable) -> Iterator[str]:
+    counts = dict.fromkeys(_STATES, 0)
+    members = 0
+    for row in table.rows:
+        # Offsets without a group are what Kafka calls a simple group: Empty, and without a protocol.
+        state = row.group.state.value if row.group is not None else GroupState.EMPTY.value
+        counts[state] = counts.get(state, 0) + 1
+        members += _members(row)
+    yield from scrape.many(
+        "kohort_groups",
+        "gauge",
+        "Groups, by state.",
+        (f'{{state="{state}"}} {count}' for state, count in counts.items()),
+    )
+    yield scrape.one("kohort_group_members", "gauge", "Members of all groups.", members)
+
+
+def _sums_over_groups(scrape: Scrape, table: LagTable) -> Iterator[str]:
+    lag = sum(entry.lag for row in table.rows for entry in row.entries)
+    yield scrape.one("kohort_groups_lag", "gauge", "Messages that all groups together have not committed.", lag)
+    oldest_s = max((_max_lag_s(row) for row in table.rows), default=0.0)
+    yield scrape.one("kohort_groups_max_lag_seconds", "gauge", "The largest lag in seconds of all groups.", oldest_s)
+
+
+def _kminion(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
+    node = scrape.app.broker.node_id
+    yield from scrape.many(
+        "kminion_kafka_consumer_group_info",
+        "gauge",
+        "What a group is; 1 while it is Stable, else 0.",
+        (_kminion_info(row, node) for row in rows),
+    )
+    yield from scrape.many(
+        "kminion_kafka_consumer_group_members",
+        "gauge",
+        "Members of a group.",
+        (f'{{group_id="{row.label}"}} {_members(row)}' for row in rows),
+    )
+    if scrape.by_partition:
+        yield from scrape.many(
+            "kminion_kafka_consumer_group_topic_partition_lag",
+            "gauge",
+            "Messages of a partition that a group has not committed.",
+            (
+                f'{{group_id="{row.label}",partition_id="{entry.partition}",topic_name="{escaped(entry.topic)}"}} '
+                f"{entry.lag}"
+                for row in rows
+                for entry in row.entries
+            ),
+        )
+    for name, kind, meaning, field in (
+        (
+            "kminion_kafka_consumer_group_topic_lag",
+            "gauge",
+            "Messages of a topic that a group has not committed.",
+            "lag",
+        ),
+        (
+            "kminion_kafka_consumer_group_topic_offset_sum",
+            "untyped",
+            "Sum of a group's committed offsets in a topic.",
+            "committed",
+        ),
+    ):
+        yield from scrape.many(
+            name,
+            kind,
+            meaning,
+            (
+                f'{{group_id="{row.label}",topic_name="{escaped(topic)}"}} '
+                f"{sum(getattr(entry, field) for entry in entries)}"
+                for row in rows
+                for topic, entries in groupby(row.entries, _by_topic)
+            ),
+        )
+
+
+def _kminion_info(row: GroupRow, node: int) -> str:
+    group = row.group
+    state = group.state if group is not None else GroupState.EMPTY
+    protocol = escaped(group.protocol_name or "") if group is not None else ""
+    protocol_type = escaped(group.protocol_type or "") if group is not None else ""
+    return (
+        f'{{coordinator_id="{node}",group_id="{row.label}",protocol="{protocol}",protocol_type="{protocol_type}",'
+        f'state="{state.value}"}} {int(state is GroupState.STABLE)}'
+    )
+
+
+def _members(row: GroupRow) -> int:
+    return len(row.group.members) if row.group is not None else 0
+
+
+def _max_lag_s(row: GroupRow) -> float:
+    return max((entry.lag_s for entry in row.entries if entry.lag_s is not None), default=0.0)

@@ -1,0 +1,69 @@
+"""Rebalances and refused commits, as `broker.group_figures` has counted them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.group_figures import BOUNDS_S, PHASES
+from broker.http.metrics.exposition import escaped, histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.group_figures import Figures
+    from broker.http.metrics.exposition import Scrape
+
+
+def section(scrape: Scrape) -> Iterator[str]:
+    """Everything about rebalances."""
+    counted = scrape.app.broker.group_figures
+    if scrape.by_group:
+        figures = [(f'group="{escaped(group_id)}"', one) for group_id, one in sorted(counted.groups.items())]
+    else:
+        figures = [("", counted.total)]
+    yield from scrape.many(
+        "kohort_group_rebalances_total",
+        "counter",
+        "Rebalances that began, by what began them.",
+        _by(figures, "trigger", lambda one: one.rebalances),
+    )
+    name = "kohort_group_rebalance_seconds"
+    yield scrape.head(
+        name,
+        "histogram",
+        "Phases of rebalances: join (waiting for members), assign (the leader computes), sync (members fetch).",
+    )
+    for labels, one in figures:
+        comma = "," if labels else ""
+        yield "".join(
+            histogram(
+                name, f'{labels}{comma}phase="{phase}"', BOUNDS_S, one.phase_counts[phase], one.phase_ms[phase] / 1_000
+            )
+            for phase in PHASES
+            if phase in one.phase_counts
+        )
+    yield from scrape.many(
+        "kohort_group_stopped_seconds_total",
+        "counter",
+        "Time that members stood still in rebalances: in each, the longest of any member.",
+        (f"{f'{{{labels}}}' if labels else ''} {one.stopped_ms / 1_000}" for labels, one in figures),
+    )
+    yield from scrape.many(
+        "kohort_group_commits_refused_total",
+        "counter",
+        "Commits refused for a stale generation, an unknown member or fencing.",
+        _by(figures, "error", lambda one: one.commits_refused),
+    )
+    yield scrape.one(
+        "kohort_ledger_errors_total",
+        "counter",
+        "Records of the rebalance ledger that could not be written.",
+        scrape.app.broker.ledger.errors,
+    )
+
+
+def _by(figures: list[tuple[str, Figures]], label: str, counts: Callable[[Figures], dict[str, int]]) -> Iterator[str]:
+    for labels, one in figures:
+        comma = "," if labels else ""
+        for key, count in counts(one).items():
+            yield f'{{{labels}{comma}{label}="{escaped(key)}"}} {count}'

@@ -1,0 +1,91 @@
+"""Requests and connections: how many, how long, what waits. Counted by `broker.connection` in plain ints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.durations import bound_s
+from broker.http.metrics.exposition import histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.dispatch import Route
+    from broker.http.metrics.exposition import Scrape
+
+_FIRST, _LAST = 1, 20  # of the buckets shown: 33 us to 17 s
+_BOUNDS_S = [bound_s(bucket) for bucket in range(_FIRST, _LAST + 1)]
+_CONNECTIONS_AT_ONCE = 50
+
+
+def section(scrape: Scrape) -> Iterator[str]:
+    """Everything about requests."""
+    server = scrape.app.server
+    routes = sorted(server.routes.made.values(), key=lambda route: (route.name, route.version))
+    name = "kohort_requests_total"
+    yield from scrape.many(
+        name,
+        "counter",
+        "Requests answered, by API and version.",
+        (f'{{api="{route.name}",version="{route.version}"}} {sum(route.durations)}' for route in routes),
+    )
+    yield from _durations(scrape, routes)
+    yield from _waiting(scrape)
+    counters = server.counters
+    yield scrape.one("kohort_connections", "gauge", "Client connections that are open.", len(server.connections))
+    yield scrape.one(
+        "kohort_connections_accepted_total", "counter", "Client connections that were made.", counters.accepted
+    )
+    yield scrape.one(
+        "kohort_connections_refused_total", "counter", "Client connections over a limit, closed.", counters.refused
+    )
+    yield scrape.one(
+        "kohort_bad_requests_total",
+        "counter",
+        "Requests that could not be understood; each ended its connection.",
+        counters.bad_frames,
+    )
+    yield scrape.one(
+        "kohort_requests_with_trailing_bytes_total",
+        "counter",
+        "Requests followed by bytes that are no part of them.",
+        counters.requests_with_trailing_bytes,
+    )
+
+
+def _durations(scrape: Scrape, routes: list[Route]) -> Iterator[str]:
+    name = "kohort_request_duration_seconds"
+    yield scrape.head(
+        name, "histogram", "From a request's arrival until its answer was ready, by API; waiting on purpose included."
+    )
+    counts: dict[str, list[int]] = {}
+    total_ns: dict[str, int] = {}
+    for route in routes:
+        shown = counts.setdefault(route.name, [0] * (_LAST - _FIRST + 2))
+        for bucket, count in enumerate(route.durations):
+            if count:
+                shown[min(max(bucket, _FIRST), _LAST + 1) - _FIRST] += count
+        total_ns[route.name] = total_ns.get(route.name, 0) + route.total_ns
+    for api, shown in counts.items():
+        yield histogram(name, f'api="{api}"', _BOUNDS_S, shown, total_ns[api] / 1e9)
+
+
+def _waiting(scrape: Scrape) -> Iterator[str]:
+    owed: dict[str, int] = {}
+    backlog = 0
+    for number, connection in enumerate(list(scrape.app.server.connections)):
+        backlog += connection.backlog
+        for route in connection.parked():
+            api = route.name if route is not None else "ApiVersions"
+            owed[api] = owed.get(api, 0) + 1
+        if number % _CONNECTIONS_AT_ONCE == 0:
+            yield ""
+    yield from scrape.many(
+        "kohort_requests_in_flight",
+        "gauge",
+        "Requests whose answer is owed: joins and fetches that wait, writes that become durable.",
+        (f'{{api="{api}"}} {count}' for api, count in sorted(owed.items())),
+    )
+    yield scrape.one(
+        "kohort_requests_queued", "gauge", "Requests that have come and that nobody has looked at yet.", backlog
+    )

@@ -1,0 +1,132 @@
+"""The HTTP listener of a real process: where it listens, what it says of health and groups, what it costs a start."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from broker.http.listener import HttpRefused, address_of, bound
+from broker.listeners import Address
+from broker.setting_types import SettingsError
+from broker.settings import Settings
+from tests.broker_process import QUICK_GROUPS, BrokerDiedError, Kohort, eventually
+from tests.metrics.http_client import get, get_json
+
+KEY = "kohort.http.listener"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9644", Address("HTTP", "127.0.0.1", 9644)),
+        (":0", Address("HTTP", "", 0)),
+        ("[::1]:1", Address("HTTP", "::1", 1)),
+        ("localhost:65535", Address("HTTP", "localhost", 65535)),
+        ("", None),
+        (" ", None),
+    ],
+)
+def test_the_listener_is_host_and_port_or_nothing(text: str, address: Address | None):
+    assert address_of(Settings({KEY: text})) == address
+
+
+@pytest.mark.parametrize("text", ["9644", "here", "host:x", "host:65536", "http://host:1", "host:-1"])
+def test_anything_else_is_refused_with_what_it_takes(text: str):
+    with pytest.raises(SettingsError, match="it takes host:port, or nothing"):
+        address_of(Settings({KEY: text}))
+
+
+def test_a_port_in_use_is_refused_when_it_was_asked_for_and_passed_over_when_it_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(HttpRefused, match=f"cannot listen on {place}: address already in use; name another"):
+            bound(Settings({KEY: place}))
+
+        settings = Settings()
+        monkeypatch.setattr(settings, "kohort_http_listener", place)
+        assert bound(settings) == []
+        assert "http_not_listening" in capfd.readouterr().err
+
+
+def test_a_port_in_use_that_was_asked_for_ends_the_start_before_a_file_is_touched(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        broker = Kohort(tmp_path, {KEY: f"127.0.0.1:{taken.getsockname()[1]}"})
+        with pytest.raises(BrokerDiedError, match="exit code 1") as died:
+            broker.start()
+
+    assert "cannot listen on 127.0.0.1" in str(died.value)
+    assert "Traceback" not in str(died.value)
+    assert not broker.data.exists()
+
+
+def test_an_empty_listener_is_none(tmp_path: Path):
+    with Kohort(tmp_path, {KEY: ""}) as broker:
+        assert "metrics on" not in broker.log()
+
+
+def test_health_readiness_and_what_is_not_there(tmp_path: Path):
+    with Kohort(tmp_path) as broker:
+        assert get_json(f"{broker.http}/healthz") == (200, {"alive": True})
+        assert get_json(f"{broker.http}/readyz") == (200, {"ready": True, "missing": []})
+        assert get(f"{broker.http}/nowhere")[0] == 404
+        assert get(f"{broker.http}/readyz/")[0] == 200
+
+
+def test_a_group_is_described_with_its_members_owners_and_lag(tmp_path: Path):
+    with Kohort(tmp_path, {**QUICK_GROUPS, "num.partitions": 2}) as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+        for number in range(10):
+            producer.produce("orders", str(number), partition=number % 2)
+        assert producer.flush(20) == 0
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.address,
+                "group.id": "a/b c",
+                "client.id": "worker-1",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe(["orders"])
+        eventually(lambda: len(consumer.consume(10, 0.5)) and consumer.assignment(), what="an assignment")
+        url = f"{broker.http}/groups/a%2Fb%20c"
+
+        status, group = get_json(url)
+
+        assert status == 200
+        assert (group["group_id"], group["state"], group["protocol_type"]) == ("a/b c", "Stable", "consumer")
+        (member,) = group["members"]
+        assert member["client_id"] == "worker-1"
+        assert member["partitions"] == {"orders": "0-1"}
+        assert group["leader"] == member["member_id"]
+        assert group["rebalance_in_progress"] is None
+        assert [entry["owner"] for entry in group["partitions"]] == [member["member_id"]] * 2
+        assert get_json(f"{broker.http}/groups") == (
+            200,
+            {"groups": [{"group_id": "a/b c", "state": "Stable", "protocol_type": "consumer", "members": 1}]},
+        )
+        status, refusal = get_json(f"{broker.http}/groups/a%2Fbc")
+        assert status == 404
+        assert refusal["nearest"] == ["a/b c"]
+        consumer.close()
+
+
+def test_a_rebalance_that_goes_on_says_who_is_missing_and_for_how_long(tmp_path: Path):
+    with Kohort(tmp_path, {**QUICK_GROUPS, "group.initial.rebalance.delay.ms": 30_000}) as broker:
+        Producer({"bootstrap.servers": broker.address}).list_topics("orders", 10)
+        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "client.id": "first"})
+        consumer.subscribe(["orders"])
+        consumer.poll(0.1)
+        group = eventually(
+            lambda: consumer.poll(0.05) is None and get_json(f"{broker.http}/groups/g")[1].get("rebalance_in_progress")
+        )
+
+        assert group["first_cause"]["trigger"] == "member_joined"
+        assert group["phase"] == "join"
+        assert group["missing"] == []
+        assert group["first_cause"]["client_id"] == "first"
+        assert 0 <= group["for_ms"] < 30_000
+        consumer.close()
