@@ -154,9 +154,7 @@ def test_the_ledger_s_figures_are_counted_by_group(broker: Kohort):
     assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     counted = eventually(
-        lambda: Metrics(broker.http).value(
-            "kohort_group_commits_refused_total", group="g", error="UNKNOWN_MEMBER_ID"
-        ),
+        lambda: Metrics(broker.http).value("kohort_group_commits_refused_total", group="g", error="UNKNOWN_MEMBER_ID"),
         what="the refused commit",
     )
     metrics = Metrics(broker.http)
