@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,7 +45,21 @@ def span(ms: float | None) -> str:
     return f"{ms:.0f} ms"
 
 
-def lag(rows: Iterable[Row], value: str, unit: str) -> Figure | None:
+def slots(lag_rows: Iterable[Row], growth_rows: Iterable[Row]) -> dict[str, int]:
+    """Which groups have a colour, and which: the same one in every figure. The worst and the largest in turn."""
+    worst: Counter[str] = Counter()
+    for row in lag_rows:
+        worst[row["group_id"]] = max(worst[row["group_id"]], row["lag_messages"] or 0)
+    largest: Counter[str] = Counter()
+    for row in growth_rows:
+        largest[row["group_id"]] += row["bytes"]
+    orders = [sorted(count, key=lambda group: (-count[group], group)) for count in (worst, largest)]
+    longest = max(map(len, orders))
+    chosen = dict.fromkeys(order[index] for index in range(longest) for order in orders if index < len(order))
+    return {group: index for index, group in enumerate(list(chosen)[:STRONG])}
+
+
+def lag(rows: Iterable[Row], value: str, unit: str, slots: Mapping[str, int]) -> Figure | None:
     """A line for each group: the worst lag of its partitions. None when nothing is known."""
     series: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -55,9 +69,9 @@ def lag(rows: Iterable[Row], value: str, unit: str) -> Figure | None:
         return None
     worst = {group: max(point[value] or 0 for point in points) for group, points in known.items()}
     traces: list[Figure] = []
-    for index, group in enumerate(sorted(known, key=lambda group: (-worst[group], group))):
+    for group in sorted(known, key=lambda group: (-worst[group], group)):
         points = thin(sorted(known[group], key=lambda point: point["at"]), value)
-        strong = index < STRONG
+        index, strong = slots.get(group, STRONG), group in slots
         traces.append(
             {
                 "type": "scatter",
@@ -74,8 +88,8 @@ def lag(rows: Iterable[Row], value: str, unit: str) -> Figure | None:
                 "opacity": 1 if strong else 0.55,
                 "connectgaps": False,
                 "hovertemplate": "%{y:,.1~f} " + unit + "<br>%{x|%Y-%m-%d %H:%M:%S}",
-                # The first group that is drawn lies on top.
-                "zorder": STRONG - index if strong else 0,
+                # Coloured lines lie on top.
+                "zorder": STRONG - index,
             }
         )
     layout = _time_layout(340)
@@ -135,7 +149,7 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
             {
                 "type": "bar",
                 "orientation": "h",
-                "name": text(member),
+                "name": text(_label(mine[-1], rows)),
                 "base": [moment(row["owned_from"]) for row in mine],
                 "x": [
                     max((to - row["owned_from"]).total_seconds() * 1000, 1) for row, to in zip(mine, ends, strict=True)
@@ -151,7 +165,7 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
                 "marker": {
                     "color": f"@c{index}" if strong else "@grid",
                     "line": {"color": "@paper", "width": 1},
-                    "pattern": {"shape": _PATTERNS[index] if strong else "", "fgopacity": 0.35, "size": 6},
+                    "pattern": _pattern(index),
                 },
                 "width": 0.86,
             }
@@ -162,23 +176,25 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
     return {"data": traces, "layout": layout}
 
 
-def growth(rows: Sequence[Row]) -> Figure | None:
+def growth(rows: Sequence[Row], slots: Mapping[str, int]) -> Figure | None:
     """Bytes that groups wrote into `__consumer_offsets`, hour by hour, stacked."""
-    return _hourly(rows, "bytes", "bytes an hour", 1.0)
+    return _hourly(rows, slots, "bytes", "bytes an hour", 1.0, "~s")
 
 
-def commit_rates(rows: Sequence[Row]) -> Figure | None:
+def commit_rates(rows: Sequence[Row], slots: Mapping[str, int]) -> Figure | None:
     """Commits a second of each group, hour by hour, stacked."""
-    return _hourly(rows, "commits", "commits a second", 1 / 3600)
+    return _hourly(rows, slots, "commits", "commits a second", 1 / 3600, ",.3~g")
 
 
-def _hourly(rows: Sequence[Row], value: str, unit: str, scale: float) -> Figure | None:
+def _hourly(
+    rows: Sequence[Row], slots: Mapping[str, int], value: str, unit: str, scale: float, ticks: str
+) -> Figure | None:
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row["group_id"]] += row[value]
     if not totals:
         return None
-    top = [group for group, _ in totals.most_common(STRONG - 1)]
+    top = [group for group, _ in totals.most_common() if group in slots]
     hours = sorted({row["window_start"] for row in rows})[-POINTS_SHOWN:]
     sums: dict[str | None, Counter[datetime]] = defaultdict(Counter)
     for row in rows:
@@ -193,19 +209,24 @@ def _hourly(rows: Sequence[Row], value: str, unit: str, scale: float) -> Figure 
             "xperiod": 3_600_000,
             "xperiodalignment": "middle",
             "marker": {
-                "color": "@muted" if group is None else f"@c{index}",
+                "color": "@muted" if group is None else f"@c{slots[group]}",
                 "line": {"color": "@paper", "width": 1},
-                "pattern": {"shape": "" if group is None else _PATTERNS[index], "fgopacity": 0.35, "size": 6},
+                "pattern": _pattern(STRONG if group is None else slots[group]),
             },
             "hovertemplate": "%{y:,.3~f} " + unit + "<br>from %{x|%Y-%m-%d %H:%M}",
         }
-        for index, group in enumerate(shown)
+        for group in shown
     ]
     layout = _time_layout(320)
     layout["barmode"] = "stack"
     layout["bargap"] = 0.15
-    layout["yaxis"] = {"title": {"text": unit}, "rangemode": "tozero", "tickformat": "~s"}
+    layout["yaxis"] = {"title": {"text": unit}, "rangemode": "tozero", "tickformat": ticks}
     return {"data": traces, "layout": layout}
+
+
+def _pattern(slot: int) -> Figure:
+    shape = _PATTERNS[slot] if slot < STRONG else ""
+    return {"shape": shape, "fillmode": "overlay", "fgopacity": 0.45, "size": 7}
 
 
 def _bars(rows: Sequence[Row], name: str, index: int) -> list[Figure]:
@@ -287,6 +308,16 @@ def _person(row: Row) -> str:
     return str(row["group_instance_id"] or row["member_id"])
 
 
+def _label(row: Row, rows: Sequence[Row]) -> str:
+    """What people call a member: its instance id, or its client id, with some of its member id if others share it."""
+    if row["group_instance_id"]:
+        return str(row["group_instance_id"])
+    namesakes = {_person(other) for other in rows if other["client_id"] == row["client_id"]}
+    if row["client_id"] and len(namesakes) == 1:
+        return str(row["client_id"])
+    return f"{row['client_id']} …{row['member_id'][-8:]}".strip()
+
+
 def _place(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}"
 
@@ -305,9 +336,8 @@ def _categories(names: list[str]) -> Figure:
         "type": "category",
         "categoryorder": "array",
         "categoryarray": names,
-        "autorange": "reversed",
         "automargin": True,
-        "range": [-0.5, len(names) - 0.5],
+        "range": [len(names) - 0.5, -0.5],
         "tickmode": "array",
         "tickvals": names,
         "ticktext": [name if len(name) <= 40 else name[:39] + "…" for name in names],
@@ -319,8 +349,9 @@ def _categories(names: list[str]) -> Figure:
 def _time_layout(height: int) -> Figure:
     return {
         "height": height,
-        "margin": {"l": 64, "r": 16, "t": 8, "b": 40},
-        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S", "title": {"text": "UTC", "standoff": 4}},
-        "legend": {"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0},
+        # Room above for the buttons, below for the second line of a date; the legend adds its own.
+        "margin": {"l": 64, "r": 16, "t": 30, "b": 44},
+        "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S"},
+        "legend": {"orientation": "h", "x": 0, "yref": "container", "y": 0, "yanchor": "bottom"},
         "showlegend": True,
     }

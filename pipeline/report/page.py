@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import resources
@@ -27,12 +28,13 @@ def render(data: ReportData) -> str:
 
     names = [row["group_id"] for row in data.groups]
     end = _end(data)
+    slots = figures.slots(data.lag, data.growth)
     drawn: dict[str, Any] = {
-        "lag-messages": figures.lag(data.lag, "lag_messages", "messages"),
-        "lag-seconds": figures.lag(data.lag, "lag_seconds", "seconds"),
+        "lag-messages": figures.lag(data.lag, "lag_messages", "messages", slots),
+        "lag-seconds": figures.lag(data.lag, "lag_seconds", "seconds", slots),
         "rebalances": figures.rebalances(data.rebalances, names),
-        "growth": figures.growth(data.growth),
-        "commits": figures.commit_rates(data.growth),
+        "growth": figures.growth(data.growth, slots),
+        "commits": figures.commit_rates(data.growth, slots),
     }
     strips = [(name, [row for row in data.membership if row["group_id"] == name]) for name in names]
     owned = {f"owners-{index}": figures.ownership(rows, end) for index, (_, rows) in enumerate(strips) if rows}
@@ -96,7 +98,11 @@ def _facts(data: ReportData, end: datetime) -> str:
     facts = [
         ("groups", _number(len(data.groups) + len(data.left_out)), f"{live} of those shown have members"),
         ("rebalances", _number(len(data.rebalances)), _told(data.rebalances)),
-        ("largest lag", "unknown" if worst is None else _number(worst), "messages, of one group, at the end"),
+        (
+            "largest lag",
+            "unknown" if worst is None else _number(worst),
+            "messages of one group, at the end",
+        ),
         ("stuck partitions", _number(len(data.stuck)), "records wait and nothing moves"),
         ("records read", _number(data.facts.get("records", 0)), f"the newest from {_when(end)}"),
     ]
@@ -107,8 +113,9 @@ def _facts(data: ReportData, end: datetime) -> str:
 
 
 def _told(rows: Sequence[Row]) -> str:
-    told = sum(row["source"] != "inferred" for row in rows)
-    return f"{told} told by the coordinator, {len(rows) - told} inferred"
+    of = Counter(row["source"] for row in rows)
+    words = (("ledger", "told by the ledger"), ("epoch", "by group epoch"), ("inferred", "inferred"))
+    return ", ".join(f"{of[source]:,} {word}" for source, word in words if of[source]) or "none left a record"
 
 
 def _findings(rows: Sequence[Row]) -> str:

@@ -124,7 +124,7 @@ def test_text_of_the_data_is_shown_and_not_run():
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     block = page.split('<script type="application/json" id="figures">')[1].split("</script>")[0]
     figures = json.loads(block)
-    assert {"lag-messages", "lag-seconds", "rebalances", "growth", "commits", "owners-0"} == set(figures)
+    assert set(figures) == {"lag-messages", "lag-seconds", "rebalances", "growth", "commits", "owners-0"}
     assert "<script>alert" not in str(figures)
     assert figures["lag-messages"]["data"][0]["name"] == text(EVIL)
 
@@ -162,12 +162,12 @@ def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():
     rows = [
         {"group_id": "g", "at": NOON + timedelta(minutes=i), "lag_messages": None if i == 1 else 5} for i in range(3)
     ]
-    figure = lag(rows, "lag_messages", "messages")
+    figure = lag(rows, "lag_messages", "messages", {"g": 0})
 
     assert figure is not None
     assert figure["data"][0]["y"] == [5, None, 5]
     assert figure["data"][0]["connectgaps"] is False
-    assert lag([row | {"lag_messages": None} for row in rows], "lag_messages", "messages") is None
+    assert lag([row | {"lag_messages": None} for row in rows], "lag_messages", "messages", {}) is None
 
 
 def test_forty_groups_are_shown_and_the_others_named():
@@ -180,7 +180,7 @@ def test_forty_groups_are_shown_and_the_others_named():
 def test_colour_tells_nothing_alone():
     """Lines differ in dash, so that the page is readable in grey."""
     rows = [{"group_id": f"g{i}", "at": NOON, "lag_messages": i} for i in range(6)]
-    figure = lag(rows, "lag_messages", "messages")
+    figure = lag(rows, "lag_messages", "messages", {f"g{i}": i for i in range(6)})
 
     assert figure is not None
     assert len({trace["line"]["dash"] for trace in figure["data"]}) == 6

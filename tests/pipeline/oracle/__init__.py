@@ -5,7 +5,10 @@ bytes by kio, the records of `__consumer_offsets` by a small reader of its own. 
 with dictionaries, slow and easy to follow. Moments are epoch milliseconds; rows have the columns of the tables.
 """
 
+from tests.pipeline.oracle.epochs import fold as consumer_epochs
 from tests.pipeline.oracle.files import Batch, LogDirectory, PartitionLog, Record
+from tests.pipeline.oracle.growth import groups, growth
+from tests.pipeline.oracle.positions import lag, stuck
 from tests.pipeline.oracle.records import group_records
 from tests.pipeline.oracle.tables import (
     consumer_group_records,
@@ -21,11 +24,16 @@ __all__ = [
     "LogDirectory",
     "PartitionLog",
     "Record",
+    "consumer_epochs",
     "consumer_group_records",
     "group_generations",
     "group_records",
+    "groups",
+    "growth",
+    "lag",
     "membership",
     "offset_commits",
     "rebalances",
     "state_at",
+    "stuck",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from tests.pipeline.oracle.records import Row, assignment, subscription
@@ -53,10 +54,20 @@ def sound(rows: Iterable[Row]) -> list[Row]:
     )
 
 
+def framed_bytes(row: Row) -> int:
+    """A record's size in a batch whose deltas take a byte each."""
+    body = 4 + _varint(row["key_bytes"]) + row["key_bytes"] + _varint(row["value_bytes"]) + row["value_bytes"]
+    return _varint(body) + body
+
+
+def _varint(count: int) -> int:
+    return max(1, -(-(count << 1).bit_length() // 7))
+
+
 def offset_commits(rows: Iterable[Row]) -> list[Row]:
     """7.1."""
     return [
-        {name: row[name] for name in COMMIT_COLUMNS} | {"record_bytes": row["key_bytes"] + row["value_bytes"]}
+        {name: row[name] for name in COMMIT_COLUMNS} | {"record_bytes": framed_bytes(row)}
         for row in sound(rows)
         if row["record_type"] == "offset_commit"
     ]
@@ -123,39 +134,38 @@ def _groups(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def rebalances(generations: Iterable[Row]) -> list[Row]:
-    """7.4, the rows whose source is `inferred`: two generations of a group, one after the other."""
+    """7.4, the rows whose source is `inferred`: two generations of a group, one after the other.
+
+    After a tombstone, and where the generation fell, a new life of the group begins.
+    """
     out = []
     for group_id, history in _groups(generations).items():
-        before: Row | None = None
-        removed = False
-        for row in history:
+        for before, row in pairwise(history):
             if row["tombstone"]:
-                before, removed = None, True
                 continue
-            if before is not None and before["generation"] == row["generation"]:
-                before = row  # A static member came back under a new id, or nothing changed.
-                continue
-            if before is not None or removed:
-                out.append(_inferred(group_id, before, row))
-            before, removed = row, False
+            new_life = before["tombstone"] or row["generation"] < before["generation"]
+            if new_life or row["generation"] != before["generation"]:
+                out.append(_inferred(group_id, None if new_life else before, row))
     return out
 
 
 def _inferred(group_id: str, before: Row | None, after: Row) -> Row:
-    def identity(member: Row) -> tuple[str, str]:
-        instance = member["group_instance_id"]
-        return ("member", member["member_id"]) if instance is None else ("instance", instance)
-
-    old = {identity(member): member["member_id"] for member in (before["members"] if before else ())}
-    new = {identity(member): member["member_id"] for member in after["members"]}
+    old: list[Row] = before["members"] if before else []
+    new: list[Row] = after["members"]
     was, now = (_owners(before) if before else {}), _owners(after)
-    decoded = after["protocol_type"] == "consumer"
+    # A static member's partitions stay with it under its new id.
+    who = {member["member_id"]: member["group_instance_id"] or member["member_id"] for member in [*old, *new]}
+    then = {(place, who[owner]) for place, owner in was.items()}
+    since = {(place, who[owner]) for place, owner in now.items()}
+    # Of an eager or a Connect group nobody can say which partitions, unless all members' assignments are read.
+    decoded = after["protocol_type"] == "consumer" and all(member["assigned"] is not None for member in new)
+    comparable = decoded and all(member["assigned"] is not None for member in old)
     return {
         "group_id": group_id,
         "source": "inferred",
         "from_generation": before["generation"] if before else None,
         "to_generation": after["generation"],
-        "missing_generations": after["generation"] - before["generation"] - 1 if before else 0,
+        "missing_generations": max(after["generation"] - (before["generation"] if before else 0) - 1, 0),
         "started_at": None,
         "finished_at": after["logged_at"],
         "duration_ms": None,
@@ -164,16 +174,26 @@ def _inferred(group_id: str, before: Row | None, after: Row) -> Row:
         "reason": None,
         "members_before": before["member_count"] if before else None,
         "members_after": after["member_count"],
-        "joined": sorted(new[who] for who in new.keys() - old.keys()),
-        "left": sorted(old[who] for who in old.keys() - new.keys()),
+        "joined": _strangers(new, old),
+        "left": _strangers(old, new),
         "leader_changed": (before["leader"] if before else None) != after["leader"],
         "protocol": after["protocol"],
         "partitions_total": len(now) if decoded else None,
-        "partitions_moved": sum(was.get(place) != owner for place, owner in now.items()) if decoded else None,
+        "partitions_moved": len({place for place, _ in then ^ since}) if comparable else None,
         "stopped_ms": None,
         "slowest_member": None,
         "log_offset": after["log_offset"],
     }
+
+
+def _strangers(these: list[Row], those: list[Row]) -> list[str]:
+    ids = {member["member_id"] for member in those}
+    instances = {member["group_instance_id"] for member in those} - {None}
+    return sorted(
+        member["member_id"]
+        for member in these
+        if member["member_id"] not in ids and member["group_instance_id"] not in instances
+    )
 
 
 def membership(generations: Iterable[Row]) -> list[Row]:
@@ -209,7 +229,7 @@ def _span(group_id: str, place: tuple[str, int], member: Row, row: Row) -> Row:
         "owned_from": row["logged_at"],
         "owned_to": None,
         "ended_by": None,
-        "source": "inferred",
+        "source": "generation",
     }
 
 

@@ -1,0 +1,94 @@
+"""Who fills `__consumer_offsets`, and one row for each group."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from tests.pipeline.oracle.records import Row
+from tests.pipeline.oracle.tables import framed_bytes, sound
+
+HOUR_MS = 3_600_000
+
+
+def growth(rows: Iterable[Row]) -> list[Row]:
+    """7.8, one row per group and hour."""
+    hours: dict[tuple[int, str], list[Row]] = {}
+    for row in sound(rows):
+        if row["group_id"] is not None:
+            hours.setdefault((row["logged_at"] // HOUR_MS * HOUR_MS, row["group_id"]), []).append(row)
+    totals: dict[int, int] = {}
+    for (hour, _), mine in hours.items():
+        totals[hour] = totals.get(hour, 0) + sum(map(framed_bytes, mine))
+    return [_hour(hour, group_id, mine, totals[hour]) for (hour, group_id), mine in hours.items()]
+
+
+def _hour(hour: int, group_id: str, rows: list[Row], total: int) -> Row:
+    commits = [row for row in rows if row["record_type"] == "offset_commit" and not row["tombstone"]]
+    pairs: dict[tuple[str, int], list[int]] = {}
+    for row in commits:
+        pairs.setdefault((row["topic"], row["partition"]), []).append(row["committed_offset"])
+    advances = sorted(b - a for offsets in pairs.values() for a, b in itertools.pairwise(offsets) if b > a)
+    size = sum(map(framed_bytes, rows))
+    each = bool(advances) and advances[(len(advances) - 1) // 2] <= 1
+    often = len(commits) / 3600 > 5 * len(pairs)
+    tombstones = sum(row["tombstone"] for row in rows)
+    return {
+        "group_id": group_id,
+        "window_start": hour,
+        "commits": len(commits),
+        "tombstones": tombstones,
+        "group_records": len(rows) - len(commits) - tombstones,
+        "bytes": size,
+        "share": size / total,
+        "distinct_keys": len(pairs),
+        "commits_per_key": len(commits) / len(pairs) if pairs else 0.0,
+        "commits_per_second": len(commits) / 3600,
+        "bytes_per_day": size * 24,
+        "verdict": "commit_per_message" if each or often else None,
+    }
+
+
+def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], lag: list[Row]) -> list[Row]:
+    """7.10 for classic and simple groups; KIP-848 groups have their type and counts of what they own left out here."""
+    rows = list(rows)
+    now = max((row["logged_at"] for row in sound(rows)), default=0)
+    out = []
+    for group_id in sorted({row["group_id"] for row in sound(rows) if row["group_id"]}):
+        mine = [row for row in sound(rows) if row["group_id"] == group_id]
+        last: Row | None = next((row for row in reversed(generations) if row["group_id"] == group_id), None)
+        offsets: dict[tuple[str, int], Row] = {}
+        for row in mine:
+            if row["record_type"] == "offset_commit":
+                offsets[row["topic"], row["partition"]] = row
+        live = {place for place, row in offsets.items() if not row["tombstone"]}
+        owned = {
+            (part["topic"], part["partition"])
+            for member in (last or {"members": ()})["members"]
+            for part in member["assigned"] or ()
+        }
+        ended = [row["finished_at"] for row in rebalances if row["group_id"] == group_id]
+        at_end: dict[tuple[str, int], Row] = {}
+        for row in lag:
+            if row["group_id"] == group_id:
+                at_end[row["topic"], row["partition"]] = row
+        known = [row["lag_messages"] for row in at_end.values() if row["lag_messages"] is not None]
+        commits = [r["logged_at"] for r in mine if r["record_type"] == "offset_commit" and not r["tombstone"]]
+        alive: Any = last is not None and not last["tombstone"]
+        out.append(
+            {
+                "group_id": group_id,
+                "type": "classic" if alive else "offsets_only",
+                "state": last["state"] if alive and last else "Empty" if live else "Removed",
+                "generation": last["generation"] if alive and last else None,
+                "members": last["member_count"] if alive and last else 0,
+                "topics": len({topic for topic, _ in live | owned}),
+                "partitions": len(live | owned),
+                "last_rebalance_at": max(ended, default=None),
+                "last_commit_at": max(commits, default=None),
+                "rebalances_24h": sum(now - at < 86_400_000 for at in ended),
+                "lag_messages": sum(known) if known else None,
+            }
+        )
+    return out
