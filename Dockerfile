@@ -24,7 +24,11 @@ RUN groupadd --gid 1000 appuser && useradd --uid 1000 --gid 1000 --no-create-hom
     && mkdir -p /var/lib/kafka/data /mnt/shared/config \
     && chown appuser:appuser /var/lib/kafka/data
 COPY --from=build /opt/venv /opt/venv
-ENV PATH=/opt/venv/bin:$PATH PYTHONUNBUFFERED=1
+# What existing compose files run as health checks and set-up: each is `kohort` by another name.
+RUN mkdir -p /opt/kafka/bin \
+    && for tool in topics consumer-groups configs broker-api-versions console-producer console-consumer; do \
+         ln -s /opt/venv/bin/kohort "/opt/kafka/bin/kafka-$tool.sh"; done
+ENV PATH=/opt/venv/bin:$PATH:/opt/kafka/bin PYTHONUNBUFFERED=1
 USER appuser
 EXPOSE 9092 9644
 STOPSIGNAL SIGTERM

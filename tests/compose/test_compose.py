@@ -16,6 +16,61 @@ if TYPE_CHECKING:
 
     from tests.compose.conftest import Project
 
+# As found in tutorials and projects; nothing but the image's name is ours to change.
+_EXISTING = """
+services:
+  kafka:
+    image: apache/kafka:4.1.0
+    hostname: kafka
+    container_name: kafka-${KAFKA_PORT}
+    ports:
+      - "127.0.0.1:${KAFKA_PORT}:29092"
+    environment:
+      KAFKA_NODE_ID: 1
+      KAFKA_PROCESS_ROLES: broker,controller
+      KAFKA_LISTENERS: PLAINTEXT://0.0.0.0:9092,PLAINTEXT_HOST://0.0.0.0:29092,CONTROLLER://0.0.0.0:9093
+      KAFKA_ADVERTISED_LISTENERS: PLAINTEXT://kafka:9092,PLAINTEXT_HOST://localhost:${KAFKA_PORT}
+      KAFKA_CONTROLLER_LISTENER_NAMES: CONTROLLER
+      KAFKA_LISTENER_SECURITY_PROTOCOL_MAP: CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT
+      KAFKA_CONTROLLER_QUORUM_VOTERS: 1@kafka:9093
+      KAFKA_INTER_BROKER_LISTENER_NAME: PLAINTEXT
+      KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR: 1
+      KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR: 1
+      KAFKA_TRANSACTION_STATE_LOG_MIN_ISR: 1
+      KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS: 0
+      KAFKA_AUTO_CREATE_TOPICS_ENABLE: "false"
+      KAFKA_HEAP_OPTS: "-Xmx512m"
+    volumes:
+      - kafka-data:/var/lib/kafka/data
+    healthcheck:
+      test: /opt/kafka/bin/kafka-broker-api-versions.sh --bootstrap-server localhost:9092 || exit 1
+      interval: 2s
+      timeout: 10s
+      retries: 10
+      start_period: 5s
+
+  kafka-init:
+    image: apache/kafka:4.1.0
+    depends_on:
+      kafka:
+        condition: service_healthy
+    entrypoint: ["/bin/sh", "-c"]
+    command: |
+      "
+      /opt/kafka/bin/kafka-topics.sh --bootstrap-server kafka:9092 --list
+
+      /opt/kafka/bin/kafka-topics.sh --bootstrap-server kafka:9092 --create --if-not-exists --topic orders \
+        --replication-factor 1 --partitions 6
+      /opt/kafka/bin/kafka-topics.sh --bootstrap-server kafka:9092 --create --if-not-exists --topic payments \
+        --replication-factor 1 --partitions 1 --config cleanup.policy=compact
+
+      echo -e 'Successfully created the following topics:'
+      /opt/kafka/bin/kafka-topics.sh --bootstrap-server kafka:9092 --describe
+      "
+
+volumes:
+  kafka-data:
+"""
 _ALONE = "services:\n  broker:\n    image: kohort\n    pull_policy: never\n"
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compose")]
@@ -121,3 +176,37 @@ def test_wrong_settings_end_the_container_with_a_sentence(project: Callable[...,
     logs = running.logs("broker")
     assert "many" in logs
     assert "Traceback" not in logs
+
+
+def test_an_existing_compose_file_starts_with_only_the_images_name_changed(
+    project: Callable[..., Project], tmp_path: Path
+) -> None:
+    """A file as people have it for Apache Kafka: a health check and a set-up service that run Kafka's own tools."""
+    file = tmp_path / "compose.yml"
+    file.write_text(_EXISTING.replace("apache/kafka:4.1.0", "kohort"))
+    running = project(file)
+    running.compose("up", "--detach", "--no-build", "--wait", "--wait-timeout", "60", "kafka")
+    (kafka,) = running.containers("kafka")
+    assert kafka["Health"] == "healthy"
+    running.compose("up", "--no-build", "--exit-code-from", "kafka-init", "kafka-init")
+    told = running.logs("kafka-init")
+    assert "Created topic orders." in told
+    assert "Created topic payments." in told
+    assert "PartitionCount: 6" in told
+
+    bin_ = "/opt/kafka/bin"
+    inside = ("exec", "-T", "kafka")
+    keyed = "--property parse.key=true --property key.separator=:"
+    produce = f"{bin_}/kafka-console-producer.sh --bootstrap-server localhost:9092 --topic orders {keyed}"
+    running.compose(*inside, "sh", "-c", f"printf 'a:1\\nb:2\\n' | {produce}")
+    consume = (f"{bin_}/kafka-console-consumer.sh", "--bootstrap-server", "kafka:9092", "--topic", "orders")
+    read = running.compose(*inside, *consume, "--group", "billing", "--from-beginning", "--max-messages", "2")
+    assert {"1", "2"} <= set(read.split())
+    groups = (f"{bin_}/kafka-consumer-groups.sh", "--bootstrap-server", "localhost:9092")
+    described = running.compose(*inside, *groups, "--describe", "--group", "billing")
+    rows = [line.split() for line in described.splitlines() if line.startswith("billing")]
+    assert sum(int(row[5]) for row in rows) == 0
+    versions = running.compose(*inside, f"{bin_}/kafka-broker-api-versions.sh", "--bootstrap-server", "localhost:9092")
+    assert "Produce(0): " in versions
+    configs = (f"{bin_}/kafka-configs.sh", "--bootstrap-server", "localhost:9092", "--describe", "--topic", "payments")
+    assert "cleanup.policy=compact" in running.compose(*inside, *configs)
