@@ -62,6 +62,8 @@ _LAST_APIS: dict[type[Input], str] = {
     Appended: "SyncGroup",
 }
 
+_PULSES: frozenset[type[Input]] = frozenset({Heartbeat, CommitOffsets})
+
 
 class GroupLeader:
     """Owns a `Shard` and its partition of `__consumer_offsets`. Only the event loop calls it.
@@ -78,6 +80,7 @@ class GroupLeader:
         "_partition",
         "_publish",
         "_refusing",
+        "_renew_timer",
         "_runtime",
         "_set_timer",
         "_settings",
@@ -107,6 +110,7 @@ class GroupLeader:
         self._runtime = runtime
         self._now_ms = runtime.now_ms
         self._set_timer = runtime.timers.set
+        self._renew_timer = runtime.timers.renew
         self._settings = settings
         self._publish = publish
         self.index = index
@@ -153,10 +157,12 @@ class GroupLeader:
         shard = self.shard
         if shard.groups.get(group_id) is not outcome.group:
             shard.install(group_id, outcome)
+        kind = type(event)
+        # Between two heartbeats or commits a member may have been silent; after anything else it was waiting for us.
+        set_timer = self._renew_timer if kind in _PULSES else self._set_timer
         for timer in outcome.timers:
             if type(timer) is SetTimer:
-                fire = partial(self._fired, timer.then, type(event))
-                self._set_timer(timer.key, timer.deadline_ms, fire)
+                set_timer(timer.key, timer.deadline_ms, partial(self._fired, timer.then, kind))
             else:
                 self._runtime.timers.cancel(timer.key)
         if outcome.records and not self._stage(event, group_id, outcome):

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 class _Timer:
     """One key's deadline; `callback` is None once it ran or was cancelled, until the heap forgets it."""
 
-    __slots__ = ("callback", "deadline_ms", "heap_deadline_ms", "key")
+    __slots__ = ("callback", "deadline_ms", "heap_deadline_ms", "key", "longest_rise_ms")
 
     def __init__(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
         self.key = key
         self.deadline_ms = deadline_ms
         self.heap_deadline_ms = deadline_ms
         self.callback: Callable[[], None] | None = callback
+        self.longest_rise_ms = 0  # of those by `renew`
 
 
 class Timers:
@@ -73,6 +74,26 @@ class Timers:
                 return
             timer.heap_deadline_ms = deadline_ms
         self._push(timer, deadline_ms)
+
+    def renew(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
+        """As `set`, and remember by how much the deadline rose at most: the longest pause between two renewals."""
+        timer = self._by_key.get(key)
+        if timer is None or timer.callback is None:
+            self.set(key, deadline_ms, callback)
+            return
+        deadline_ms -= self.offset_ms
+        rise_ms = deadline_ms - timer.deadline_ms
+        timer.longest_rise_ms = max(timer.longest_rise_ms, rise_ms)
+        timer.callback = callback
+        timer.deadline_ms = deadline_ms
+        if deadline_ms < timer.heap_deadline_ms:
+            timer.heap_deadline_ms = deadline_ms
+            self._push(timer, deadline_ms)
+
+    def longest_rise_ms(self, key: Hashable) -> int:
+        """See `renew`; 0 when there is no such timer."""
+        timer = self._by_key.get(key)
+        return timer.longest_rise_ms if timer is not None else 0
 
     def cancel(self, key: Hashable) -> None:
         """Forget the timer of this key, if there is one."""

@@ -19,6 +19,7 @@ from broker.ledger.refusals import Refusals
 from broker.logs import get_logger
 from broker.partitions.errors import PartitionLoading
 from coordinator.routing import partition_for
+from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch_encoder import encode_batch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker.settings import Settings
     from coordinator.events import GroupEvent
     from coordinator.group import Group
+    from coordinator.why.window import Finding
 
 log = get_logger()
 
@@ -313,9 +315,25 @@ class Ledger:
         return in_progress(self._groups.leader_of(group_id).shard.groups.get(group_id), self._runtime.now_ms())
 
     def live(self, group_id: str) -> dict[str, Any] | None:
-        """The group as it is now (`coordinator.why.live`); None when there is none."""
-        group = self._groups.leader_of(group_id).shard.groups.get(group_id)
-        return None if group is None else live_state(group)
+        """The group as it is now, with all that findings look at (`coordinator.why.live`); None when there is none."""
+        leader = self._groups.leader_of(group_id)
+        group = leader.shard.groups.get(group_id)
+        if group is None:
+            return None
+        live = live_state(group)
+        live["offsets"] = len(leader.shard.offsets.get(group_id, ()))
+        live["offsets_retention_ms"] = leader.shard.settings.offsets_retention_ms
+        timers = self._runtime.timers
+        for member in live["members"]:
+            member["longest_gap_ms"] = timers.longest_rise_ms(("heartbeat", group_id, member["member_id"]))
+        partition = self._partitions.get(OFFSETS_TOPIC, leader.index)
+        if partition is not None:
+            live["commits_per_second"] = reading.commits_per_second(partition, group_id, self._runtime.now_ms())
+        return live
+
+    def findings(self, group_id: str, last: int = 50) -> list[Finding]:
+        """What the last rebalances and the group as it is now say is wrong. Raises: as `records`."""
+        return findings(self.records(group_id, last), self.live(group_id), now_ms=self._runtime.now_ms())
 
     # -- the end -------------------------------------------------------------------------------------------
 

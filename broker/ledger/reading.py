@@ -9,6 +9,7 @@ from protocol.errors import ProtocolError
 from protocol.records.batch_header import LENGTH_BYTES, read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
+from protocol.records.group_records import OffsetCommitKey, decode_key
 from protocol.records.ledger import decode_value
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ log = get_logger()
 
 _CHUNK_BYTES = 1_048_576
 _FIRST_WINDOW = 256
+_RATE_RECORDS = 2_000
+_RATE_MIN_MS = 1_000
 SCAN_MAX_RECORDS = 20_000
 """How far back a look for one group goes: a question over HTTP must not hold up the loop."""
 
@@ -45,6 +48,20 @@ def newest(
     if rebalances <= 0:
         return []
     return found[began[-rebalances] :] if len(began) > rebalances else found
+
+
+def commits_per_second(partition: Partition, group_id: str, now_ms: int) -> float | None:
+    """Committed offsets a second, by the newest records of the group's partition; None when they tell too little."""
+    end = partition.log_end_offset
+    count, oldest_ms = 0, now_ms
+    for record in between(partition, max(partition.log_start_offset, end - _RATE_RECORDS), end):
+        oldest_ms = min(oldest_ms, record.timestamp)
+        try:
+            key = decode_key(record.key)
+        except UnparsableRecord:
+            continue
+        count += type(key) is OffsetCommitKey and key.group == group_id and record.value is not None
+    return count * 1_000 / (now_ms - oldest_ms) if now_ms - oldest_ms >= _RATE_MIN_MS else None
 
 
 def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:

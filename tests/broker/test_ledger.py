@@ -462,3 +462,26 @@ def test_what_goes_on_now(house: House):
     assert (now["phase"], [member["member_id"] for member in now["missing"]]) == ("assign", [a])
     house.sync(a, 2, {a: ALL, b: {}})
     assert (house.ledger.in_progress("g")["phase"], house.ledger.live("g")["state"]) == ("sync", "Stable")
+
+
+def test_the_live_state_tells_what_findings_look_at(house: House):
+    """Ledger 6: the longest silence between two heartbeats; not the wait for an answer, which is ours."""
+    a, b = house.stable("a", "b", plan=[{"t": [0, 1]}, {"t": [2, 3]}])
+    for gap_ms in (1_000, 7_000, 2_000):
+        house.advance(gap_ms)
+        house.heartbeat(a, 1)
+        house.heartbeat(b, 1)
+    house.join(a, client="a", topics=("t", "u"))
+    house.advance(9_000)
+    house.join(b, client="b")
+    house.share([a, b], 2, [ALL, {}])
+    house.heartbeat(a, 2)
+    for at in range(40):
+        house.commit({0: at}, member_id=a, generation=2)
+        house.advance(50)
+
+    live = house.ledger.live("g")
+    assert {member["client_id"]: member["longest_gap_ms"] for member in live["members"]} == {"a": 7_000, "b": 7_000}
+    assert (live["partitions_total"], live["offsets"], live["state"]) == (4, 1, "Stable")
+    assert 1 < live["commits_per_second"] <= 20
+    assert "tight_heartbeat" in {finding["rule"] for finding in house.ledger.findings("g")}

@@ -157,3 +157,18 @@ def test_it_does_what_a_plain_dict_would(steps: list[tuple[str, int, int]]):
             model = {key: deadline for key, deadline in model.items() if deadline > now}
         assert len(timers) == len(model)
         assert {key: timers.deadline_ms(key) for key in model} == model
+
+
+def test_a_renewed_timer_knows_its_longest_pause():
+    """Sessions: how long a member was silent at most, between two heartbeats."""
+    timers = Timers()
+    timers.renew("k", 100, lambda: None)
+    timers.renew("k", 130, lambda: None)
+    timers.renew("k", 135, lambda: None)
+    timers.set("k", 500, lambda: None)
+    timers.renew("k", 510, lambda: None)
+
+    assert (timers.longest_rise_ms("k"), timers.deadline_ms("k")) == (30, 510)
+    timers.renew("k", 90, lambda: None)
+    assert timers.run_due(90) == 1
+    assert timers.longest_rise_ms("k") == 0

@@ -1,0 +1,86 @@
+"""Findings about commits and committed offsets."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from coordinator.why.window import Finding, Window, name_of
+from coordinator.why.words import duration, plural
+
+COMMITS_PER_SECOND = 5
+EXPIRES_WITHIN_MS = 24 * 60 * 60_000
+# A commit in the log: batch and record framing, key and value without the names of group and topic.
+_COMMIT_BYTES = 120
+_DAY_S = 86_400
+
+
+def commit_per_record(window: Window) -> Finding | None:
+    """More than 5 commits a second for each partition."""
+    per_second, partitions = window.live.get("commits_per_second"), window.live.get("partitions_total")
+    if not per_second or not partitions or per_second / partitions <= COMMITS_PER_SECOND:
+        return None
+    day_bytes = int(per_second * _DAY_S * (_COMMIT_BYTES + len(str(window.live.get("group_id") or ""))))
+    says = (
+        f"{per_second:,.0f} commits a second for {plural(partitions, 'partition')}: as good as one per record, about "
+        f"{day_bytes / 1e9:,.1f} GB a day of __consumer_offsets; commit once per poll"
+    )
+    facts = {"commits_per_second": per_second, "partitions": partitions, "bytes_per_day": day_bytes}
+    return {"rule": "commit_per_record", "severity": "warning", "says": says, "facts": facts}
+
+
+def refused_commits(window: Window) -> Finding | None:
+    """Commits were refused: what they spoke of is read again."""
+    refused = window.of_kind("commits_refused")
+    if not refused:
+        return None
+    total = sum(int(record.get("count") or 1) for record in refused)
+    by = Counter(name_of([record]) for record in refused)
+    topics = sorted({topic for record in refused for topic in record.get("topics") or ()})
+    names = ", ".join(topics[:3]) + (", ..." if len(topics) > 3 else "")
+    says = (
+        f"{plural(total, 'commit')} of {', '.join(name for name, _ in by.most_common(3))} "
+        f"{'was' if total == 1 else 'were'} refused: what it read of {names or 'its topics'} since its last good "
+        "commit is processed twice, by it and by the new owner"
+    )
+    facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in refused})}
+    return {"rule": "refused_commits", "severity": "warning", "says": says, "facts": facts}
+
+
+def offsets_expiring(window: Window) -> Finding | None:
+    """The offsets of a group without members go within a day."""
+    live = window.live
+    since_ms, retention_ms = live.get("state_at_ms"), live.get("offsets_retention_ms")
+    if live.get("state") != "Empty" or since_ms is None or retention_ms is None or not live.get("offsets"):
+        return None
+    left_ms = since_ms + retention_ms - window.now_ms
+    if left_ms > EXPIRES_WITHIN_MS:
+        return None
+    when = f"in {duration(left_ms)}" if left_ms > 0 else "with the next check"
+    says = f"nobody is in the group: its committed offsets expire {when}, after which it begins anew"
+    facts = {"expires_at_ms": since_ms + retention_ms, "offsets": live["offsets"]}
+    return {"rule": "offsets_expiring", "severity": "warning", "says": says, "facts": facts}
+
+
+def offsets_moved(window: Window) -> Finding | None:
+    """Somebody who is no member set or removed offsets."""
+    moved = [record for record in window.of_kind("offsets_changed") if record.get("by") == "client"]
+    if not moved:
+        return None
+    last = moved[-1]
+    offsets = last.get("offsets") or ()
+    count = len(offsets) + int(last.get("truncated") or 0)
+    first = offsets[0] if offsets else {}
+    shown = (
+        f", {first['topic']}-{first['partition']} from {_said(first.get('from'))} to {_said(first.get('to'))}"
+        if first
+        else ""
+    )
+    says = f"{name_of([last])} changed the offsets of {plural(count, 'partition')}{shown}"
+    if len(moved) > 1:
+        says += f"; {len(moved)} such changes in all"
+    facts = {"client_id": last.get("client_id"), "client_host": last.get("client_host"), "at_ms": last.get("at_ms")}
+    return {"rule": "offsets_moved", "severity": "warning", "says": says, "facts": {**facts, "partitions": count}}
+
+
+def _said(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)

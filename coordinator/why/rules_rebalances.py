@@ -1,0 +1,248 @@
+"""Findings about rebalances: who causes them, who holds them up, what they cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from coordinator.why.window import Facts, Finding, Window, identity, name_of
+from coordinator.why.words import cause, duration, partition_count, plural
+
+STORM_REBALANCES = 5
+STORM_MS = 5 * 60_000
+SLOW_MS = 1_000
+TIGHT_SHARE = 0.66
+CHURN_RETURNS = 2
+_LEAVING = frozenset({"member_left", "member_removed", "session_expired", "poll_timeout", "join_timeout"})
+_TRIGGER_NAMES = {
+    "poll_timeout": "poll timeout",
+    "session_expired": "session",
+    "member_left": "left",
+    "member_joined": "joined",
+}
+
+
+def repeat_offender(window: Window) -> Finding | None:
+    """One client host or instance caused at least 3, and at least half, of the rebalances."""
+    firsts = [record["cause"] for record in window.began if record.get("cause")]
+    firsts = [one for one in firsts if one.get("trigger") != "cooperative_followup"]
+    by: dict[tuple[str, str], list[Facts]] = {}
+    for one in firsts:
+        key = identity(one)
+        if key is not None:
+            by.setdefault(key, []).append(one)
+    if not by:
+        return None
+    key, mine = max(by.items(), key=lambda item: len(item[1]))
+    if len(mine) < 3 or len(mine) * 2 < len(firsts) or _names_everybody(window, key):
+        return None
+    triggers = Counter(str(one.get("trigger")) for one in mine)
+    told = ", ".join(f"{_TRIGGER_NAMES.get(name, name)} {count}" for name, count in triggers.most_common())
+    says = f"{name_of(mine)} was the cause of {len(mine)} of the last {plural(len(firsts), 'rebalance')} ({told})"
+    if triggers["poll_timeout"] * 2 > len(mine):
+        says += ": it takes longer between polls than max.poll.interval.ms allows"
+    elif triggers["session_expired"] * 2 > len(mine):
+        says += ": it dies or hangs, or its heartbeats do not get through"
+    facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
+    return _finding(
+        "repeat_offender", says, {**facts, "count": len(mine), "of": len(firsts), "triggers": dict(triggers)}
+    )
+
+
+def _names_everybody(window: Window, key: tuple[str, str]) -> bool:
+    """Whether all of several members go by this name, so that it says nothing."""
+    last = window.last_stable
+    there = [
+        identity(member)
+        for member in (last or {}).get("members") or ()
+        if member.get("change") in ("joined", "stayed", "replaced")
+    ]
+    return len(there) > 1 and set(there) == {key}
+
+
+def slow_joiner(window: Window) -> Finding | None:
+    """One member was the slowest to join in at least half of the rebalances, over a second."""
+    ended = [record for record in window.ended if not record.get("initial_delay_ms")]
+    by: dict[tuple[str, str], list[Facts]] = {}
+    for record in ended:
+        slowest = record.get("slowest_to_join")
+        key = identity(slowest) if slowest else None
+        if slowest and key is not None and slowest["after_ms"] > SLOW_MS:
+            by.setdefault(key, []).append(slowest)
+    if not by:
+        return None
+    mine = max(by.values(), key=len)
+    if len(mine) * 2 < len(ended):
+        return None
+    waited_ms = sum(one["after_ms"] for one in mine)
+    stopped_ms = sum(record.get("stopped_ms") or 0 for record in ended)
+    says = (
+        f"{duration(waited_ms)} were spent waiting for {name_of(mine)}, in {len(mine)} of "
+        f"{plural(len(ended), 'rebalance')}; members stood still for {duration(stopped_ms)} of the last "
+        f"{duration(window.span_ms())}: a rebalance takes as long as the slowest poll loop"
+    )
+    facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
+    return _finding("slow_joiner", says, {**facts, "waited_ms": waited_ms, "stopped_ms": stopped_ms})
+
+
+def storm(window: Window) -> Finding | None:
+    """More than 5 rebalances within 5 minutes."""
+    began = window.began
+    for at in range(len(began) - STORM_REBALANCES):
+        first, last = began[at], began[at + STORM_REBALANCES]
+        if last["at_ms"] - first["at_ms"] <= STORM_MS:
+            break
+    else:
+        return None
+    chain = [record for record in began if first["at_ms"] <= record["at_ms"] <= first["at_ms"] + STORM_MS]
+    ids = {record.get("rebalance_id") for record in chain}
+    superseded = sum(
+        record.get("outcome") == "superseded" and record.get("rebalance_id") in ids
+        for record in window.of_kind("rebalance_ended")
+    )
+    says = (
+        f"{plural(len(chain), 'rebalance')} within 5 min, {superseded} of them superseded by the next; it began when "
+        f"{cause(first.get('cause'))}"
+    )
+    facts = {"at_ms": first["at_ms"], "count": len(chain), "superseded": superseded}
+    return _finding("storm", says, {**facts, "trigger": (first.get("cause") or {}).get("trigger")})
+
+
+def tight_heartbeat(window: Window) -> Finding | None:
+    """The longest silence of a member that is still alive passed 0.66 of its session timeout."""
+    near: list[tuple[float, Facts]] = []
+    for member in window.live.get("members") or ():
+        gap_ms, timeout_ms = member.get("longest_gap_ms"), member.get("session_timeout_ms")
+        if gap_ms and timeout_ms and gap_ms > TIGHT_SHARE * timeout_ms:
+            near.append((gap_ms / timeout_ms, member))
+    if not near:
+        return None
+    _, member = max(near, key=lambda pair: pair[0])
+    says = (
+        f"{name_of([member])} was once silent for {duration(member['longest_gap_ms'])} and has a session timeout of "
+        f"{duration(member['session_timeout_ms'])}: a little more, and the group rebalances"
+    )
+    facts = {name: member.get(name) for name in ("member_id", "client_id", "client_host", "longest_gap_ms")}
+    return _finding("tight_heartbeat", says, {**facts, "session_timeout_ms": member["session_timeout_ms"]})
+
+
+def poll_timeout(window: Window) -> Finding | None:
+    """One member exceeded its poll interval at least twice."""
+    by: dict[tuple[str, str], list[Facts]] = {}
+    for one in window.all_causes():
+        key = identity(one)
+        if one.get("trigger") == "poll_timeout" and key is not None:
+            by.setdefault(key, []).append(one)
+    mine = max(by.values(), key=len, default=[])
+    if len(mine) < 2:
+        return None
+    says = (
+        f"{name_of(mine)} exceeded its poll interval {len(mine)} times: max.poll.interval.ms is too short, or the work "
+        "between two polls too long (fewer records per poll: max.poll.records)"
+    )
+    facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
+    return _finding("poll_timeout", says, {**facts, "count": len(mine)})
+
+
+def deploy_churn(window: Window) -> Finding | None:
+    """The same client ids leave and join in turn, as dynamic members: restarts, each of which rebalances."""
+    gone: set[str] = set()
+    returns: Counter[str] = Counter()
+    for one in window.all_causes():
+        client = one.get("client_id")
+        if client is None or one.get("instance_id"):
+            continue
+        if one.get("trigger") in _LEAVING:
+            gone.add(client)
+        elif one.get("trigger") == "member_joined" and client in gone:
+            gone.discard(client)
+            returns[client] += 1
+    total = sum(returns.values())
+    if total < CHURN_RETURNS:
+        return None
+    churned = {"member_joined", *_LEAVING}
+    stopped_ms = sum(
+        record.get("stopped_ms") or 0
+        for record in window.ended
+        if (record.get("first_cause") or {}).get("client_id") in returns
+        and (record.get("first_cause") or {}).get("trigger") in churned
+    )
+    names = ", ".join(sorted(returns)[:3]) + (", ..." if len(returns) > 3 else "")
+    last = window.last_stable or {}
+    remedy = "static membership (group.instance.id)"
+    if last.get("mode") == "eager":
+        remedy += " or a cooperative assignor"
+    says = f"{names} left and came back {plural(total, 'time')}: {remedy} would have saved {duration(stopped_ms)}"
+    return _finding("deploy_churn", says, {"returns": dict(returns), "stopped_ms": stopped_ms}, hint=True)
+
+
+def eager_stop(window: Window) -> Finding | None:
+    """An eager protocol stops everybody, although few partitions move."""
+    eager = [
+        record
+        for record in window.ended
+        if record.get("mode") == "eager"
+        and record.get("partitions_moved") is not None
+        and record.get("partitions_total")
+        and any(member.get("change") == "stayed" for member in record.get("members") or ())
+    ]
+    moved = sum(record["partitions_moved"] for record in eager)
+    total = sum(record["partitions_total"] for record in eager)
+    if moved >= total:
+        return None
+    stopped_ms = sum(record.get("stopped_ms") or 0 for record in eager)
+    protocol = eager[-1].get("protocol")
+    says = (
+        f"{protocol} is eager: in {plural(len(eager), 'rebalance')} all {total:,} partitions stopped, though {moved:,} "
+        f"moved; with cooperative-sticky {total - moved:,} would have gone on"
+    )
+    facts = {"protocol": protocol, "moved": moved, "total": total, "stopped_ms": stopped_ms}
+    return _finding("eager_stop", says, facts, hint=True)
+
+
+def idle_members(window: Window) -> Finding | None:
+    """More members than partitions."""
+    last = window.last_stable
+    if last is None or last.get("partitions_total") is None:
+        return None
+    members = [
+        member for member in last.get("members") or () if member.get("change") in ("joined", "stayed", "replaced")
+    ]
+    count, total = len(members) + int(last.get("members_truncated") or 0), last["partitions_total"]
+    if count <= total:
+        return None
+    idle = sum(partition_count(member.get("partitions")) == 0 for member in members)
+    says = (
+        f"{plural(count, 'member')} share {plural(total, 'partition')}: {max(idle, count - total)} have nothing to do"
+    )
+    return _finding("idle_members", says, {"members": count, "partitions": total, "idle": idle}, hint=True)
+
+
+def imbalance(window: Window) -> Finding | None:
+    """Members subscribed to the same topics differ by more than one partition."""
+    last = window.last_stable
+    if last is None or (last.get("imbalance") or 0) <= 1:
+        return None
+    by = f"{last['imbalance']} partitions more than another"
+    says = f"{last.get('protocol')} gives one member {by}: cooperative-sticky, sticky or roundrobin would share evenly"
+    return _finding("imbalance", says, {"imbalance": last["imbalance"], "protocol": last.get("protocol")}, hint=True)
+
+
+def duplicate_instance(window: Window) -> Finding | None:
+    """Two processes have one instance id."""
+    fenced = window.of_kind("member_fenced")
+    if not fenced:
+        return None
+    last = fenced[-1]
+    hosts = sorted({(last.get(name) or "?").removeprefix("/") for name in ("client_host", "holder_client_host")})
+    where = f"on {hosts[0]}" if len(hosts) == 1 else f"on {hosts[0]} and {hosts[1]}"
+    says = (
+        f'two processes use the instance id "{last.get("instance_id")}", {where}: whoever comes last puts the other '
+        f"out ({plural(len(fenced), 'request')} refused)"
+    )
+    facts = {name: last.get(name) for name in ("instance_id", "client_host", "holder_client_host")}
+    return _finding("duplicate_instance", says, {**facts, "count": len(fenced)})
+
+
+def _finding(rule: str, says: str, facts: dict[str, Any], *, hint: bool = False) -> Finding:
+    return {"rule": rule, "severity": "hint" if hint else "warning", "says": says, "facts": facts}

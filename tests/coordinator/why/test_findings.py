@@ -1,0 +1,157 @@
+"""Each finding has one group on which it fires, and is silent on a healthy one (ledger 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator.why.findings import RULES, findings
+from coordinator.why.window import Window
+from tests.coordinator.why.records import MINUTE, NOW, Record, cause, healthy, member, rebalance
+
+HEALTHY_LIVE = {
+    "group_id": "g",
+    "state": "Stable",
+    "state_at_ms": NOW - 60 * MINUTE,
+    "partitions_total": 12,
+    "offsets": 12,
+    "offsets_retention_ms": 7 * 24 * 60 * MINUTE,
+    "commits_per_second": 2.4,
+    "members": [{**member("worker-1"), "longest_gap_ms": 3_100}],
+}
+
+
+def waited(after_ms: int, client: str = "worker-1") -> Record:
+    return {"member_id": f"{client}-id", "instance_id": None, "client_id": client, "client_host": "/10.0.0.1",
+            "after_ms": after_ms}  # fmt: skip
+
+
+def event(kind: str, **facts: Any) -> Record:
+    return {"kind": kind, "at_ms": NOW, "group_id": "g", "generation": 6, **facts}
+
+
+def series(count: int, why: Record, gap_ms: int = 10 * MINUTE, **facts: Any) -> list[Record]:
+    return [record for at in range(count) for record in rebalance(NOW - (count - at) * gap_ms, why, **facts)]
+
+
+def fires(rule: str) -> tuple[list[Record], dict[str, Any], list[str]]:
+    """Records, live state, and what the sentence must say."""
+    poll = cause("poll_timeout", "worker-2", "10.0.0.7", reason="consumer poll timeout has expired.")
+    eager = {"mode": "eager", "protocol": "range"}
+    match rule:
+        case "repeat_offender":
+            records = [*series(4, poll), *rebalance(NOW, cause("session_expired", "worker-2", "10.0.0.7")),
+                       *series(4, cause("member_joined", "worker-9", "10.0.0.9"))]  # fmt: skip
+            return (
+                records,
+                {},
+                [
+                    "worker-2 (10.0.0.7) was the cause of 5 of the last 9 rebalances (poll timeout 4, session 1)",
+                    "max.poll.interval.ms",
+                ],
+            )
+        case "slow_joiner":
+            records = series(3, poll, slowest_to_join=waited(20_000), stopped_ms=21_000)
+            return (
+                records,
+                {},
+                [
+                    "60.0 s were spent waiting for worker-1 (10.0.0.1), in 3 of 3 rebalances",
+                    "stood still for 63.0 s of the last 30 min",
+                ],
+            )
+        case "storm":
+            records = series(7, cause("member_joined", "new", "10.0.0.3"), gap_ms=20_000)
+            records[3]["outcome"] = "superseded"
+            return records, {}, ["7 rebalances within 5 min, 1 of them superseded", "new (10.0.0.3) joined"]
+        case "tight_heartbeat":
+            live = {"members": [{**member("worker-1"), "longest_gap_ms": 31_000}]}
+            return [], live, ["worker-1 (10.0.0.1)", "silent for 31.0 s", "45.0 s"]
+        case "poll_timeout":
+            return series(2, poll), {}, ["worker-2 (10.0.0.7) exceeded its poll interval 2 times"]
+        case "deploy_churn":
+            records = [
+                record
+                for at, client in enumerate(("a", "b", "c"))
+                for record in [
+                    *rebalance(NOW + at * MINUTE, cause("member_left", client), stopped_ms=2_000, **eager),
+                    *rebalance(NOW + at * MINUTE + 9_000, cause("member_joined", client), stopped_ms=1_000, **eager),
+                ]
+            ]
+            return records, {}, ["a, b, c left and came back 3 times", "static membership", "cooperative", "9.0 s"]
+        case "eager_stop":
+            records = series(4, poll, partitions_moved=3, partitions_total=11, **eager)
+            return records, {}, ["range is eager", "all 44 partitions", "12 moved", "32 would have gone on"]
+        case "idle_members":
+            owners = [member("a", partitions={"t": "0"}), member("b", partitions={"t": "1"}), member("c")]
+            return series(1, poll, members=owners, partitions_total=2), {}, ["3 members share 2 partitions: 1 have"]
+        case "imbalance":
+            return series(1, poll, imbalance=4, protocol="range"), {}, ["range gives one member 4 partitions more"]
+        case "duplicate_instance":
+            fenced = event(
+                "member_fenced",
+                instance_id="cart-1",
+                client_host="/10.0.0.4",
+                holder_client_host="/10.0.0.5",
+                api="Heartbeat",
+            )
+            return [fenced], {}, ['"cart-1"', "10.0.0.4 and 10.0.0.5"]
+        case "commit_per_record":
+            live = {**HEALTHY_LIVE, "commits_per_second": 1_200.0}
+            return [], live, ["1,200 commits a second for 12 partitions", "GB a day"]
+        case "refused_commits":
+            refused = event(
+                "commits_refused", client_id="worker-2", client_host="/10.0.0.7", error="ILLEGAL_GENERATION", count=14,
+                request_generation=5, topics=["orders"],
+            )  # fmt: skip
+            return [refused], {}, ["14 commits of worker-2 (10.0.0.7) were refused", "orders", "twice"]
+        case "offsets_expiring":
+            live = {**HEALTHY_LIVE, "state": "Empty", "state_at_ms": NOW - 7 * 24 * 60 * MINUTE + 5 * 60 * MINUTE}
+            return [], live, ["expire in 5 h"]
+        case "offsets_moved":
+            moved = event(
+                "offsets_changed", by="client", client_id="admin", client_host="/10.0.0.9", truncated=0,
+                offsets=[{"topic": "orders", "partition": 3, "from": 1_000, "to": 0}],
+            )  # fmt: skip
+            return [moved], {}, ["admin (10.0.0.9)", "orders-3 from 1000 to 0"]
+    raise AssertionError(f"{rule} has no scenario")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_fires_on_its_scenario(rule: str):
+    """Ledger 6: the scenario of each, and what it must say."""
+    records, live, said = fires(rule)
+    finding = RULES[rule](Window(records, live, NOW))
+
+    assert finding is not None
+    assert finding["rule"] == rule
+    assert finding["severity"] in ("warning", "hint")
+    for words in said:
+        assert words in finding["says"], finding["says"]
+
+
+def test_a_healthy_group_has_no_finding():
+    """Ledger 6: silence is an answer; also for a group of which nothing is known."""
+    assert findings(healthy(), HEALTHY_LIVE, now_ms=NOW) == []
+    assert findings([], now_ms=NOW) == []
+
+
+def test_a_name_that_everybody_has_says_nothing():
+    """Two processes of one machine under one client id: nobody in particular is the cause."""
+    everybody = [member("app"), {**member("app"), "member_id": "other"}]
+    records = series(5, cause("member_joined", "app"), members=everybody)
+
+    assert RULES["repeat_offender"](Window(records, {}, NOW)) is None
+
+
+def test_unknown_fields_and_triggers_do_no_harm():
+    """Ledger 2: readers ignore what they do not know, and records may lack what is newer than they."""
+    strange = cause("a_trigger_of_later", "x")
+    records = [{**record, "later": 1} for record in rebalance(NOW, strange)]
+    bare = {"kind": "rebalance_ended", "at_ms": NOW, "group_id": "g", "rebalance_id": "1@1", "outcome": "stable"}
+    other = {"kind": "of_later", "at_ms": NOW, "group_id": "g"}
+
+    assert (
+        findings([*records, bare, other, {"kind": "rebalance_began", "at_ms": NOW, "group_id": "g"}], now_ms=NOW) == []
+    )

@@ -1,0 +1,64 @@
+"""Sentences out of records, as people read them in `kohort why`."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.events import TRIGGERS
+from coordinator.why import words
+from tests.coordinator.why.records import NOW, cause, rebalance
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(0, "0.0 s"), (304, "0.3 s"), (61_000, "61.0 s"), (200_000, "3 min 20 s"), (7_500_000, "2 h 5 min"),
+     (3 * 86_400_000, "3 days"), (None, "-")],
+)  # fmt: skip
+def test_durations_are_rounded_as_people_say_them(ms: int | None, said: str):
+    """Ledger 5."""
+    assert words.duration(ms) == said
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (cause("session_expired", "worker-2", "10.0.0.7", session_timeout_ms=45_000, last_heard_ms=45_010),
+         "worker-2 (10.0.0.7) was silent for 45.0 s, its session timeout"),
+        (cause("member_joined", "worker-3", "10.0.0.9"), "worker-3 (10.0.0.9) joined"),
+        (cause("poll_timeout", "worker-2", "10.0.0.7", reason="consumer poll timeout has expired."),
+         'worker-2 (10.0.0.7) left: "consumer poll timeout has expired"'),
+        (cause("subscription_changed", topics_added=["refunds"], topics_removed=[]),
+         'worker-1 (10.0.0.1) subscribed to "refunds"'),
+        (cause("partitions_changed", topics={"t": [3, 6]}), "t has 6 partitions instead of 3, which worker-1"),
+        (cause("member_removed", by_client_id="admin", by_client_host="/10.0.0.2"), "was removed by admin (10.0.0.2)"),
+        (cause("member_left", instance_id="cart-1"), "cart-1 (10.0.0.1) left"),
+    ],
+)  # fmt: skip
+def test_a_cause_is_told_with_who_and_how(why: dict, said: str):
+    """Ledger 5: the words of the example."""
+    assert said in words.cause(why)
+
+
+def test_every_trigger_has_its_own_sentence():
+    """Ledger 3: none is told by its bare name, with details or without."""
+    for trigger in TRIGGERS:
+        assert trigger not in words.cause(cause(trigger))
+    assert words.cause(None) == "the cause is not known"
+
+
+def test_what_followed_names_the_waiting_the_moves_and_the_standstill():
+    """Ledger 5. RL25: a wait for the initial delay is told as the setting, not as a member."""
+    waited = {"member_id": "m", "client_id": "worker-1", "client_host": "/h", "instance_id": None, "after_ms": 3_100}
+    _, ended = rebalance(NOW, cause("member_left"), slowest_to_join=waited, partitions_moved=4, stopped_ms=3_200)
+    assert words.consequences(ended) == (
+        "waited 3.1 s for worker-1 to rejoin; 4 of 12 partitions moved; those who gained or lost stood still for 3.2 s"
+    )
+    _, first = rebalance(NOW, cause("member_joined"), initial_delay_ms=3_000, stopped_ms=3_000, mode="eager")
+    assert words.consequences(first).startswith("waited 3.0 s for more members, as group.initial.rebalance.delay.ms")
+
+
+def test_refused_commits_are_told_with_both_generations():
+    """Ledger 5."""
+    record = {"kind": "commits_refused", "client_id": "worker-2", "client_host": "/h", "error": "ILLEGAL_GENERATION",
+              "count": 14, "request_generation": 5, "generation": 6}  # fmt: skip
+    assert words.event(record) == "worker-2's commits were refused 14 times: generation 5, the group was at 6"
