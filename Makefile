@@ -13,7 +13,7 @@ HISTORIES ?= 40
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: run test test-all check format setup bench crash fuzz replay judge clean help
+.PHONY: run test test-all check format setup bench bench-pipeline crash fuzz replay judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -36,6 +36,9 @@ check: $(VENV)/.dev ## format, lint, types, room contracts
 
 bench: $(VENV)/.run ## what requests cost; ARGS="--against kafka" measures Apache Kafka in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one would use today; ARGS="--records 6000000"
+	@$(BIN)/python -m benchmarks.pipeline_decode $(ARGS)
 
 crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)

@@ -1,0 +1,93 @@
+"""Arrays of positions and sizes become Arrow columns; no Python object is made per record.
+
+A binary Arrow array is laid over the whole chunk, its offsets being start, end, start, end, ...: of its elements the
+even ones are the wanted spans, the odd ones what lies between, and one `take` copies the even ones out. That needs
+spans that rise and do not overlap, which the order of a file gives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.decode.batches import Bytes, Flags, Ints
+from pipeline.decode.schemas import HEADERS, TIMESTAMP
+
+_LATEST_MS = (1 << 63) // 1000 - 1
+
+
+def spans(data: Bytes, at: Ints, size: Ints, kind: pa.DataType | None = None) -> Any:
+    """The bytes at these places of `data`, which rise; a negative size is a null."""
+    kind = kind or pa.binary()
+    count = len(at)
+    null = size < 0
+    if null.all():
+        return pa.nulls(count, kind)
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = at
+    offsets[1::2] = at + np.maximum(size, 0)
+    laid = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    even = np.arange(0, 2 * count, 2, dtype=np.int32)
+    taken = laid.take(pa.array(even, mask=null) if null.any() else pa.array(even))
+    return taken if kind == pa.binary() else taken.cast(kind)
+
+
+def invalid_text(data: Bytes, at: Ints, size: Ints) -> list[int]:
+    """Which of the spans are not UTF-8. Nearly always none, which one check of them all tells."""
+    try:
+        spans(data, at, size, pa.string())
+    except pa.ArrowInvalid:
+        wrong = []
+        view = memoryview(data)
+        for index in np.flatnonzero(size > 0).tolist():
+            try:
+                str(view[at[index] : at[index] + size[index]], "utf-8")
+            except UnicodeDecodeError:
+                wrong.append(index)
+        return wrong
+    return []
+
+
+def integers(values: Ints, null: Flags | None, kind: pa.DataType) -> Any:
+    """A column of whole numbers; null where the mask says so."""
+    native = values.astype(kind.to_pandas_dtype(), copy=False)
+    if null is None or not null.any():
+        return pa.array(native)
+    return pa.nulls(len(values), kind) if null.all() else pa.array(native, mask=null)
+
+
+def moments(values_ms: Ints, null: Flags | None = None) -> Any:
+    """A column of moments out of milliseconds; what microseconds cannot hold becomes the nearest that they can."""
+    clipped = np.clip(values_ms, -_LATEST_MS, _LATEST_MS) * 1000
+    return integers(clipped, null, pa.int64()).view(TIMESTAMP)
+
+
+def constant(value: Any, count: int, kind: pa.DataType) -> Any:
+    """A column with the same value in every row."""
+    return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+
+
+def choose(words: list[str], which: Ints) -> Any:
+    """A column of text out of few different words, by number."""
+    return pa.array(words, pa.string()).take(pa.array(which.astype(np.int32, copy=False)))
+
+
+def headers_column(
+    data: Bytes, count: int, record: Ints, name_at: Ints, name_size: Ints, value_at: Ints, value_size: Ints
+) -> Any:
+    """Record headers as Spark has them: null for a record without any. Names that are no UTF-8 get U+FFFD."""
+    try:
+        names = spans(data, name_at, name_size, pa.string())
+    except pa.ArrowInvalid:
+        view = memoryview(data)
+        places = zip(name_at.tolist(), name_size.tolist(), strict=True)
+        names = pa.array([str(view[at : at + size], "utf-8", "replace") for at, size in places], pa.string())
+    values = spans(data, value_at, value_size)
+    ends = np.searchsorted(record, np.arange(count), side="right").astype(np.int32)
+    offsets = np.concatenate((np.zeros(1, np.int32), ends))
+    empty = np.diff(offsets) == 0
+    fields = list(HEADERS.value_type)
+    pairs = pa.StructArray.from_arrays([names, values], fields=fields)
+    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=HEADERS, mask=pa.array(empty))

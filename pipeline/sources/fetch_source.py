@@ -1,0 +1,1 @@
+"""Format `kohort-kafka`: a live broker, asked with Fetch."""

@@ -1,0 +1,1 @@
+"""The streaming reader of `kohort-log`."""

@@ -1,0 +1,169 @@
+"""One segment file, looked at from outside: where batches start, where they end, what its indexes say. Headers only.
+
+Positions are bytes in the file. An index is believed only as far as the batches it points to agree with it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.decode.batches import PAD_BYTES, find_batch
+from pipeline.sources.log_dir import Segment
+from protocol.records.batch_header import HEADER_BYTES, MAGIC
+from protocol.records.crc import crc32c
+
+WINDOW_BYTES = 4 * 1024 * 1024
+INDEX_BATCH_LIMIT_BYTES = 1024 * 1024 * 1024
+"""Files up to this size are walked for their cuts when there is no usable index."""
+_STEP = struct.Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
+_INDEX_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+
+
+class Step(NamedTuple):
+    """A batch as the walk over headers sees it."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    attributes: int
+
+
+class End(NamedTuple):
+    """Where a segment's batches end."""
+
+    position: int
+    next_offset: int
+    torn_bytes: int  # of a batch that is not whole yet
+    is_broken: bool  # something in front of `position` cannot be read: a reader must look for itself
+
+
+def steps(path: str, position: int = 0, end: int | None = None) -> Iterator[Step]:
+    """Each batch from `position` on, by its header; stops in front of anything that is no whole batch. OSError."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        size = os.fstat(file.fileno()).st_size
+        limit = size if end is None else min(end, size)
+        window, start = b"", position
+        unpack = _STEP.unpack_from
+        while position + HEADER_BYTES <= limit:
+            at = position - start
+            if at + HEADER_BYTES > len(window):
+                # Small batches lie many in a window; of a large one only the header is read.
+                window, start, at = os.pread(file.fileno(), WINDOW_BYTES, position), position, 0
+                if len(window) < HEADER_BYTES:
+                    return
+            base_offset, length, _, magic, _, attributes, delta = unpack(window, at)
+            size_bytes = length + 12
+            if magic != MAGIC or size_bytes < HEADER_BYTES or position + size_bytes > limit or delta < 0:
+                return
+            yield Step(position, size_bytes, base_offset, base_offset + delta, attributes)
+            position += size_bytes
+
+
+def end_of_batches(path: str, base_offset: int) -> int:
+    """The offset behind the last batch of a file; `base_offset` for one without. OSError."""
+    next_offset = base_offset
+    for step in steps(path):
+        next_offset = step.last_offset + 1
+    return next_offset
+
+
+def index_entries(segment: Segment) -> list[tuple[int, int]]:
+    """(last offset, position) of each usable entry: up to the first that is zero or does not rise."""
+    try:
+        data = segment.beside(".index").read_bytes()
+    except OSError:
+        return []
+    entries: list[tuple[int, int]] = []
+    last_offset, last_position = -1, -1
+    for relative, position in _INDEX_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % 8]):
+        if relative <= last_offset or position <= last_position or position >= segment.size_bytes:
+            break
+        if relative == 0 and position == 0 and entries:
+            break
+        entries.append((segment.base_offset + relative, position))
+        last_offset, last_position = relative, position
+    # A lone (0, 0) is what the first entry of a pre-sized, still empty index looks like, too; it says nothing anyway.
+    return entries if entries[:1] != [(segment.base_offset, 0)] or len(entries) > 1 else []
+
+
+def latest_timestamp(segment: Segment) -> int | None:
+    """The last entry of the time index (ms): no record of the closed segment is later. None when nothing is known."""
+    try:
+        data = segment.beside(".timeindex").read_bytes()
+    except OSError:
+        return None
+    latest = None
+    for timestamp, relative in _TIME_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % 12]):
+        if latest is not None and timestamp <= latest:
+            break
+        if timestamp == 0 and relative == 0:
+            break
+        latest = timestamp
+    return latest
+
+
+def header_at(path: str, position: int) -> Step | None:
+    """The batch header at a position, None when there is none that could be one. OSError."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        data = os.pread(file.fileno(), HEADER_BYTES, position)
+    if len(data) < HEADER_BYTES:
+        return None
+    base_offset, length, _, magic, _, attributes, delta = _STEP.unpack_from(data)
+    if magic != MAGIC or length + 12 < HEADER_BYTES or base_offset < 0 or delta < 0:
+        return None
+    return Step(position, length + 12, base_offset, base_offset + delta, attributes)
+
+
+def find_end(segment: Segment, *, check_last_crc: bool = False) -> End:
+    """Where the batches of a (last) segment end; starts from its last index entry. OSError.
+
+    A batch that is not whole is torn if nothing readable follows it; otherwise the file is broken, and its end is the
+    file's. With `check_last_crc` a last batch whose CRC is wrong counts as not written yet.
+    """
+    position, next_offset, before = 0, segment.base_offset, None
+    entries = index_entries(segment)
+    if entries:
+        found = header_at(segment.path, entries[-1][1])
+        if found is not None and segment.base_offset <= found.base_offset <= entries[-1][0]:
+            position = found.position
+    size = Path(segment.path).stat().st_size
+    for step in steps(segment.path, position, size):
+        before, position, next_offset = step, step.position + step.size_bytes, step.last_offset + 1
+    if position == size:
+        if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
+            return End(before.position, before.base_offset, before.size_bytes, False)
+        return End(position, next_offset, 0, False)
+    rest = _rest(segment.path, position, size)
+    if not any(rest):
+        return End(position, next_offset, 0, False)  # a pre-allocated file
+    torn = size - position
+    if find_batch(rest, 1, torn, next_offset - 1) is not None or _is_whole_but_wrong(rest, torn):
+        return End(size, next_offset, 0, True)
+    if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
+        return End(before.position, before.base_offset, torn + before.size_bytes, False)
+    return End(position, next_offset, torn, False)
+
+
+def _rest(path: str, position: int, end: int) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123
+        return os.pread(file.fileno(), end - position, position) + bytes(PAD_BYTES)
+
+
+def _is_whole_but_wrong(rest: bytes, size: int) -> bool:
+    """A complete header that is none of magic 2, or impossible: not a batch being written but damage."""
+    if size < HEADER_BYTES:
+        return False
+    _, length, _, magic, _, _, delta = _STEP.unpack_from(rest)
+    return bool(magic != MAGIC or length + 12 < HEADER_BYTES or delta < 0)
+
+
+def _crc_is_right(path: str, step: Step) -> bool:
+    with open(path, "rb") as file:  # noqa: PTH123
+        data = os.pread(file.fileno(), step.size_bytes, step.position)
+    return len(data) == step.size_bytes and crc32c(memoryview(data)[21:]) == int.from_bytes(data[17:21], "big")

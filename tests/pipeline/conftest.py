@@ -1,0 +1,37 @@
+"""One Spark session for all tests of the pipeline: starting one takes seconds.
+
+A test that uses `spark` runs in one worker process together with all others that do (`--dist loadgroup`).
+"""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.errors import EnvironmentMissing
+from pipeline.session import build, check_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """local[2], with `kohort-log` and `kohort-kafka` registered."""
+    try:
+        check_environment()
+    except EnvironmentMissing as missing:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(missing))
+    session = build(master="local[2]", name="tests")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
