@@ -117,9 +117,19 @@ def _add_time_and_level(_: Any, method: str, facts: MutableMapping[str, Any]) ->
 
 
 def _kafka_line(_: Any, __: str, facts: MutableMapping[str, Any]) -> str:
-    """`[2026-01-31 12:00:00,123] INFO rebalance_ended group_id=orders generation=3`, as log4j prints Kafka's."""
+    """`[2026-01-31 12:00:00,123] INFO rebalance_ended group_id=orders generation=3`, as log4j prints Kafka's.
+
+    What Kafka's own broker says of groups is said in its words (`broker.group_lines`).
+    """
+    from broker.group_lines import sentence  # noqa: PLC0415  with the first line, as structlog
+
     moment, level, event = facts.pop("timestamp"), facts.pop("level"), facts.pop("event")
     trace = facts.pop("exception", None)
+    said = sentence(event, facts) if "group_id" in facts else None
+    if said is not None:
+        # Names are what clients chose: control characters in them cannot forge a line.
+        said = said if said.isprintable() else repr(said)[1:-1]
+        return f"[{moment}] {level.upper()} {said}"
     line = f"[{moment}] {level.upper()} {event}"
     for key, value in facts.items():
         line += f" {key}={_fact(value)}"

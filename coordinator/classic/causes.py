@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from coordinator.classic.client_reasons import is_poll_timeout, is_removal
 from coordinator.classic.protocols import CONSUMER
 from coordinator.consumer_protocol import (
     MetadataError,
@@ -21,13 +22,6 @@ from coordinator.group import Member, longest_rebalance_timeout_ms
 if TYPE_CHECKING:
     from coordinator.classic.draft import Draft
     from coordinator.classic.inputs import Join, Leaver
-
-# What clients say, in lower case, when they leave because poll() was not called in time.
-_POLL_TIMEOUT_TEXTS = (
-    "consumer poll timeout has expired",  # Java's AbstractCoordinator, and kafka-python
-    "max.poll.interval",  # clients that name the setting as Java and librdkafka spell it
-    "max_poll_interval",  # and as Python spells it
-)
 
 
 def cause_by(
@@ -53,11 +47,10 @@ def joined_cause(now_ms: int, member: Member, reason: str | None) -> Cause:
 
 def left_cause(now_ms: int, member: Member, leaver: Leaver, client_id: str, client_host: str) -> Cause:
     """LeaveGroup: by the member, by its own poll loop giving up, or by somebody else."""
-    if leaver.member_id == "":
+    if leaver.member_id == "" or is_removal(leaver.reason):
         who = {"by_client_id": client_id, "by_client_host": client_host}
         return cause_by(now_ms, "member_removed", member, leaver.reason, who)
-    text = (leaver.reason or "").lower()
-    if any(known in text for known in _POLL_TIMEOUT_TEXTS):
+    if is_poll_timeout(leaver.reason):
         return cause_by(now_ms, "poll_timeout", member, leaver.reason, {"text": leaver.reason})
     return cause_by(now_ms, "member_left", member, leaver.reason)
 

@@ -158,5 +158,5 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(1 for character in text if character > "\uffff")
 
 
-def _no_topic_id(_: str) -> bytes | None:
+def _no_topic_id(name: str) -> bytes | None:
     return None

@@ -63,3 +63,54 @@ def test_a_stream_that_takes_no_more_is_no_reason_to_fail(stream: io.StringIO):
     logs.configure(stream=stream)
     stream.close()
     get_logger().error("disk_full")
+
+
+def _joined(client: str, **facts: object) -> dict[str, object]:
+    return {"group_id": "orders", "generation": 7, "member_id": client, "instance_id": None, "reason": None, **facts}
+
+
+def test_groups_are_told_in_kafkas_own_sentences(stream: io.StringIO):
+    """Ledger 7: existing parsers of Kafka's log find the lines they know."""
+    logs.configure(stream=stream)
+    log = get_logger()
+    log.info("rebalance_began", **_joined("a-1", trigger="member_joined", state_before="Stable"))
+    log.info("rebalance_began", **_joined("a-1", trigger="session_expired", state_before="Stable"))
+    log.info("generation_began", group_id="orders", generation=8, members=3)
+    log.info("assignment_received", group_id="orders", generation=8, leader="a-1", members=3, static_members=1)
+    log.info("session_expired", **_joined("a-1"))
+    log.info("member_left", **_joined("a-1", trigger="member_left", reason="the consumer is being closed"))
+    log.info("rebalance_ended", group_id="orders", generation=9, outcome="empty")
+
+    said = [line.split(" INFO ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert said == [
+        "Preparing to rebalance group orders in state PreparingRebalance with old generation 7 (reason: Adding new "
+        "member a-1 with group instance id null; client reason: not provided).",
+        "Preparing to rebalance group orders in state PreparingRebalance with old generation 7 (reason: removing "
+        "member a-1 on heartbeat expiration.).",
+        "Stabilized group orders generation 8 with 3 members.",
+        "Assignment received from leader a-1 for group orders for generation 8. The group has 3 members, 1 of which "
+        "are static.",
+        "Member a-1 in group orders has failed, removing it from the group.",
+        "[GroupId orders] Dynamic member a-1 has left group through explicit `LeaveGroup` request; client reason: the "
+        "consumer is being closed",
+        "Group orders with generation 9 is now empty.",
+    ]
+
+
+def test_a_group_cannot_forge_a_line_either(stream: io.StringIO):
+    """Group and member ids come from clients."""
+    logs.configure(stream=stream)
+    get_logger().info(
+        "generation_began", group_id="x\n[2026-01-01 00:00:00,000] INFO all_is_well", generation=1, members=1
+    )
+
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_json_keeps_the_facts_of_groups(stream: io.StringIO):
+    """Ledger 7: JSON output has the keys."""
+    logs.configure(json=True, stream=stream)
+    get_logger().info("generation_began", group_id="orders", generation=8, members=3)
+
+    fact = json.loads(stream.getvalue())
+    assert (fact["event"], fact["group_id"], fact["members"]) == ("generation_began", "orders", 3)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from coordinator.classic import inputs, rules
-from coordinator.events import GroupEvent
+from coordinator.events import TRIGGERS, GroupEvent
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
 from coordinator.view import GroupSettings, View
@@ -256,11 +256,24 @@ class Driver:
                 self.timers.pop(timer.key, None)  # set again, it goes to the back of its deadline
                 self.timers[timer.key] = timer
         self.events.extend(outcome.events)
+        self._check_causes(before, outcome)
         if self._held is not None:
             self._held.append(outcome)
         else:
             self._finish(outcome)
         return outcome
+
+    def _check_causes(self, before: Group | None, outcome: Outcome) -> None:
+        """Whoever begins a rebalance names one known cause, and none begins untold."""
+        began = [event for event in outcome.events if event.kind == "rebalance_began"]
+        for event in began:
+            assert event.facts["trigger"] in TRIGGERS, event.facts
+        was = before.rebalance.rebalance_id if before is not None and before.rebalance is not None else None
+        now = outcome.group.rebalance if outcome.group is not None else None
+        if now is not None and now.rebalance_id != was:
+            assert began, "a rebalance that nobody told of"
+        if outcome.group is not None and outcome.group.state is GroupState.PREPARING_REBALANCE:
+            assert now is not None, "PreparingRebalance without a cause"
 
     def _finish(self, outcome: Outcome) -> None:
         if outcome.records and self._refusals:
