@@ -93,6 +93,10 @@ class LogDirectory:
             fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except (FileExistsError, NotADirectoryError) as error:
             raise DirectoryRefused(f"the data directory {path} is not a directory") from error
+        except PermissionError as error:
+            raise DirectoryRefused(
+                f"the data directory {path} cannot be used: {error.strerror}; {_owners(path)}"
+            ) from error
         except OSError as error:
             raise DirectoryRefused(f"the data directory {path} cannot be used: {error.strerror}") from error
         try:
@@ -217,6 +221,17 @@ class LogDirectory:
             sync_directory(self.path, self._disk)
         except OSError as error:
             raise StorageError("cannot flush", self.path, error) from error
+
+
+def _owners(path: Path) -> str:
+    """Whose the directory is, or the nearest one above it that can be seen, and who is asking."""
+    ask = f"this process runs as uid {os.geteuid()}: chown it, or choose another log.dirs"
+    for place in (path / LOCK, path, *path.parents):
+        try:
+            return f"{place} belongs to uid {place.stat().st_uid}, {ask}"
+        except OSError:
+            continue
+    return ask
 
 
 def read_topic_id(folder: Path) -> bytes | None:

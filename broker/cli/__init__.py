@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.errors import DONE, FAILED, MISUSED, Failed, UsageError
+from broker.cli.errors import DONE, FAILED, MISUSED, Failed, UsageError, WrongInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +83,8 @@ def run(program: str, place: str, words: list[str]) -> int:
     try:
         code: int = entry(program, place)(words)
         sys.stdout.flush()
+    except WrongInput as error:
+        return refuse(str(error), MISUSED)
     except UsageError as error:
         return refuse(f"{error}\n{program} --help tells how", MISUSED)
     except Failed as error:

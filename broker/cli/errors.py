@@ -1,4 +1,4 @@
-"""How a verb ends: its exit codes, and the two exceptions whose message is the one sentence that is printed."""
+"""How a verb ends: its exit codes, and the exceptions whose message is the one sentence that is printed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ MISUSED = 2
 
 class UsageError(Exception):
     """What was asked for makes no command; the message says what is wrong with it. Exit code 2."""
+
+
+class WrongInput(UsageError):
+    """A setting, a file or a line that was given is wrong: exit code 2 too, but --help would not tell more."""
 
 
 class Failed(Exception):

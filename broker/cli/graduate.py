@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.cli.arguments import CONFIG_HELP, OVERRIDE, parse, wants_help
-from broker.cli.errors import DONE, UsageError
+from broker.cli.errors import DONE, UsageError, WrongInput
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
     try:
         return run(wish, os.environ)
     except SettingsError as error:
-        raise UsageError(str(error)) from None
+        raise WrongInput(str(error)) from None
 
 
 def parser() -> argparse.ArgumentParser:

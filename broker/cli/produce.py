@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.errors import DONE, FAILED, UsageError
+from broker.cli.errors import DONE, FAILED, UsageError, WrongInput
 from broker.cli.options import Parser, add_cluster, carry_out, positive, print_json
 
 if TYPE_CHECKING:
@@ -64,19 +64,19 @@ class _Line:
             self.headers.append((key, value.encode()))
 
     def parts(self, number: int, line: bytes) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """(key, value, headers) of a line. Raises: UsageError with its number."""
+        """(key, value, headers) of a line. Raises: WrongInput with its number."""
         headers = self.headers
         if self.delimiter is not None:
             text, found, line = line.partition(self.delimiter)
             if not found:
-                raise UsageError(f"line {number} has no headers delimiter {self.delimiter!r}")
+                raise WrongInput(f"line {number} has no headers delimiter {self.delimiter!r}")
             headers = [*headers, *self._headers(number, text)]
         key: bytes | None = None
         value: bytes | None = line
         if self.separator is not None:
             key, found, value = line.partition(self.separator)
             if not found:
-                raise UsageError(f"line {number} has no key separator {self.separator.decode()!r}")
+                raise WrongInput(f"line {number} has no key separator {self.separator.decode()!r}")
         if self.null is not None:
             key, value = (None if part == self.null else part for part in (key, value))
         return key, value, headers
@@ -86,7 +86,7 @@ class _Line:
         for pair in text.split(b",") if text else ():
             key, colon, value = pair.partition(b":")
             if not colon:
-                raise UsageError(f"line {number}: header {pair.decode(errors='replace')!r} is not key:value")
+                raise WrongInput(f"line {number}: header {pair.decode(errors='replace')!r} is not key:value")
             yield key.decode(errors="replace"), value
 
 

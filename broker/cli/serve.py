@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.cli.arguments import CONFIG_HELP, OVERRIDE, parse, wants_help
-from broker.cli.errors import DONE, Failed, UsageError
+from broker.cli.errors import DONE, Failed, WrongInput
 
 if TYPE_CHECKING:
     import argparse
@@ -48,13 +48,13 @@ def main(words: list[str]) -> int:
     try:
         sources = gather(config, environment, overrides)
     except SettingsError as error:
-        raise UsageError(str(error)) from None
+        raise WrongInput(str(error)) from None
     from broker.process import StartFailed, serve  # noqa: PLC0415
 
     try:
         return serve(sources, json_logs=json_logs)
     except SettingsError as error:
-        raise UsageError(str(error)) from None
+        raise WrongInput(str(error)) from None
     except StartFailed as error:
         raise Failed(str(error)) from None
     except KeyboardInterrupt:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +22,6 @@ from storage.log_directory import (
     suffixed_name,
 )
 from storage.meta_properties import MetaProperties, load_or_create, parse_properties
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID = bytes.fromhex("27c6803dc7cb42dd9baacd494ffacc81")
 
@@ -108,6 +107,22 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path: Path) -> None
         other.communicate("")
     LogDirectory.open(tmp_path).close()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+@pytest.mark.parametrize("name", ["data", "data/below"])
+def test_a_directory_of_another_user_is_refused_with_both_users(name: str) -> None:
+    with tempfile.TemporaryDirectory() as made:  # pytest's own folders cannot be entered by others at all
+        Path(made).chmod(0o755)
+        (Path(made) / "data").mkdir(mode=0o755)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(DirectoryRefused) as refused:
+                LogDirectory.open(Path(made) / name)
+        finally:
+            os.seteuid(0)
+    assert "Permission denied" in str(refused.value)
+    assert f"{made}/data belongs to uid 0, this process runs as uid 65534: chown it" in str(refused.value)
 
 
 def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:

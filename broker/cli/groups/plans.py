@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.cli.errors import UsageError
+from broker.cli.errors import WrongInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,33 +25,33 @@ Plan = dict[str, dict["Place", int]]
 def read_plan(name: str, groups: list[str]) -> Plan:
     """The plan in a file, `-` for standard input; lines without a group are for the only one of `groups`.
 
-    Raises: UsageError with the line that is wrong.
+    Raises: WrongInput with the line that is wrong.
     """
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text()
     except OSError as error:
-        raise UsageError(f"--from-file {name}: {(error.strerror or str(error)).lower()}") from None
+        raise WrongInput(f"--from-file {name}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--from-file {name}: it is no text") from None
+        raise WrongInput(f"--from-file {name}: it is no text") from None
     plan: Plan = {}
     for number, fields in _rows(name, text):
         where = f"--from-file {name}: line {number}"
         row = [groups[0], *fields] if len(fields) == 3 and len(groups) == 1 else fields
         if len(row) != 4:
             shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
-            raise UsageError(f"{where} has {len(row)} fields: it takes {shape}")
+            raise WrongInput(f"{where} has {len(row)} fields: it takes {shape}")
         group, topic, partition, offset = row
         if group not in groups:
-            raise UsageError(f"{where} is for group {group!r}, which was not named")
+            raise WrongInput(f"{where} is for group {group!r}, which was not named")
         place = (topic, _number(where, "partition", partition))
         offsets = plan.setdefault(group, {})
         if not topic:
-            raise UsageError(f"{where} has no topic")
+            raise WrongInput(f"{where} has no topic")
         if place in offsets:
-            raise UsageError(f"{where} names {topic}-{partition} a second time")
+            raise WrongInput(f"{where} names {topic}-{partition} a second time")
         offsets[place] = _number(where, "offset", offset)
     if not plan:
-        raise UsageError(f"--from-file {name}: it has no lines")
+        raise WrongInput(f"--from-file {name}: it has no lines")
     return plan
 
 
@@ -63,12 +63,12 @@ def _rows(name: str, text: str) -> Iterator[tuple[int, list[str]]]:
             if any(fields):
                 yield reader.line_num, fields
     except csv.Error as error:
-        raise UsageError(f"--from-file {name}: line {reader.line_num}: {error}") from None
+        raise WrongInput(f"--from-file {name}: line {reader.line_num}: {error}") from None
 
 
 def _number(where: str, what: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{where}: {what} {text!r} is no number")
+        raise WrongInput(f"{where}: {what} {text!r} is no number")
     return int(text)
 
 
