@@ -1,0 +1,279 @@
+"""KIP-848 groups: what their records say one after the other, folded into rebalances and ownership.
+
+Members reach a new assignment each in their own time, so a rebalance is no single record: it is over when every
+member has come to the group's epoch. That is a fold over the group's records, done here in plain Python, group by
+group, by Arrow batches; these groups write a few records for each change of theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipeline.transformations.keys import with_era
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from pyspark.sql import DataFrame
+
+_EPOCHS = """group_id string, source string, from_generation int, to_generation int, missing_generations int,
+started_at timestamp, finished_at timestamp, duration_ms bigint, sync_ms bigint, trigger string, reason string,
+members_before int, members_after int, joined array<string>, left array<string>, leader_changed boolean,
+protocol string, partitions_total int, partitions_moved int, stopped_ms bigint, slowest_member string,
+log_offset bigint"""
+_OWNERSHIP = """group_id string, topic string, partition int, member_id string, group_instance_id string,
+client_id string, client_host string, from_generation int, to_generation int, owned_from timestamp, owned_to timestamp,
+ended_by string, source string"""
+
+Partition = tuple[str, int]
+
+
+def epochs(consumer_records: DataFrame) -> DataFrame:
+    """One row per completed change of a group epoch, in the columns of `rebalances`, source `epoch`."""
+    return _folded(consumer_records, "rebalances", _EPOCHS)
+
+
+def ownership(consumer_records: DataFrame) -> DataFrame:
+    """One row per interval of ownership, in the columns of `membership`, source `epoch`."""
+    return _folded(consumer_records, "intervals", _OWNERSHIP)
+
+
+def _folded(consumer_records: DataFrame, what: str, columns: str) -> DataFrame:
+    def fold_group(table: pa.Table) -> pa.Table:
+        rows = table.to_pylist()
+        rows.sort(key=lambda row: (row["era"], row["log_partition"], row["log_offset"]))
+        return _table(getattr(fold(rows), what), what)
+
+    needed = ["group_id", "log_partition", "log_offset", "logged_at", "record_type", "member_id", "tombstone", "era"]
+    needed += ["group_epoch", "target_epoch", "member_epoch", "instance_id", "client_id", "client_host"]
+    needed += ["partitions", "pending_revocation"]
+    return with_era(consumer_records).select(*needed).groupBy("group_id").applyInArrow(fold_group, columns)
+
+
+@dataclass(slots=True)
+class _Member:
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    epoch: int = 0
+    owned: set[Partition] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Story:
+    """What is known of one group after the records so far."""
+
+    group_id: str = ""
+    epoch: int | None = None
+    target_epoch: int | None = None
+    finished: int | None = None
+    reborn: bool = False
+    started_at: datetime | None = None
+    members: dict[str, _Member] = field(default_factory=dict)
+    targets: dict[str, set[Partition]] = field(default_factory=dict)
+    # As the last completed rebalance left them: member -> instance id, partition -> owner.
+    settled: dict[str, str | None] = field(default_factory=dict)
+    settled_owners: dict[Partition, str] = field(default_factory=dict)
+    open: dict[tuple[str, Partition], dict[str, Any]] = field(default_factory=dict)
+    # Ended by a member's own tombstone: what follows tells whether the group is empty or gone.
+    orphaned: list[dict[str, Any]] = field(default_factory=list)
+    rebalances: list[dict[str, Any]] = field(default_factory=list)
+    intervals: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fold(rows: Iterable[dict[str, Any]]) -> Story:
+    """The story of one group, from its records in order."""
+    story = Story()
+    for row in rows:
+        story.group_id = row["group_id"]
+        rule = _RULES.get(row["record_type"])
+        if rule is not None:
+            rule(story, row)
+            _settle(story, row)
+    story.intervals += story.open.values()
+    return story
+
+
+def _group(story: Story, row: dict[str, Any]) -> None:
+    if row["tombstone"]:
+        for interval in story.orphaned:
+            # Removed with its members in one go; a group that was empty for a while ended as such.
+            if interval["owned_to"] == row["logged_at"]:
+                interval["ended_by"] = "group_removed"
+        for key in list(story.open):
+            _close(story, key, row, "group_removed")
+        story.members.clear()
+        story.targets.clear()
+        story.settled.clear()
+        story.settled_owners.clear()
+        story.epoch = story.target_epoch = story.finished = story.started_at = None
+        story.reborn = True
+        return
+    if row["group_epoch"] != story.epoch and story.started_at is None:
+        story.started_at = row["logged_at"]
+    story.epoch = row["group_epoch"]
+
+
+def _member(story: Story, row: dict[str, Any]) -> None:
+    if row["tombstone"]:
+        story.members.pop(row["member_id"], None)
+        if not story.members:
+            for interval in story.orphaned:
+                interval["ended_by"] = "group_empty"
+        return
+    member = story.members.setdefault(row["member_id"], _Member())
+    member.instance_id = row["instance_id"]
+    member.client_id, member.client_host = row["client_id"] or "", row["client_host"] or ""
+
+
+def _target_epoch(story: Story, row: dict[str, Any]) -> None:
+    story.target_epoch = row["target_epoch"]
+
+
+def _target(story: Story, row: dict[str, Any]) -> None:
+    if row["tombstone"]:
+        story.targets.pop(row["member_id"], None)
+    else:
+        story.targets[row["member_id"]] = _partitions(row["partitions"])
+
+
+def _current(story: Story, row: dict[str, Any]) -> None:
+    member_id = row["member_id"]
+    if row["tombstone"]:
+        owned: set[Partition] = set()
+        if member_id in story.members:
+            story.members[member_id].owned = owned
+        for key in [key for key in story.open if key[0] == member_id]:
+            story.orphaned.append(_close(story, key, row, "reassigned"))
+        return
+    story.orphaned.clear()
+    member = story.members.setdefault(member_id, _Member())
+    member.epoch = row["member_epoch"]
+    # What is being revoked is still worked on, until the member says that it has let go.
+    member.owned = _partitions(row["partitions"]) | _partitions(row["pending_revocation"])
+    for key in [key for key in story.open if key[0] == member_id and key[1] not in member.owned]:
+        _close(story, key, row, "reassigned")
+    for partition in member.owned:
+        interval = story.open.get((member_id, partition))
+        if interval is None:
+            interval = story.open[member_id, partition] = {
+                "group_id": story.group_id,
+                "topic": partition[0],
+                "partition": partition[1],
+                "member_id": member_id,
+                "from_generation": member.epoch,
+                "owned_from": row["logged_at"],
+                "to_generation": None,
+                "owned_to": None,
+                "ended_by": None,
+                "source": "epoch",
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+            }
+        interval["last"] = member.epoch
+
+
+def _close(story: Story, key: tuple[str, Partition], row: dict[str, Any], ended_by: str) -> dict[str, Any]:
+    interval = story.open.pop(key)
+    interval.update(to_generation=interval["last"], owned_to=row["logged_at"], ended_by=ended_by)
+    story.intervals.append(interval)
+    return interval
+
+
+def _settle(story: Story, row: dict[str, Any]) -> None:
+    """Notes that a rebalance is over, if this record was the last that it waited for."""
+    epoch = story.epoch
+    if epoch is None or epoch == story.finished:
+        return
+    members = story.members
+    if members and ((story.target_epoch or 0) < epoch or any(member.epoch < epoch for member in members.values())):
+        return
+    owners = {partition: member for member, partitions in story.targets.items() for partition in partitions}
+    if story.finished is not None or story.reborn:
+        story.rebalances.append(_rebalance(story, row, epoch, owners))
+    story.finished, story.reborn, story.started_at = epoch, False, None
+    story.settled = {name: member.instance_id for name, member in members.items()}
+    story.settled_owners = {partition: _identity(story, owner) for partition, owner in owners.items()}
+
+
+def _rebalance(story: Story, row: dict[str, Any], epoch: int, owners: dict[Partition, str]) -> dict[str, Any]:
+    now = {name: member.instance_id for name, member in story.members.items()}
+    started, finished = story.started_at, row["logged_at"]
+    by_identity = {partition: _identity(story, owner) for partition, owner in owners.items()}
+    either = by_identity.keys() | story.settled_owners.keys()
+    duration = None if started is None else round((finished - started).total_seconds() * 1000)
+    return {
+        "group_id": story.group_id,
+        "source": "epoch",
+        "from_generation": story.finished,
+        "to_generation": epoch,
+        "missing_generations": 0 if story.finished is None else max(epoch - story.finished - 1, 0),
+        "started_at": started,
+        "finished_at": finished,
+        "duration_ms": duration,
+        "members_before": None if story.finished is None else len(story.settled),
+        "members_after": len(now),
+        "joined": _only(now, story.settled),
+        "left": _only(story.settled, now),
+        "leader_changed": False,  # these groups have no leader
+        "partitions_total": len(owners),
+        "partitions_moved": sum(by_identity.get(p) != story.settled_owners.get(p) for p in either),
+        "log_offset": row["log_offset"],
+    }
+
+
+def _identity(story: Story, member_id: str) -> str:
+    member = story.members.get(member_id)
+    return (member.instance_id if member else None) or member_id
+
+
+def _only(these: dict[str, str | None], those: dict[str, str | None]) -> list[str]:
+    """The members of `these` that `those` do not know, neither by id nor as the same static member."""
+    instances = set(those.values()) - {None}
+    return sorted(name for name, instance in these.items() if name not in those and instance not in instances)
+
+
+def _partitions(entries: list[dict[str, Any]] | None) -> set[Partition]:
+    return {(entry["topic"] or entry["topic_id"], entry["partition"]) for entry in entries or ()}
+
+
+_RULES = {
+    "consumer_group_metadata": _group,
+    "consumer_group_member_metadata": _member,
+    "consumer_group_target_assignment_metadata": _target_epoch,
+    "consumer_group_target_assignment_member": _target,
+    "consumer_group_current_member_assignment": _current,
+}
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+_INT, _LONG, _TEXT, _TEXTS = pa.int32(), pa.int64(), pa.string(), pa.list_(pa.string())
+_ARROW = {
+    "rebalances": pa.schema(
+        [
+            *[("group_id", _TEXT), ("source", _TEXT), ("from_generation", _INT), ("to_generation", _INT)],
+            *[("missing_generations", _INT), ("started_at", _MOMENT), ("finished_at", _MOMENT), ("duration_ms", _LONG)],
+            *[("sync_ms", _LONG), ("trigger", _TEXT), ("reason", _TEXT), ("members_before", _INT)],
+            *[("members_after", _INT), ("joined", _TEXTS), ("left", _TEXTS), ("leader_changed", pa.bool_())],
+            *[("protocol", _TEXT), ("partitions_total", _INT), ("partitions_moved", _INT), ("stopped_ms", _LONG)],
+            *[("slowest_member", _TEXT), ("log_offset", _LONG)],
+        ]
+    ),
+    "intervals": pa.schema(
+        [
+            *[("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("member_id", _TEXT)],
+            *[("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT), ("from_generation", _INT)],
+            *[("to_generation", _INT), ("owned_from", _MOMENT), ("owned_to", _MOMENT), ("ended_by", _TEXT)],
+            ("source", _TEXT),
+        ]
+    ),
+}
+
+
+def _table(rows: list[dict[str, Any]], what: str) -> pa.Table:
+    schema = _ARROW[what]
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)
