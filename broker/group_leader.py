@@ -90,6 +90,7 @@ class GroupLeader:
         "compression",
         "index",
         "leader_epoch",
+        "load_error",
         "on_load",
         "records_appended",
         "shard",
@@ -118,6 +119,7 @@ class GroupLeader:
         self.state = LeaderState.LOADING
         self.shard = Shard(settings, topics)
         self.leader_epoch = -1  # of the last load
+        self.load_error: Exception | None = None  # why the last load went wrong
         self._partition: Partition | None = None
         self._end_offset = 0  # where the next batch must go
         self._open: GroupBatch | None = None  # collects records until the turn ends
@@ -419,20 +421,27 @@ class GroupLeader:
         try:
             loaded = load(shard, lambda: chunks_of(partition, chunk_bytes))
         except (LoadFailed, KafkaError, OSError) as error:
-            self.state = LeaderState.FAILED
-            log.error("group_load_failed", partition=self.index, error=str(error))
+            self.load_failed(error)
             return
         if loaded.skipped_types:
             log.warning("group_records_skipped", partition=self.index, types=loaded.skipped_types)
         self.shard = shard
         self._end_offset = partition.log_end_offset
         self.state = LeaderState.ACTIVE
+        self.load_error = None
         load_ms = self._now_ms() - started_ms
         if self.on_load is not None:
             self.on_load(self)
         for group_id in list(shard.groups):
             event = Loaded(group_id, load_ms, self.unclean)
             self._act(event, group_id, shard.handle(event, self._now_ms()))
+
+    def load_failed(self, error: Exception) -> None:
+        """Nothing is served until a load goes well."""
+        self.state = LeaderState.FAILED
+        if self.load_error is None:  # once for all tries
+            log.error("group_load_failed", partition=self.index, error=str(error))
+        self.load_error = error
 
     def recovered(self, partition: Partition, chunk_bytes: int = 5_242_880) -> None:
         """The partition's log was opened anew after a failure. If all that we know is in it, nobody need notice."""

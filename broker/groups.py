@@ -15,11 +15,13 @@ from broker.group_batches import LeaderState
 from broker.group_leader import GroupLeader
 from broker.internal_topics import OFFSETS_TOPIC, new_topic
 from broker.logs import get_logger
+from broker.partitions.table import RELOAD_AFTER_MS
 from broker.placement import Placement
 from broker.uuids import random_uuid_text
 from coordinator.routing import partition_for
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode, KafkaError
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _ROUTES_KEPT = 100_000
+_RELOAD_AT_LEAST_EVERY_MS = 30_000
 # Told at level `debug` only. A thousand may join in one rebalance, whose own lines say who began it and how many took
 # part, and a line costs more than the join itself; ten thousand groups may be loaded, which `groups_loaded` counts.
 _ROUTINE = frozenset({"member_joined", "coordinator_loaded", "commit_refused"})
@@ -148,11 +151,52 @@ class Groups:
         try:
             partition = self._partitions.get(OFFSETS_TOPIC, leader.index)
         except (KafkaError, OSError) as error:
-            leader.state = LeaderState.FAILED
-            log.error("group_load_failed", partition=leader.index, error=str(error))
+            leader.load_failed(error)
+            self._load_later(leader)
             return
         assert partition is not None
         leader.load(partition, self._settings.offsets_load_buffer_size)
+        if isinstance(leader.load_error, (StorageError, OSError)):
+            self._load_later(leader)
+
+    def _load_later(self, leader: GroupLeader, after_ms: int = RELOAD_AFTER_MS) -> None:
+        """What the disk refused it may give later. A log that cannot be understood stays as it is: see `not_ready`."""
+
+        def again() -> None:
+            if not self._is_waiting(leader):
+                return
+            self._partitions.open_once_more(OFFSETS_TOPIC, leader.index, opened)
+
+        def opened() -> None:
+            if not self._is_waiting(leader):
+                return
+            try:
+                partition = self._partitions.opened(OFFSETS_TOPIC, leader.index)
+                if partition is None:
+                    self._load_later(leader, min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS))
+                    return
+                leader.shard.topics = self._catalogue.image
+                leader.load(partition, self._settings.offsets_load_buffer_size)
+            except Exception:
+                log.exception("group_load_failed", partition=leader.index)
+            if leader.state is LeaderState.ACTIVE:
+                log.warning("group_load_made_up_for", partition=leader.index, groups=len(leader.shard.groups))
+            elif isinstance(leader.load_error, (StorageError, OSError)):
+                self._load_later(leader, min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS))
+
+        self._runtime.timers.set(("load_groups", leader.index), self._runtime.now_ms() + after_ms, again)
+
+    def _is_waiting(self, leader: GroupLeader) -> bool:
+        there = leader.index < len(self.leaders) and self.leaders[leader.index] is leader
+        return there and leader.state is LeaderState.FAILED
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why groups of some partition are not served; None when all are."""
+        for leader in self.leaders:
+            if leader.state is LeaderState.FAILED:
+                return f"{OFFSETS_TOPIC}-{leader.index}: {leader.load_error or 'its log has failed'}"
+        return None
 
     def _recovered(self, partition: Partition) -> None:
         """A partition's log was opened anew after a failure: its groups may have to be, too."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.cleaner import CleanResult
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.partition_log import PartitionLog
+    from storage.swap import Swap
 
 BYTES_PER_KEY = 24
 """What a key takes in Kafka's map: `log.cleaner.dedupe.buffer.size` divided by it is how many keys a pass maps."""
@@ -155,16 +156,36 @@ class LogCleaning:
         self.bytes_written += result.bytes_written
         if self._stopped:
             return
-        key = partition.topic, partition.index
         if partition.error is not None or partition.log is not cleaned_log:
             self._look_after(1)  # deleted, or loaded anew: then the start has removed what the pass wrote
             return
         try:
-            swapped = cleaned_log.swap_in(result)
+            swapping = cleaned_log.begin_swap(result)
         except KafkaError as error:
             partition.fail(error)
             self._look_after(1)
             return
+        self._running = True
+
+        def prepared(_: object = None) -> None:
+            self._running = False
+            if not self._stopped:  # a start goes forward from here
+                self._take(partition, cleaned_log, swapping, result)
+
+        self._runtime.in_thread(swapping.prepare, prepared, prepared)
+
+    def _take(self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult) -> None:
+        key = partition.topic, partition.index
+        if partition.error is not None or partition.log is not cleaned_log:
+            self._look_after(1)
+            return
+        try:
+            swapped = cleaned_log.finish_swap(swapping, result)
+        except KafkaError as error:
+            partition.fail(error)
+            self._look_after(1)
+            return
+        self._runtime.in_thread(swapping.settle, lambda _: None, partition.fail)
         if swapped:
             self._cleaned[key] = result.clean_end_offset
             self._write_checkpoint()

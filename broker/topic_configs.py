@@ -76,7 +76,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = by_name(
 
 _SCALE_MS = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000, "log.roll.hours": 3_600_000, "log.roll.jitter.hours": 3_600_000}  # fmt: skip
 # What only tiered storage could honour, with the one value that asks for nothing.
-_REFUSED = {"remote.storage.enable": "false", "remote.log.copy.disable": "false"}
+_TIERED = {"remote.storage.enable": "false", "remote.log.copy.disable": "false"}
 
 
 def validate(overrides: Mapping[str, str | None]) -> None:
@@ -91,8 +91,10 @@ def validate(overrides: Mapping[str, str | None]) -> None:
         if text is None:
             raise ConfigError(f"Null value not supported for topic configs: {name}")
         value = key.parse(text)
-        if name in _REFUSED and key.parse(_REFUSED[name]) != value:
+        if name in _TIERED and key.parse(_TIERED[name]) != value:
             raise ConfigError(f"Invalid value {text} for configuration {name}: Kohort has no tiered storage")
+        if name == "preallocate" and value:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: segments grow as they are written")
     minimum = _parsed(overrides, "min.compaction.lag.ms")
     maximum = _parsed(overrides, "max.compaction.lag.ms")
     if minimum > maximum:

@@ -23,6 +23,7 @@ from protocol.errors import ProtocolError
 from protocol.records.batch_header import CONTROL, LENGTH_BYTES, TRANSACTIONAL, read_header
 from protocol.records.batch_reader import iterate_records, read_keys_values
 from protocol.records.control_records import ControlType, control_type
+from protocol.records.crc import crc32c
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import (
     GroupMetadataKey,
@@ -198,6 +199,8 @@ class _Fold:
                 _load_record(shard, loaded, key, value, producer_id, offset)
 
 
+CRC_BEGINS = 21
+"""The first byte of a batch that its CRC covers."""
 _LEGACY_KEY = b"\x00\x00"
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_KEYS = (_OFFSET_KEY, _LEGACY_KEY)
@@ -206,10 +209,15 @@ _OFFSET_KEYS = (_OFFSET_KEY, _LEGACY_KEY)
 def _batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]]:
     for buffer in chunks:
         position, end = 0, len(buffer)
+        view = memoryview(buffer)
         while position < end:
             header = read_header(buffer, position)
+            after = position + header.length + LENGTH_BYTES
+            # A clean start has looked at no batch, and a flipped bit may well make another offset of one.
+            if crc32c(view[position + CRC_BEGINS : after]) != header.crc:
+                raise LoadFailed(f"the batch at offset {header.base_offset} does not pass its CRC")
             yield buffer, position, header
-            position += header.length + LENGTH_BYTES
+            position = after
 
 
 def _load_record(

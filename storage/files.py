@@ -33,6 +33,16 @@ class Disk:
     unlink: Callable[[Path], None] = staticmethod(os.unlink)
     utime = staticmethod(os.utime)
 
+    @staticmethod
+    def syncfs(descriptor: int) -> None:
+        """Make durable all that lies in the file system of an open file. Linux only: elsewhere AttributeError."""
+        import ctypes  # noqa: PLC0415  only a stop with many logs needs it
+
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.syncfs(descriptor):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+
 
 DISK = Disk()
 
@@ -98,16 +108,19 @@ def write_file(path: Path, data: Buffer, *, sync: bool, disk: Disk = DISK) -> No
         disk.fsync(file.fd)
 
 
-def replace_file(path: Path, data: Buffer, disk: Disk = DISK) -> None:
+def replace_file(path: Path, data: Buffer, disk: Disk = DISK, *, sync: bool = True) -> None:
     """Replace `path` by `data` so that a crash at any moment leaves the old or the new content, durably.
+
+    Without `sync` the death of the process does no harm, and a power loss may.
 
     Raises: StorageError. Source: Kafka's CheckpointFile, Utils.atomicMoveWithFallback.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        write_file(temporary, data, sync=True, disk=disk)
+        write_file(temporary, data, sync=sync, disk=disk)
         disk.rename(temporary, path)
-        sync_directory(path.parent, disk)
+        if sync:
+            sync_directory(path.parent, disk)
     except OSError as error:
         raise StorageError("cannot replace", path, error) from error
 

@@ -112,10 +112,13 @@ class LeaderEpochs:
         lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.start_offsets, strict=True)]
         return self.version, format_checkpoint(lines)
 
-    def write(self, content: tuple[int, bytes]) -> None:
-        """Replace the file, durably, unless a newer version is in it already. Any thread. Raises: StorageError."""
+    def write(self, content: tuple[int, bytes], *, sync: bool = True) -> None:
+        """Replace the file, unless a newer version is in it already; durably, if `sync`. Any thread.
+
+        Raises: StorageError.
+        """
         version, data = content
         with self._lock:
             if version > self._written:
-                replace_file(self._path, data, self._disk)
+                replace_file(self._path, data, self._disk, sync=sync)
                 self._written = version

@@ -73,6 +73,7 @@ class PartitionLog:
         "_names_synced",
         "_roll_above",
         "_segment_bytes",
+        "_swapping",
         "_torn_tail",
         "_truncations",
         "_unsynced",
@@ -112,6 +113,7 @@ class PartitionLog:
         self._roll_above = INT64_MAX
         self._closed = False
         self._torn_tail = False
+        self._swapping = False
         self._truncations = 0  # a flush begun before a truncation must not move the recovery point above it
         self._unsynced: list[LogFile] = []  # of rolled segments
         self._unsynced_paths: list[Path] = []  # of their indexes, and of snapshots
@@ -414,11 +416,14 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, ticket.offset)
         return self.recovery_point
 
-    def flush(self) -> int:
-        """The three calls at once, in this thread; return the recovery point. Raises: StorageError."""
+    def flush(self, *, sync: bool = True) -> int:
+        """The three calls at once, in this thread; return the recovery point. Raises: StorageError.
+
+        Without `sync` nothing is fsynced: see `close`.
+        """
         ticket = self.begin_flush()
         with suppress(StorageError):  # which the ticket keeps, and `finish_flush` raises
-            ticket.sync()
+            ticket.sync() if sync else ticket.skip()
         return self.finish_flush(ticket)
 
     def add_segment(self, segment: Segment) -> None:
@@ -433,10 +438,11 @@ class PartitionLog:
         self._unsynced_paths += paths
         self._names += 1
 
-    def close(self) -> None:
+    def close(self, *, sync: bool = True) -> None:
         """Flush everything, write indexes and the producer snapshot, and let go of the files.
 
-        On return the log may be opened with `clean`, given that the recovery point is in its checkpoint.
+        On return the log may be opened with `clean`, given that the recovery point is in its checkpoint. Without `sync`
+        that is true once the caller has made the whole file system durable (`Disk.syncfs`).
         Raises: StorageError; the log is closed all the same, and must be opened as after a crash.
         """
         if self._closed:
@@ -452,7 +458,7 @@ class PartitionLog:
             if self.log_end_offset > max(self.producers.snapshot_offset, 0):
                 snapshot = write_snapshot(self.directory, self.log_end_offset, self.producers, self.disk)
                 self.add_unsynced([snapshot])
-            self.flush()
+            self.flush(sync=sync)
         except OSError as error:
             raise StorageError("cannot close the log in", self.directory, error) from error
         finally:
@@ -548,7 +554,7 @@ class PartitionLog:
         Their files are renamed and listed in `deleted_files` until `take_deleted_files`. Raises: StorageError.
         """
         self.check_usable()
-        return retention.apply(self, now_ms, high_watermark)
+        return [] if self._swapping else retention.apply(self, now_ms, high_watermark)
 
     def take_deleted_files(self) -> list[Path]:
         """The files that were renamed to `.deleted` since the last call. Unlink them with `files.remove_files`,
@@ -580,9 +586,33 @@ class PartitionLog:
 
         Raises: StorageError; the log then refuses everything until opened anew, which finishes or undoes the swap.
         """
-        self.check_usable()
+        swapping = self.begin_swap(result)
         try:
-            done = swap.swap_in(self, result)
+            swapping.prepare()
+        except StorageError as error:
+            self._failure = error
+            raise
+        done = self.finish_swap(swapping, result)
+        swapping.settle()
+        return done
+
+    def begin_swap(self, result: CleanResult) -> swap.Swap:
+        """`swap_in` in pieces, so that no fsync is waited for here: then `prepare()` in any thread, `finish_swap`, and
+        `settle()` in any thread. Until `finish_swap` the log gives no segment away. Raises: StorageError.
+        """
+        self.check_usable()
+        self._swapping = True
+        return swap.Swap(self, result)
+
+    def finish_swap(self, swapping: swap.Swap, result: CleanResult) -> bool:
+        """What `swap_in` answers. Raises: StorageError, also when `prepare` failed; the log is unusable then."""
+        self._swapping = False
+        self.check_usable()
+        if not swapping.prepared:
+            self._failure = swapping.error or StorageError("was not swapped in:", self.directory)
+            raise self._failure
+        try:
+            done = swapping.take()
         except StorageError as error:
             self._failure = error
             raise

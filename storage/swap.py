@@ -27,18 +27,63 @@ if TYPE_CHECKING:
 _TO_SWAP = (*INDEX_SUFFIXES, ".log")
 
 
-def swap_in(log: PartitionLog, result: CleanResult) -> bool:
-    """What `PartitionLog.swap_in` promises."""
-    if any(not _still_there(log, group) for group in result.groups):
-        for group in result.groups:
-            discard(log, group)
-        return False
-    for group in result.groups:
+class Swap:
+    """A cleaning on its way into its log: `prepare` (any thread), `take` (the log's owner), `settle` (any thread).
+
+    What waits for the disk is in the first and the last of the three. From `PartitionLog.begin_swap` to `take` the log
+    gives no segment away.
+    """
+
+    def __init__(self, log: PartitionLog, result: CleanResult) -> None:
+        self._log = log
+        self._result = result
+        self.possible = all(_still_there(log, group) for group in result.groups)
+        self.prepared = False
+        self.error: StorageError | None = None
+
+    def prepare(self) -> None:
+        """Give the output its `.swap` names, durably: from here on a start goes forward. Raises: StorageError."""
+        log = self._log
         try:
-            _swap_group(log, group)
+            for group in self._result.groups if self.possible else ():
+                for suffix in _TO_SWAP:
+                    path = log.directory / f"{group.base_offset:020d}{suffix}{CLEANED}"
+                    if suffix != ".txnindex" or path.exists():
+                        log.disk.rename(path, path.with_suffix(SWAP))
+            if self.possible and self._result.groups:
+                # The sources must not be gone before this is on the platter: a file system may keep later renames and
+                # lose earlier ones.
+                sync_directory(log.directory, log.disk)
         except OSError as error:
-            raise StorageError("cannot swap in a cleaned segment in", log.directory, error) from error
-    return True
+            self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error)
+            raise self.error from error
+        self.prepared = True
+
+    def take(self) -> bool:
+        """Put the output in the place of its sources; False (and it is removed) when they were not there any more.
+
+        Raises: StorageError.
+        """
+        log, groups = self._log, self._result.groups
+        assert self.prepared
+        if not self.possible:
+            for group in groups:
+                discard(log, group)
+            return False
+        for group in groups:
+            try:
+                _replace(log, group)
+            except OSError as error:
+                raise StorageError("cannot swap in a cleaned segment in", log.directory, error) from error
+        return True
+
+    def settle(self) -> None:
+        """Make the new names durable. Raises: StorageError."""
+        try:
+            if self.possible and self._result.groups:
+                sync_directory(self._log.directory, self._log.disk)
+        except OSError as error:
+            raise StorageError("cannot swap in a cleaned segment in", self._log.directory, error) from error
 
 
 def _still_there(log: PartitionLog, group: CleanedGroup) -> bool:
@@ -55,17 +100,10 @@ def _still_there(log: PartitionLog, group: CleanedGroup) -> bool:
     )
 
 
-def _swap_group(log: PartitionLog, group: CleanedGroup) -> None:
+def _replace(log: PartitionLog, group: CleanedGroup) -> None:
     at = log.segment_index(group.base_offset)
     sources = log.segments[at : at + len(group.sources)]
     base = log.directory / f"{group.base_offset:020d}"
-    for suffix in _TO_SWAP:
-        path = Path(f"{base}{suffix}{CLEANED}")
-        if suffix != ".txnindex" or path.exists():
-            log.disk.rename(path, Path(f"{base}{suffix}{SWAP}"))
-    # From here on a start goes forward. The sources must not be gone before this is on the platter: a file system may
-    # keep later renames and lose earlier ones.
-    sync_directory(log.directory, log.disk)
     for segment in sources:
         snapshots = () if segment.base_offset == group.base_offset else (".snapshot",)
         set_aside(log, segment, (".log", *INDEX_SUFFIXES, *snapshots))
@@ -77,7 +115,6 @@ def _swap_group(log: PartitionLog, group: CleanedGroup) -> None:
     cleaned = Segment(log.directory, group.base_offset, group.size_bytes, -1, interval, log.disk)
     log.segments[at : at + len(sources)] = [cleaned]
     log.bases[at : at + len(sources)] = [group.base_offset]
-    sync_directory(log.directory, log.disk)
 
 
 def discard(log: PartitionLog, group: CleanedGroup) -> None:

@@ -7,6 +7,7 @@ Source: Kafka's ActivationRecordsGenerator, PartitionChangeBuilder.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
 from protocol.records import metadata_records as records
 from protocol.records.control_records import ControlType, control_type, decode_control_value
 from protocol.types import uuid_text
-from storage.errors import DirectoryRefused, StorageError
+from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk
 from storage.leader_epochs import LeaderEpochs
 
@@ -154,13 +155,17 @@ def leadership(
 
 
 def logged_epochs(directory: LogDirectory, scan: Scan, disk: Disk = DISK) -> dict[tuple[bytes, int], int]:
-    """(topic id, partition) -> the last leader epoch that its folder has written down. Raises: CorruptFile."""
+    """(topic id, partition) -> the last leader epoch that its folder has written down.
+
+    A file that cannot be read is left out: the partition's log will not open, and say why; the others are served.
+    """
     found: dict[tuple[bytes, int], int] = {}
     for (topic, partition), topic_id in scan.logs.items():
         if topic_id is not None:
             epochs = LeaderEpochs(directory.folder(topic, partition), disk)
-            epochs.load()
-            found[topic_id, partition] = epochs.latest
+            with suppress(CorruptFile, OSError):
+                epochs.load()
+                found[topic_id, partition] = epochs.latest
     return found
 
 

@@ -192,6 +192,14 @@ class Partitions:
         except Exception as error:
             return error
 
+    def open_once_more(self, topic: str, index: int, done: Callable[[], None]) -> None:
+        """Try in a worker thread to open a log that could not be opened; `done()` when that has gone well or not."""
+        known = self._topics.get(topic)
+        if known is not None and (topic, index) not in self._partitions and (topic, index) not in self.loading:
+            self.open_in_thread([(known, index)], done)
+        else:
+            self.runtime.next_turn(done)
+
     def open_in_thread(self, work: list[tuple[Topic, int]], done: Callable[[], None]) -> None:
         """Open these logs in a worker thread; `done()` when they are there. Until then they are loading."""
         self.loading.update((topic.name, index) for topic, index in work)

@@ -24,7 +24,7 @@ from protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from coordinator.outcome import AppendFailed
     from coordinator.view import View
@@ -72,7 +72,8 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
     max_chars = view.settings.offset_metadata_max_chars
     # A client may ask for "for ever" as the largest number there is: the sum has to fit its record all the same.
     expires_ms = -1 if commit.retention_ms == NO_RETENTION else min(now_ms + commit.retention_ms, _FOR_EVER)
-    topic_id_of, new = view.topics.topic_id, tuple.__new__  # a named tuple's own constructor takes twice as long
+    topic_id_of: Callable[[str], bytes | None] = view.topics.topic_id
+    new = tuple.__new__  # a named tuple's own constructor takes twice as long
     if expires_ms != -1:
         # The version of the record that has an expire timestamp has no topic id: memory must not know more.
         topic_id_of = _no_topic_id

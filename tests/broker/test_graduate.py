@@ -17,7 +17,7 @@ from broker.settings import Settings
 from protocol.records import batch
 from protocol.records import metadata_records as m
 from storage.meta_properties import parse_properties
-from tests.broker_process import QUICK_GROUPS, Kohort
+from tests.broker_process import QUICK_GROUPS, Kohort, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,6 +293,8 @@ def test_a_start_and_a_stop_of_kohort_mend_what_the_message_says_they_mend(
         admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         ends = admin.list_offsets({TopicPartition("orders", 0): OffsetSpec.latest()})
         assert next(iter(ends.values())).result(20).offset == 300
+        if damage is _no_marker:
+            eventually(lambda: "logs_recovered" in broker.log(), what="every log recovered")
 
     code, _, err = graduate("--check")
     assert code == 0, err

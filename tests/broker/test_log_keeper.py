@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker import log_keeper
 from broker.log_keeper import LogKeeper
 from broker.partitions import PartitionLoading
 from broker.settings import Settings
 from broker.topics_image import Topic
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
+from storage.files import DISK
 from tests.broker.data_plane import NOW_MS, DataPlane, batch
 from tests.virtual_runtime import VirtualRuntime
 
@@ -187,6 +189,35 @@ def test_a_log_that_cannot_be_closed_leaves_the_directory_unmarked(kept: Kept, m
     monkeypatch.setattr(kept.plane.partition("t").log.disk, "fdatasync", refuse)
     assert kept.stop() is False
     assert not (kept.plane.directory / "clean").exists()
+
+
+def test_many_logs_are_made_durable_at_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop with thousands of logs would wait for the fsyncs of as many small files. The marker comes after it."""
+    monkeypatch.setattr(log_keeper, "MANY", 0)
+    seen: list[bool] = []
+    marker = kept.plane.directory / "clean"
+    monkeypatch.setattr(DISK, "syncfs", lambda _: seen.append(marker.exists()), raising=False)
+    kept.plane.produce("t", batch(b"a"))
+    assert kept.stop() is True
+    assert seen == [False]
+    assert marker.exists()
+    assert kept.checkpoint(RECOVERY_POINT) == {("t", 0): 1}
+
+
+def test_a_file_system_that_lost_something_leaves_the_directory_unmarked(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no recovery point tells of what was not flushed."""
+    monkeypatch.setattr(log_keeper, "MANY", 0)
+
+    def refuse(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(DISK, "syncfs", refuse, raising=False)
+    kept.plane.produce("t", batch(b"a"))
+    assert kept.stop() is False
+    assert not (kept.plane.directory / "clean").exists()
+    assert kept.checkpoint(RECOVERY_POINT).get(("t", 0), 0) == 0
 
 
 def test_after_a_clean_stop_logs_are_opened_when_asked_for(tmp_path: Path) -> None:
