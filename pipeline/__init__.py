@@ -16,7 +16,9 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `kohort-log` known to a session; nothing else in it changes."""
-    from pipeline.sources.log_source import KohortLog  # noqa: PLC0415  the decoders are used without Spark
+    """Make the formats `kohort-log` and `kohort-kafka` known to a session; nothing else in it changes."""
+    from pipeline.sources.fetch_source import KohortKafka  # noqa: PLC0415  the decoders are used without Spark
+    from pipeline.sources.log_source import KohortLog  # noqa: PLC0415
 
     spark.dataSource.register(KohortLog)
+    spark.dataSource.register(KohortKafka)

@@ -1,4 +1,4 @@
-"""Format `kohort-log`: segment files of Kohort or Apache Kafka as a Spark data source.
+"""Format `kohort-log`: segment files of Kohort or Apache Kafka as a Spark data source, for batch and streaming reads.
 
     spark.read.format("kohort-log").option("path", "/var/lib/kafka/data").option("topic", "orders").load()
 
@@ -8,11 +8,12 @@ docs/pipeline.md lists options and columns. The driver lists directories and mak
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from pipeline.decode.schemas import ddl
+from pipeline.errors import UsageError
 from pipeline.sources import plan
 from pipeline.sources.options import Options, parse
 from pipeline.sources.plan import Narrowing, Split
@@ -48,6 +49,22 @@ class KohortLog(DataSource):
         """For `spark.read`."""
         return LogReader(parse(self.options))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """For `spark.readStream`. Raises: UsageError."""
+        from pipeline.sources.log_stream import LogStreamReader  # noqa: PLC0415  which needs this module
+
+        options = parse(self.options)
+        if options.records in {"batch", "problems"}:
+            raise UsageError(f"records={options.records} cannot be streamed")
+        return LogStreamReader(options)
+
+
+class Narrowed(Protocol):
+    """A reader that keeps what filters leave."""
+
+    options: Options
+    narrowing: Narrowing
+
 
 class PushFilters:
     """Takes what spares reading from a query's filters; all of them are handed back, so Spark filters the rows.
@@ -56,7 +73,7 @@ class PushFilters:
     the function behind the method; with the base class's there, a reader works both ways.
     """
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: Narrowed) -> None:
         self.reader = reader
         self.__func__ = DataSourceReader.pushFilters
 

@@ -10,6 +10,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from pipeline.decode.batches import Headers
 from pipeline.errors import DataError
 from pipeline.sources import log_dir
 from pipeline.sources.log_dir import Partition, Segment
@@ -21,7 +24,7 @@ from pipeline.sources.segments import (
     header_at,
     index_entries,
     latest_timestamp,
-    steps,
+    survey,
 )
 from pipeline.sources.transactions import Aborted, Outcomes, outcomes
 
@@ -61,6 +64,7 @@ class Range:
     end_offset: int
     end: End
     outcomes: Outcomes
+    seen: Headers | None = None  # of the last segment, if all of them were read
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +98,12 @@ def choose(options: Options, narrowing: Narrowing | None = None) -> list[Partiti
     return [partition for _, partition in furthest.values()]
 
 
-def end_of(partition: Partition, *, check_last_crc: bool = False) -> End:
+def end_of(partition: Partition, *, check_last_crc: bool = False, seen: Headers | None = None) -> End:
     """Where the log of a partition ends. Raises: DataError."""
     if not partition.segments:
         return End(0, partition.log_start_offset, 0, False)
     try:
-        return find_end(partition.segments[-1], check_last_crc=check_last_crc)
+        return find_end(partition.segments[-1], check_last_crc=check_last_crc, seen=seen)
     except OSError as error:
         raise DataError(f"{partition.segments[-1].path} cannot be read: {error.strerror}") from error
 
@@ -113,7 +117,8 @@ def range_of(
     check_last_crc: bool = False,
 ) -> Range:
     """From where to where a partition is read: the options' bounds, or the given ones. Raises: DataError."""
-    end = end_of(partition, check_last_crc=check_last_crc)
+    seen = _survey(partition, options)
+    end = end_of(partition, check_last_crc=check_last_crc, seen=seen)
     limit = NO_END if end.is_broken else end.next_offset
     start = _bound(options.starting_offsets, partition, limit, -2) if start_offset is None else start_offset
     stop = _bound(options.ending_offsets, partition, limit, -1) if end_offset is None else end_offset
@@ -123,12 +128,25 @@ def range_of(
     found = Outcomes((), None)
     if options.read_committed:
         try:
-            found = outcomes(partition)
+            found = outcomes(partition, seen)
         except OSError as error:
             raise DataError(f"{partition.directory} cannot be read: {error.strerror}") from error
         if found.first_open_offset is not None:
             stop = min(stop, found.first_open_offset)
-    return Range(partition, max(start, partition.log_start_offset), stop, end, found)
+    return Range(partition, max(start, partition.log_start_offset), stop, end, found, seen)
+
+
+def _survey(partition: Partition, options: Options) -> Headers | None:
+    """The headers of the active segment, if more than one question needs them all: then it is read once."""
+    if not partition.segments:
+        return None
+    last = partition.segments[-1]
+    if not options.read_committed and (last.size_bytes >= INDEX_BATCH_LIMIT_BYTES or index_entries(last)):
+        return None
+    try:
+        return survey(last.path)
+    except OSError as error:
+        raise DataError(f"{last.path} cannot be read: {error.strerror}") from error
 
 
 def _bound(bound: str | Mapping[str, Mapping[int, int]], partition: Partition, log_end: int, absent: int) -> int:
@@ -181,7 +199,8 @@ def _cut(found: Range, segment: Segment, start: int, end: int, limit: int, split
     entries = index_entries(segment)
     first = _position_of(segment, entries, start)
     pieces = [(first, -1 if first else segment.base_offset)]
-    for position, offset in _boundaries(segment, entries, first, limit, split_bytes):
+    seen = found.seen if segment.is_last else None
+    for position, offset in _boundaries(segment, entries, first, limit, split_bytes, seen):
         if offset > max(pieces[-1][1], start) and offset < end:
             pieces.append((position, offset))
     ends = [*pieces[1:], (limit, end)]
@@ -213,8 +232,18 @@ def _position_of(segment: Segment, entries: list[tuple[int, int]], offset: int) 
     return 0
 
 
+def position_of(segment: Segment, offset: int) -> int:
+    """A position at or before the batch that holds an offset; the file's start without a usable index. OSError."""
+    return _position_of(segment, index_entries(segment), offset)
+
+
 def _boundaries(
-    segment: Segment, entries: list[tuple[int, int]], first: int, limit: int, split_bytes: int
+    segment: Segment,
+    entries: list[tuple[int, int]],
+    first: int,
+    limit: int,
+    split_bytes: int,
+    seen: Headers | None,
 ) -> list[tuple[int, int]]:
     """(position, base offset) of a batch near each multiple of the split size."""
     if limit - first <= split_bytes * 1.25:
@@ -235,10 +264,14 @@ def _boundaries(
         return cuts
     if segment.size_bytes >= INDEX_BATCH_LIMIT_BYTES:
         return []
-    for step in steps(segment.path, first, limit):
-        if step.position >= target and target < limit - split_bytes // 4:
-            cuts.append((step.position, step.base_offset))
-            target = step.position + split_bytes
+    headers = survey(segment.path, first, limit) if seen is None else seen
+    starts, offsets = headers.position, headers.base_offset
+    while target < limit - split_bytes // 4:
+        at = int(np.searchsorted(starts, target))
+        if at == len(starts) or starts[at] >= limit:
+            break
+        cuts.append((int(starts[at]), int(offsets[at])))
+        target = cuts[-1][0] + split_bytes
     return cuts
 
 

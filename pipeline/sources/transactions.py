@@ -12,10 +12,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.decode.batches import PAD_BYTES, find_batch
+import numpy as np
+
+from pipeline.decode.batches import PAD_BYTES, Headers, find_batch
 from pipeline.sources.log_dir import Partition, Segment
-from pipeline.sources.segments import Step, steps
-from protocol.records.batch_header import CONTROL, TRANSACTIONAL
+from pipeline.sources.segments import survey
 from storage.batches import read_marker
 from storage.errors import CorruptFile
 from storage.producer_snapshot import parse_snapshot
@@ -37,8 +38,8 @@ class Outcomes(NamedTuple):
     first_open_offset: int | None
 
 
-def outcomes(partition: Partition) -> Outcomes:
-    """The transactions of a whole partition. OSError."""
+def outcomes(partition: Partition, seen: Headers | None = None) -> Outcomes:
+    """The transactions of a whole partition; `seen` are the headers of its last segment, if they were read. OSError."""
     segments = partition.segments
     first, open_since = _where_to_walk_from(segments)
     aborted = []
@@ -46,7 +47,7 @@ def outcomes(partition: Partition) -> Outcomes:
         entries = _read(segment.beside(".txnindex"))
         aborted += [Aborted(*entry[:3]) for entry in parse_transaction_index(entries or b"")]
     for segment in segments[first:]:
-        _walk(segment, open_since, aborted)
+        _walk(segment, open_since, aborted, seen if segment is segments[-1] else None)
     return Outcomes(tuple(aborted), min(open_since.values(), default=None))
 
 
@@ -76,16 +77,17 @@ def _where_to_walk_from(segments: tuple[Segment, ...]) -> tuple[int, dict[int, i
     return 0, {}
 
 
-def _walk(segment: Segment, open_since: dict[int, int], aborted: list[Aborted]) -> None:
+def _walk(segment: Segment, open_since: dict[int, int], aborted: list[Aborted], seen: Headers | None) -> None:
     with open(segment.path, "rb") as file:  # noqa: PTH123
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size
         position, above = 0, segment.base_offset - 1
         while position < size:
-            for step in steps(segment.path, position, size):
-                if step.attributes & TRANSACTIONAL:
-                    _note(descriptor, step, open_since, aborted)
-                position, above = step.position + step.size_bytes, step.last_offset
+            headers = survey(segment.path, position, size) if seen is None or position else seen
+            for index in np.flatnonzero(headers.is_transactional).tolist():
+                _note(descriptor, headers[index : index + 1], open_since, aborted)
+            if len(headers):
+                position, above = int(headers.position[-1] + headers.size_bytes[-1]), int(headers.last_offset[-1])
             if position >= size:
                 return
             # Something is broken here: what readers skip must not hide how later transactions ended.
@@ -96,14 +98,14 @@ def _walk(segment: Segment, open_since: dict[int, int], aborted: list[Aborted]) 
             position += found
 
 
-def _note(descriptor: int, step: Step, open_since: dict[int, int], aborted: list[Aborted]) -> None:
-    producer_id = int.from_bytes(os.pread(descriptor, 8, step.position + 43), "big", signed=True)
-    if not step.attributes & CONTROL:
-        open_since.setdefault(producer_id, step.base_offset)
+def _note(descriptor: int, header: Headers, open_since: dict[int, int], aborted: list[Aborted]) -> None:
+    producer_id, base_offset = int(header.column("producer_id")[0]), int(header.base_offset[0])
+    if not header.is_control[0]:
+        open_since.setdefault(producer_id, base_offset)
         return
-    marker = read_marker(os.pread(descriptor, step.size_bytes, step.position))
+    marker = read_marker(os.pread(descriptor, int(header.size_bytes[0]), int(header.position[0])))
     if marker is None:
         return
     first = open_since.pop(producer_id, None)
     if marker[0] and first is not None:
-        aborted.append(Aborted(producer_id, first, step.base_offset))
+        aborted.append(Aborted(producer_id, first, base_offset))

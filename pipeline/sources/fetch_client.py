@@ -1,0 +1,240 @@
+"""Just enough of a Kafka client to read a live broker: Metadata, ListOffsets, Fetch. No group is joined. No Spark.
+
+Connections are blocking and belong to one task each. A request is asked in the newest version that both sides have.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from pipeline.errors import DataError, UsageError
+from pipeline.sources.transactions import Aborted
+from protocol.errors import ErrorCode
+from protocol.frames import decode_response, encode_request
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.schema import Message
+
+EARLIEST, LATEST = -2, -1
+CLIENT_ID = "kohort-pipeline"
+FETCH_BYTES = 4 * 1024 * 1024
+# The newest versions that name topics by name; newer ones bring nothing that is needed here.
+_NEWEST = {FetchRequest: 12, ListOffsetsRequest: 7, MetadataRequest: 9}
+_MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
+_PASSING = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.KAFKA_STORAGE_ERROR}
+_RETRY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A partition and the address of its leader; "" when it has none."""
+
+    topic: str
+    partition: int
+    address: str
+    is_internal: bool = False
+
+
+class Fetched(NamedTuple):
+    """An answer about one partition. Aborted transactions reach to the end of the answer."""
+
+    records: bytes
+    high_watermark: int
+    last_stable_offset: int
+    aborted: tuple[Aborted, ...]
+
+
+class Connection:
+    """A blocking connection. Raises: OSError; DataError for a broker that speaks no common version."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_ms / 1000)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+        answer = self._ask(ApiVersionsRequest(), 0)
+        self._newest = {one.api_key: one.max_version for one in answer.api_keys}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def call(self, request: Message) -> Any:
+        """Send a request and wait for its answer."""
+        assert request.API_KEY is not None
+        version = min(self._newest.get(request.API_KEY, -1), _NEWEST[type(request)])
+        if version < request.VERSIONS[0]:
+            raise DataError(f"{self.address} is too old: it has {type(request).__name__} only up to version {version}")
+        return self._ask(request, version)
+
+    def _ask(self, request: Message, version: int) -> Any:
+        assert request.API_KEY is not None
+        self._correlation_id += 1
+        self._socket.sendall(encode_request(request, version, self._correlation_id, CLIENT_ID))
+        head = self._exactly(4)
+        frame = head + self._exactly(struct.unpack(">i", head)[0])
+        return decode_response(request.API_KEY, version, frame)[1]
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray(count)
+        view, have = memoryview(data), 0
+        while have < count:
+            got = self._socket.recv_into(view[have:])
+            if not got:
+                raise ConnectionResetError(f"{self.address} closed the connection")
+            have += got
+        return bytes(data)
+
+
+def connect(bootstrap: str, timeout_ms: int) -> Connection:
+    """A connection to the first of `HOST:PORT,...` that answers. Raises: DataError naming all that do not."""
+    problems = []
+    for address in [part.strip() for part in bootstrap.split(",") if part.strip()]:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(f"bootstrap is {bootstrap!r}; it must look like HOST:PORT,...")
+        try:
+            return Connection(address, timeout_ms)
+        except OSError as error:
+            problems.append(f"{address} ({error.strerror or error})")
+    raise DataError(f"no broker answers: {', '.join(problems)}")
+
+
+def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list[Leader]:
+    """Every partition of the topics (None: of all), with its leader. Raises: DataError for an unknown topic."""
+    names = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    answer = connection.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+    addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+    found = []
+    for topic in answer.topics:
+        if topic.error_code:
+            raise DataError(f"topic {topic.name!r}: {ErrorCode(topic.error_code).name}")
+        for partition in topic.partitions:
+            address = addresses.get(partition.leader_id, "")
+            found.append(Leader(topic.name, partition.partition_index, address, topic.is_internal))
+    return sorted(found, key=lambda leader: (leader.topic, leader.partition))
+
+
+def list_offsets(
+    partitions: Iterable[Leader], timestamp: int, *, read_committed: bool, timeout_ms: int
+) -> dict[tuple[str, int], int]:
+    """The offset of `EARLIEST`, `LATEST` or a time (ms) in each partition; the end where no record is that late.
+
+    Raises: DataError.
+    """
+    by_leader: dict[str, list[Leader]] = {}
+    for one in partitions:
+        if not one.address:
+            raise DataError(f"{one.topic}-{one.partition} has no leader now")
+        by_leader.setdefault(one.address, []).append(one)
+    offsets: dict[tuple[str, int], int] = {}
+    for address, wanted in by_leader.items():
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for one in wanted:
+            part = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamp)
+            topics.setdefault(one.topic, []).append(part)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(read_committed),
+            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+        answer = _asked_until_settled(address, request, timeout_ms)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                offsets[topic.name, part.partition_index] = part.offset
+    if timestamp >= 0 and any(offset < 0 for offset in offsets.values()):
+        late = [one for one in partitions if offsets[one.topic, one.partition] < 0]
+        offsets |= list_offsets(late, LATEST, read_committed=read_committed, timeout_ms=timeout_ms)
+    return offsets
+
+
+def _asked_until_settled(address: str, request: ListOffsetsRequest, timeout_ms: int) -> Any:
+    """The answer once no partition in it is merely starting up."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    with _reach(address, timeout_ms) as connection:
+        while True:
+            answer = connection.call(request)
+            errors = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
+            if not errors:
+                return answer
+            if not errors <= {int(code) for code in _PASSING | _MOVED} or time.monotonic() > deadline:
+                raise DataError(f"{address} answers {ErrorCode(min(errors)).name} when asked for offsets")
+            time.sleep(_RETRY_S)
+
+
+def _reach(address: str, timeout_ms: int) -> Connection:
+    try:
+        return Connection(address, timeout_ms)
+    except OSError as error:
+        raise DataError(f"{address} cannot be reached: {error.strerror or error}") from error
+
+
+class Fetcher:
+    """Reads one partition from its leader, which is followed when it moves. Raises: DataError."""
+
+    def __init__(self, leader: Leader, *, bootstrap: str, read_committed: bool, timeout_ms: int) -> None:
+        self.leader, self.bootstrap, self.timeout_ms = leader, bootstrap, timeout_ms
+        self.read_committed = read_committed
+        self._connection = _reach(leader.address, timeout_ms)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def fetch(self, position: int) -> Fetched | None:
+        """Batches from the one that holds `position` on; None when there is none up to the high watermark."""
+        deadline = time.monotonic() + self.timeout_ms / 1000
+        name = f"{self.leader.topic}-{self.leader.partition}"
+        while True:
+            try:
+                data = self._ask(position)
+            except OSError as error:
+                raise DataError(f"{self.leader.address} broke off while {name} was read: {error}") from error
+            code = data.error_code
+            if not code:
+                break
+            if code not in _MOVED | _PASSING or time.monotonic() > deadline:
+                raise DataError(f"{name} at offset {position}: the broker answers {ErrorCode(code).name}")
+            time.sleep(_RETRY_S)
+            self._follow()
+        records = bytes(data.records or b"")
+        if not records:
+            return None
+        aborted = [Aborted(one.producer_id, one.first_offset, 1 << 62) for one in data.aborted_transactions or ()]
+        return Fetched(records, data.high_watermark, data.last_stable_offset, tuple(aborted))
+
+    def _ask(self, position: int) -> Any:
+        part = FetchPartition(partition=self.leader.partition, fetch_offset=position, partition_max_bytes=FETCH_BYTES)
+        request = FetchRequest(
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=int(self.read_committed),
+            session_id=0,
+            topics=[FetchTopic(topic=self.leader.topic, partitions=[part])],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        return self._connection.call(request).responses[0].partitions[0]
+
+    def _follow(self) -> None:
+        self._connection.close()
+        with connect(self.bootstrap, self.timeout_ms) as asked:
+            found = [one for one in leaders(asked, [self.leader.topic]) if one.partition == self.leader.partition]
+        if found and found[0].address:
+            self.leader = found[0]
+        self._connection = _reach(self.leader.address, self.timeout_ms)
