@@ -72,7 +72,6 @@ class Connection:
     __slots__ = (
         "__weakref__",
         "_backlog",
-        "_began_ns",
         "_broker",
         "_client_id",
         "_contexts",
@@ -124,8 +123,7 @@ class Connection:
         self._flush_scheduled = False
         self._reading_paused = False
         self._write_paused = False
-        self._began_ns = 0  # when the requests that are being handled came
-        self._since_ns = 0  # when the oldest of the backlog came; 0: it is empty
+        self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
         self.admitted = False
         self.closed = False
         self.host = ""
@@ -236,7 +234,7 @@ class Connection:
         """Handle the backlog until it is empty or enough is in flight; then write what is ready."""
         backlog, waiting = self._backlog, self._waiting
         self._working = True
-        began_ns = self._began_ns = self._since_ns or perf_counter_ns()
+        began_ns = self._since_ns = self._since_ns or perf_counter_ns()
         budget = _MAX_REQUESTS_PER_TURN
         # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
         answered: Route | None = None
@@ -262,8 +260,11 @@ class Connection:
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 budget = 0
         if answered is not None:
-            answered.tally(count, perf_counter_ns() - began_ns)
-        self._since_ns = began_ns if backlog else 0
+            took_ns = perf_counter_ns() - began_ns  # as `tally`, without the call
+            answered.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
+            answered.total_ns += took_ns * count
+        if not backlog:
+            self._since_ns = 0
         self._working = False
         if waiting and waiting[0].done:
             if not self._drain():
@@ -363,7 +364,7 @@ class Connection:
         deferred.route = route
         deferred.correlation_id = correlation_id
         deferred.size_bytes = size_bytes
-        deferred.began_ns = self._began_ns
+        deferred.began_ns = self._since_ns
         self._inflight_bytes += size_bytes
         self._waiting.append(deferred)
 
