@@ -9,10 +9,11 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.http.answers import JSON, Answer, dump, json_list, problem
+from broker.http.answers import JSON, Answer, dump, json_answer, json_list, problem
 from broker.http.metrics import lag
 from coordinator.consumer_protocol import MetadataError, assigned_partitions
 from coordinator.group import GroupState
+from coordinator.why import findings as why
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 LAST = 10
 """Rebalances told when nobody says how many."""
 LAST_MAX = 1_000
+FINDINGS_LAST = 100
+"""Rebalances that findings look at when nobody says how many."""
 _NAMES_COMPARED = 300
 
 
@@ -52,6 +55,19 @@ def rebalances(app: App, request: Request) -> Answer:
     if isinstance(records, Answer):
         return records
     return Answer(json_list({"group_id": request.parts["group"]}, "records", records), JSON)
+
+
+def findings(app: App, request: Request) -> Answer:
+    """What these records, and the group as it is now, say is wrong with it."""
+    last = _last(request, FINDINGS_LAST)
+    if isinstance(last, Answer):
+        return last
+    group_id = request.parts["group"]
+    records = _records(app, group_id, last)
+    if isinstance(records, Answer):
+        return records
+    found = why.findings(records, app.broker.ledger.live(group_id), now_ms=app.broker.runtime.now_ms())
+    return json_answer({"group_id": group_id, "findings": found})
 
 
 def _records(app: App, group_id: str, last: int) -> list[dict[str, Any]] | Answer:
@@ -92,8 +108,8 @@ def _known(app: App, group_id: str) -> bool:
     return group_id in shard.groups or group_id in shard.offsets
 
 
-def _last(request: Request) -> int | Answer:
-    text = request.query.get("last", str(LAST))
+def _last(request: Request, default: int = LAST) -> int | Answer:
+    text = request.query.get("last", str(default))
     if not text.isdecimal() or not 1 <= int(text) <= LAST_MAX:
         return problem(400, f"last={text[:20]}: it takes a number from 1 to {LAST_MAX}")
     return int(text)

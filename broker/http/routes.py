@@ -44,6 +44,7 @@ ROUTES: dict[str, Any] = {
     "/groups": groups.all_groups,
     "/groups/{group}": groups.group,
     "/groups/{group}/rebalances": groups.rebalances,
+    "/groups/{group}/findings": groups.findings,
 }
 
 _PARTS = {tuple(path.split("/")[1:]): handler for path, handler in ROUTES.items()}

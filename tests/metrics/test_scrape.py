@@ -165,6 +165,9 @@ def test_the_ledger_s_figures_are_counted_by_group(broker: Kohort):
     status, told = get_json(f"{broker.http}/groups/g/rebalances?last=2")
     assert status == 200
     assert [record["kind"] for record in told["records"]][:2] == ["rebalance_began", "rebalance_ended"]
+    status, told = get_json(f"{broker.http}/groups/g/findings")
+    assert status == 200
+    assert [finding["rule"] for finding in told["findings"]] == ["refused_commits"]
     assert get_json(f"{broker.http}/groups/g/rebalances?last=x")[0] == 400
     assert get_json(f"{broker.http}/groups/h/rebalances") == (404, {"error": "there is no group 'h'", "nearest": []})
 
