@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-QUESTIONS = ("requests", "join", "start", "offsets", "cleaning")
+QUESTIONS = ("requests", "join", "ledger", "start", "offsets", "cleaning")
 
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.

@@ -9,7 +9,7 @@ Source: the page docs/rebalance-ledger.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 from protocol.records.errors import UnparsableRecord
@@ -212,33 +212,38 @@ KINDS: Mapping[str, type] = {
 
 # What is cut when a record is too large, in this order, and where it says how many are missing.
 _CUT = (("moves", "moves_truncated"), ("further_causes", "further_causes_truncated"), ("members", "members_truncated"))
+_SURELY_SHORT = 100  # items: hardly ever is so little too large
 
 
 def encode_value(record: Mapping[str, Any]) -> bytes:
     """The bytes of a record, at most `RECORD_MAX_BYTES`: lists are cut, members last, and their counts kept."""
-    data = _dump(record)
-    if len(data) <= RECORD_MAX_BYTES:
-        return data
-    cut = dict(record)
+    long = [name for name, _ in _CUT if isinstance(record.get(name), list)]  # `members` may be a number
+    if sum(len(record[name]) for name in long) < _SURELY_SHORT:
+        data = _dump(record)
+        if len(data) <= RECORD_MAX_BYTES:
+            return data
+    # Each item is encoded once, however many have to go.
+    head = {name: value for name, value in record.items() if name not in long}
+    lists = {name: [_dump(item) for item in record[name]] for name in long}
+    data = _joined(head, lists)
     for name, counter in _CUT:
-        items = cut.get(name)
-        if not items:
+        items = lists.get(name)
+        if len(data) <= RECORD_MAX_BYTES or not items:
             continue
-        sizes = [len(_dump(item)) + 1 for item in items]
-        room = RECORD_MAX_BYTES - (len(data) - sum(sizes)) - 10  # the counter may get some digits
+        room = RECORD_MAX_BYTES - (len(data) - sum(map(len, items)) - len(items)) - 10  # the counter may get digits
         kept = 0
-        for size in sizes:
-            room -= size
+        for item in items:
+            room -= len(item) + 1
             if room < 0:
                 break
             kept += 1
-        cut[name] = items[:kept]
-        cut[counter] = cut.get(counter, 0) + len(items) - kept
-        data = _dump(cut)
-        if len(data) <= RECORD_MAX_BYTES:
-            return data
+        head[counter] = head.get(counter, 0) + len(items) - kept
+        lists[name] = items[:kept]
+        data = _joined(head, lists)
+    if len(data) <= RECORD_MAX_BYTES:
+        return data
     # A client may give itself names of 32 KiB.
-    return _dump(_shortened(cut))
+    return _joined(_shortened(head), lists)
 
 
 def decode_value(data: bytes | None) -> dict[str, Any]:
@@ -263,12 +268,23 @@ def decode_value(data: bytes | None) -> dict[str, Any]:
     return record
 
 
-def _dump(content: object) -> bytes:
-    import json  # noqa: PLC0415  a start does not pay for it
+def _joined(head: Mapping[str, Any], lists: Mapping[str, list[bytes]]) -> bytes:
+    parts = [_dump(head)[:-1]]
+    parts += [b',"' + name.encode() + b'":[' + b",".join(items) + b"]" for name, items in lists.items()]
+    return b"".join((*parts, b"}"))
 
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+def _dump(content: object) -> bytes:
+    global _encode  # noqa: PLW0603  made once: a start does not pay for it, and making it anew costs more than using it
+    if _encode is None:
+        from json import JSONEncoder  # noqa: PLC0415
+
+        _encode = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     # Names are what clients send: a lone surrogate cannot come from UTF-8, and must not end the ledger if it does.
-    return text.encode("utf-8", "replace")
+    return _encode(content).encode("utf-8", "replace")
+
+
+_encode: Callable[[object], str] | None = None
 
 
 def _shortened(content: Any) -> Any:

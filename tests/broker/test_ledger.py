@@ -485,3 +485,29 @@ def test_the_live_state_tells_what_findings_look_at(house: House):
     assert (live["partitions_total"], live["offsets"], live["state"]) == (4, 1, "Stable")
     assert 1 < live["commits_per_second"] <= 20
     assert "tight_heartbeat" in {finding["rule"] for finding in house.ledger.findings("g")}
+
+
+def test_a_heartbeat_and_a_commit_leave_nothing_for_the_ledger(house: House):
+    """Ledger 1.4: no event, no record; only the session's timer remembers."""
+    [a] = house.stable("a", plan=[ALL])
+    before = len(house.log())
+    seen: list[Any] = []
+    house.broker.groups.event_listeners.append(seen.append)
+    for at in range(20):
+        house.heartbeat(a, 1)
+        house.commit({0: at}, member_id=a, generation=1)
+        house.advance(100)
+
+    assert seen == []
+    assert (len(house.log()), len(house.ledger._queue)) == (before, 0)
+
+
+def test_a_name_that_is_too_long_for_a_record_is_cut():
+    """Ledger 4: under 256 KiB whatever clients call themselves."""
+    who = dict.fromkeys(("member_id", "instance_id", "client_id", "client_host"), "x" * 32000)
+    record = {"kind": "rebalance_ended", "group_id": "g", "first_cause": who, "slowest_to_join": who,
+              "slowest_to_sync": who, "members": [who] * 3, "members_truncated": 0}  # fmt: skip
+
+    data = encode_value(record)
+    assert len(data) <= RECORD_MAX_BYTES
+    assert decode_value(data)["first_cause"]["client_id"] == "x" * 1_000
