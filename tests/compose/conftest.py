@@ -45,11 +45,13 @@ class Project:
     def __init__(self, folder: Path, *files: Path) -> None:
         self.name = f"kohort-test-{uuid.uuid4().hex[:8]}"
         self.port = _free_port()
+        self.http_port = _free_port()
         self._folder = folder
         self._files = [word for file in files for word in ("-f", str(file))]
         self._environment = {
             **os.environ,
             "KAFKA_PORT": str(self.port),
+            "KOHORT_HTTP_PORT": str(self.http_port),
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
 
@@ -210,3 +211,21 @@ def test_an_existing_compose_file_starts_with_only_the_images_name_changed(
     assert "Produce(0): " in versions
     configs = (f"{bin_}/kafka-configs.sh", "--bootstrap-server", "localhost:9092", "--describe", "--topic", "payments")
     assert "cleanup.policy=compact" in running.compose(*inside, *configs)
+
+
+def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine(project: Callable[..., Project]):
+    """Where Prometheus would run: in the network of the broker, by the service's name."""
+    one = project()
+    one.up("broker")
+    script = (
+        "from urllib.request import urlopen;"
+        "print(urlopen('http://broker:9644/metrics', timeout=10).read().decode());"
+        "print(urlopen('http://broker:9644/readyz', timeout=10).status)"
+    )
+
+    printed = one.compose("run", "--rm", "--no-deps", "-T", "consumer", "python", "-c", script)
+
+    assert "kafka_brokers 1\n" in printed
+    assert printed.splitlines()[-1].strip() == "200"
+    with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=10) as answer:
+        assert answer.status == 200
