@@ -150,7 +150,7 @@ def partition_in(directory: Path, topic: str, number: int) -> Partition:
             Segment(base_offset, logs[base_offset].path, status.st_size, None, status.st_mtime_ns // 1_000_000)
         )
     ends = [segment.base_offset for segment in listed[1:]]
-    segments = [replace(segment, next_offset=end) for segment, end in zip(listed, [*ends, None], strict=True)]
+    segments = [replace(segment, next_offset=end) for segment, end in zip(listed, [*ends, None], strict=False)]
     try:
         topic_id = read_topic_id(directory)
     except CorruptFile:

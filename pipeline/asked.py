@@ -1,0 +1,309 @@
+"""What a command line of `kohort pipeline` asks for, as a value; read and checked without Spark, in milliseconds."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.errors import UsageError
+
+VERBS = {
+    "commits": "every offset commit that is still in the log",
+    "generations": "every generation of classic groups and record of KIP-848 groups, with members and assignments",
+    "rebalances": "every completed rebalance, with its causes where the rebalance ledger knows them",
+    "membership": "who owned which partition, from when to when",
+    "lag": "how far groups were behind, in messages and seconds, on a grid of moments",
+    "stuck": "partitions that do not get on though records wait",
+    "growth": "which groups fill __consumer_offsets, and what its partitions look like",
+    "groups": "one row for each group: state, members, lag, rebalances",
+    "state": "the offsets of groups as of a moment (--at)",
+    "restore": "the same as the file that kafka-consumer-groups --reset-offsets --from-file reads",
+    "report": "one self-contained HTML page",
+    "records": "every record of __consumer_offsets, decoded, those nobody can decode too",
+}
+STREAMED = ("commits", "rebalances", "lag", "growth")
+FORMATS = ("parquet", "json", "csv", "table")
+_HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
+_AGO = re.compile(r"-(\d+)(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One command. Moments have a zone; spans are ms. `broker` is None when `paths` are read."""
+
+    verb: str
+    paths: tuple[str, ...] = ()
+    broker: str | None = None
+    to: Path | None = None
+    format: str = "table"
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    at: datetime | None = None
+    every_ms: int = 60_000
+    lasting_ms: int = 600_000
+    retention_ms: int = 7 * 86_400_000
+    exact: bool = False
+    now: bool = False
+    on_corrupt: str = "error"
+    strict: bool = False
+    dedupe_replicas: bool = False
+    include_observers: bool = False
+    limit: int | None = None
+    overwrite: bool = False
+    master: str = "local[*]"
+    jars: tuple[str, ...] = ()
+    execute: bool = False
+    bootstrap: str | None = None
+    stream: bool = False
+    once: bool = False
+    trigger_ms: int = 10_000
+    checkpoint: Path | None = None
+    watermark_ms: int = 600_000
+    as_group: str | None = None
+    max_offsets: int | None = None
+    asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that raises instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of everything behind `kohort pipeline`."""
+    verbs = "\n".join(f"  {verb:12} {meaning}" for verb, meaning in VERBS.items())
+    made = _Parser(
+        prog="kohort pipeline",
+        usage="kohort pipeline VERB --from DIR|HOST:PORT [options]",
+        description=f"Questions to the logs of consumer groups, answered with Spark.\n\nverbs:\n{verbs}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="T is ISO 8601 (without a zone: UTC), epoch milliseconds, or -2h ago. SPAN is 30s, 10m, 1h, 7d.\n"
+        "Exit codes: 0 done; 1 done with a loss, or the data cannot be read; 2 usage, or something is not installed.",
+        allow_abbrev=False,
+    )
+    made.add_argument("verb", choices=VERBS, metavar="VERB")
+    add = made.add_argument
+    add(
+        "--from",
+        dest="source",
+        required=True,
+        metavar="DIR|HOST:PORT",
+        help="log directories (a comma list), or a broker",
+    )
+    add("--to", type=Path, metavar="PATH", help="where to write; without it the answer goes to standard output")
+    add("--format", choices=FORMATS, help="parquet (default with --to), json, csv, or table (default on the screen)")
+    add("--overwrite", action="store_true", help="replace what lies at --to")
+    add("--limit", type=int, metavar="N", help="rows on the screen (a table: 100)")
+    add("--group", action="append", default=[], metavar="GLOB", help="only these groups; may be repeated")
+    add("--topic", action="append", default=[], metavar="GLOB", help="only these topics; may be repeated")
+    add("--since", metavar="T", help="from this moment on")
+    add("--until", metavar="T", help="what was written before this moment")
+    add("--at", metavar="T", help="state, restore: the moment")
+    add("--every", default="1m", metavar="SPAN", help="lag: the distance of grid points (1m)")
+    add("--exact", action="store_true", help="lag: read the oldest waiting record for its time, not only batch headers")
+    add("--now", action="store_true", help="lag: only how it is now")
+    add("--for", dest="lasting", default="10m", metavar="SPAN", help="stuck: standing still for at least so long (10m)")
+    add(
+        "--offsets-retention", default="7d", metavar="SPAN", help="groups: offsets.retention.minutes of the broker (7d)"
+    )
+    add(
+        "--on-corrupt",
+        choices=("error", "skip"),
+        default="error",
+        help="what cannot be read: fail, or leave out and say",
+    )
+    add("--strict", action="store_true", help="exit with 1 when a record could not be decoded")
+    add(
+        "--dedupe-replicas",
+        action="store_true",
+        help="several directories: of each partition the one that reaches furthest",
+    )
+    add("--include-observers", action="store_true", help="also the groups that Spark's own connector makes up to read")
+    add("--master", default="local[*]", metavar="URL", help="Spark's master (local[*])")
+    add("--jars", default="", metavar="PATH,..", help="jars for Spark")
+    add("--execute", action="store_true", help="restore: commit the offsets to the group, which must have no members")
+    add("--bootstrap", metavar="HOST:PORT", help="the broker for --execute and --as-group, when --from is a directory")
+    add(
+        "--stream",
+        action="store_true",
+        help=f"go on as the log grows: {', '.join(STREAMED)}; needs --to and --checkpoint",
+    )
+    add("--checkpoint", type=Path, metavar="DIR", help="stream: where its position and state are kept")
+    add("--once", action="store_true", help="stream: everything that is there now, then end (availableNow)")
+    add("--trigger", default="10s", metavar="SPAN", help="stream: a batch every so often (10s)")
+    add("--watermark", default="10m", metavar="SPAN", help="stream: how late a record may be (10m)")
+    add("--as-group", metavar="GROUP", help="stream: commit each batch's end to this group, so that its lag is seen")
+    add("--max-offsets", type=int, metavar="N", help="stream: about so many records in a batch")
+    return made
+
+
+def read(words: list[str]) -> Asked:
+    """The command that these words make. Raises: UsageError."""
+    given = parser().parse_args(_with_ago(words))
+    now = datetime.now(UTC)
+    paths, broker = _source(given.source)
+    format_ = given.format or ("table" if given.to is None or given.verb in ("restore", "report") else "parquet")
+    asked = Asked(
+        verb=given.verb,
+        paths=paths,
+        broker=broker,
+        to=given.to,
+        format=format_,
+        groups=tuple(given.group),
+        topics=tuple(given.topic),
+        since=_moment("--since", given.since, now),
+        until=_moment("--until", given.until, now),
+        at=_moment("--at", given.at, now),
+        every_ms=_span("--every", given.every),
+        lasting_ms=_span("--for", given.lasting),
+        retention_ms=_span("--offsets-retention", given.offsets_retention),
+        exact=given.exact,
+        now=given.now,
+        on_corrupt=given.on_corrupt,
+        strict=given.strict,
+        dedupe_replicas=given.dedupe_replicas,
+        include_observers=given.include_observers,
+        limit=given.limit,
+        overwrite=given.overwrite,
+        master=given.master,
+        jars=tuple(jar for jar in given.jars.split(",") if jar),
+        execute=given.execute,
+        bootstrap=given.bootstrap or broker,
+        stream=given.stream,
+        once=given.once,
+        trigger_ms=_span("--trigger", given.trigger),
+        checkpoint=given.checkpoint,
+        watermark_ms=_span("--watermark", given.watermark),
+        as_group=given.as_group,
+        max_offsets=given.max_offsets,
+        asked_at=now,
+    )
+    _check(asked)
+    return asked
+
+
+def span_ms(text: str) -> int:
+    """Milliseconds of 30s, 10m, 1h or 7d. Raises: ValueError."""
+    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ValueError(text)
+    return int(match[1]) if match[2] == "ms" else int(match[1]) * _SECONDS[match[2]] * 1000
+
+
+def parse_moment(text: str, now: datetime) -> datetime:
+    """A moment with a zone, of ISO 8601, epoch milliseconds, or a span ago. Raises: ValueError."""
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return now - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+    if re.fullmatch(r"\d{9,}", text):
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _with_ago(words: list[str]) -> list[str]:
+    """`--since -2h` as `--since=-2h`: argparse takes a word that begins with `-` for an option."""
+    joined: list[str] = []
+    for word in words:
+        if _AGO.fullmatch(word) and joined and joined[-1] in ("--since", "--until", "--at"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _source(text: str) -> tuple[tuple[str, ...], str | None]:
+    paths = tuple(path.strip() for path in text.split(",") if path.strip())
+    if not paths:
+        raise UsageError("--from is empty")
+    if not any(Path(path).is_dir() for path in paths) and all(_HOST_PORT.fullmatch(path) for path in paths):
+        return (), ",".join(paths)
+    for path in paths:
+        if "://" not in path and not Path(path).exists():
+            raise UsageError(f"--from {path}: there is no such directory, and it is no HOST:PORT")
+    from pipeline.sources.log_dir import scan  # noqa: PLC0415
+
+    scan(paths)  # raises UsageError for what is no log directory
+    return paths, None
+
+
+def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return parse_moment(text, now)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{option} {text}: a moment is ISO 8601 (2026-03-01T12:00:00Z), epoch milliseconds, or -2h"
+        ) from None
+
+
+def _span(option: str, text: str) -> int:
+    try:
+        return span_ms(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: a span is 30s, 10m, 1h or 7d") from None
+
+
+def _check(asked: Asked) -> None:
+    """Raises UsageError for what cannot be together."""
+    verb = asked.verb
+    if verb in ("state", "restore") and asked.at is None:
+        raise UsageError(f"{verb} needs --at T, the moment to look at")
+    if asked.at is not None and verb not in ("state", "restore"):
+        raise UsageError(f"--at is for state and restore; {verb} takes --since and --until")
+    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+        raise UsageError("--since is not before --until")
+    if asked.format == "parquet" and asked.to is None:
+        raise UsageError("--format parquet needs --to PATH")
+    if asked.format == "table" and asked.to is not None and verb not in ("restore", "report"):
+        raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
+    if verb == "report" and asked.to is None:
+        raise UsageError("report needs --to PAGE.html")
+    if asked.limit is not None and asked.limit < 1:
+        raise UsageError("--limit must be above 0")
+    if asked.execute and verb != "restore":
+        raise UsageError("--execute is for restore")
+    if asked.execute and asked.bootstrap is None:
+        raise UsageError("--execute needs --bootstrap HOST:PORT, the broker that has the group")
+    _check_stream(asked)
+    # The target of a stream grows from one run to the next.
+    if asked.to is not None and not asked.overwrite and not asked.stream and _is_taken(asked.to):
+        raise UsageError(f"--to {asked.to} exists and is not empty; --overwrite replaces it")
+
+
+def _check_stream(asked: Asked) -> None:
+    if not asked.stream:
+        for option, value in (
+            ("--checkpoint", asked.checkpoint),
+            ("--once", asked.once),
+            ("--as-group", asked.as_group),
+        ):
+            if value:
+                raise UsageError(f"{option} is for --stream")
+        return
+    if asked.verb not in STREAMED:
+        raise UsageError(f"{asked.verb} does not stream; {', '.join(STREAMED)} do")
+    if asked.to is None or asked.checkpoint is None:
+        raise UsageError("--stream needs --to PATH and --checkpoint DIR")
+    if asked.as_group is not None and asked.bootstrap is None:
+        raise UsageError("--as-group needs --bootstrap HOST:PORT, the broker to commit to")
+
+
+def _is_taken(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
+def seconds_since(started: float) -> float:
+    """Seconds since a `time.monotonic()`."""
+    return time.monotonic() - started

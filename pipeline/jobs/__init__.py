@@ -1,0 +1,91 @@
+"""One module per verb of `kohort pipeline`: read, call transformations, hand over what is to be written.
+
+`run(asked)` starts Spark, runs the verb and ends with one line on standard error: rows, records read, undecoded,
+skipped batches, seconds. Nothing that Spark raises gets out: its Java and worker traces become one sentence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from pipeline.errors import DataError, EnvironmentMissing, PipelineError, UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.asked import Asked
+    from pipeline.jobs.inputs import Inputs
+
+LOSS = 1
+_OURS = re.compile(r"^.*?\b(?:pipeline|storage|protocol)[\w.]*\.(\w+): (.+)$", re.MULTILINE)
+
+
+def run(asked: Asked) -> int:
+    """Do what is asked; return the exit code. Raises: PipelineError."""
+    started = time.monotonic()
+    from pipeline.jobs.progress import Progress  # noqa: PLC0415  Spark is imported from here on
+    from pipeline.session import build  # noqa: PLC0415
+
+    spark = build(master=asked.master, name=f"kohort pipeline {asked.verb}", jars=asked.jars)
+    # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        if asked.stream:
+            raise UsageError("--stream is not part of this installation")
+        with Progress(spark.sparkContext, asked.verb):
+            return _batch(spark, asked, started)
+    except (PipelineError, KeyboardInterrupt, BrokenPipeError):
+        raise
+    except Exception as error:
+        explain(error)
+    finally:
+        spark.stop()
+
+
+def _batch(spark: SparkSession, asked: Asked, started: float) -> int:
+    from pipeline.jobs.inputs import Inputs  # noqa: PLC0415
+    from pipeline.jobs.output import write  # noqa: PLC0415
+
+    module = importlib.import_module(f"pipeline.jobs.{asked.verb}")
+    with Inputs(spark, asked) as inputs:
+        if hasattr(module, "execute"):
+            rows: int = module.execute(inputs)
+        else:
+            rows = write(module.tables(inputs), inputs)
+        return finish(inputs, rows, started)
+
+
+def finish(inputs: Inputs, rows: int, started: float) -> int:
+    """Say what was lost, and the last line; return the exit code."""
+    asked = inputs.asked
+    counts = inputs.counts()
+    skipped = inputs.skipped()
+    for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped):
+        print(line, file=sys.stderr)
+    unknown = "? undecoded" if counts is None else f"{counts.undecoded:,} undecoded"
+    read = "? records" if counts is None else f"{counts.read:,} records"
+    print(
+        f"kohort pipeline {asked.verb}: {rows:,} rows from {read}, {unknown}, "
+        f"{len(skipped):,} batches skipped, {time.monotonic() - started:.1f} s",
+        file=sys.stderr,
+    )
+    lost = bool(skipped) or (asked.strict and counts is not None and counts.undecoded > 0)
+    return LOSS if lost else 0
+
+
+def explain(error: Exception) -> NoReturn:
+    """Raise the pipeline's own error that lies at the bottom of one of Spark's, or Spark's first line."""
+    text = str(error)
+    found = _OURS.findall(text)
+    if found:
+        name, message = found[-1]
+        kind = {"UsageError": UsageError, "EnvironmentMissing": EnvironmentMissing}.get(name, DataError)
+        raise kind(message.strip()) from error
+    # Spark's own words: the line that names a condition says more than the first of a trace.
+    named = re.search(r"\[[A-Z_.]+\][^\n]*", text)
+    line = named[0] if named else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    raise DataError(f"Spark: {line.strip()}") from error

@@ -1,0 +1,123 @@
+"""What a live broker knows besides the records: topics, log ends, groups; and offsets to be put back.
+
+Asked with confluent-kafka, as the other verbs of the command line are.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import DataError, EnvironmentMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TIMEOUT_S = 20.0
+
+
+def admin(bootstrap: str) -> Any:
+    """An AdminClient. Raises: EnvironmentMissing."""
+    try:
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise EnvironmentMissing("a live broker needs confluent-kafka: pip install confluent-kafka") from error
+    # Errors come back from the calls; what librdkafka logs besides would only say them again.
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "broker.address.family": "v4"})
+
+
+def topics(bootstrap: str, also: Iterable[str] = ()) -> set[str]:
+    """The names of all topics, and those of `also` that exist though a list of all leaves them out."""
+    client = admin(bootstrap)
+    found = set(_metadata(client, bootstrap).topics)
+    for name in also:
+        if name not in found and not _metadata(client, bootstrap, name).topics[name].error:
+            found.add(name)
+    return found
+
+
+def topic_ids(bootstrap: str) -> list[tuple[str, str]]:
+    """(topic id, topic) of all topics; ids as in the tables, base64url without padding."""
+    from confluent_kafka import TopicCollection  # noqa: PLC0415
+
+    client = admin(bootstrap)
+    names = [name for name in _metadata(client, bootstrap).topics if name]
+    if not names:
+        return []
+    rows = []
+    for name, future in client.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
+        uuid = _result(future, bootstrap).topic_id
+        high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
+        rows.append((base64.urlsafe_b64encode(struct.pack(">qq", high, low)).decode().rstrip("="), name))
+    return rows
+
+
+def bounds(bootstrap: str, names: Iterable[str]) -> list[tuple[str, int, int, int]]:
+    """(topic, partition, log start offset, log end offset) of each partition of these topics that exist."""
+    from confluent_kafka import TopicPartition  # noqa: PLC0415
+    from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
+
+    client = admin(bootstrap)
+    found = _metadata(client, bootstrap).topics
+    wanted = [TopicPartition(name, number) for name in names if name in found for number in found[name].partitions]
+    if not wanted:
+        return []
+    ends: list[dict[tuple[str, int], int]] = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        futures = client.list_offsets(dict.fromkeys(wanted, spec), request_timeout=TIMEOUT_S)
+        ends.append({(tp.topic, tp.partition): _result(future, bootstrap).offset for tp, future in futures.items()})
+    return [(*place, start, ends[1][place]) for place, start in sorted(ends[0].items())]
+
+
+def members_of(bootstrap: str, groups: Iterable[str]) -> dict[str, list[str]]:
+    """The members of each group as `client-id (host)`; none of a group that does not exist."""
+    client = admin(bootstrap)
+    found = {}
+    for name, future in client.describe_consumer_groups(list(groups), request_timeout=TIMEOUT_S).items():
+        try:
+            members = future.result(TIMEOUT_S).members
+        except Exception as error:
+            if "GROUP_ID_NOT_FOUND" not in str(error) and "not found" not in str(error).lower():
+                raise DataError(f"{bootstrap}: group {name!r} cannot be described: {_words(error)}") from error
+            members = []
+        found[name] = [f"{member.client_id} ({member.host})" for member in members]
+    return found
+
+
+def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    """Set the offsets of a group without members: (topic, partition) -> (offset, metadata). Raises: DataError."""
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition  # noqa: PLC0415
+
+    wanted = [TopicPartition(*place, offset, metadata or None) for place, (offset, metadata) in offsets.items()]
+    [future] = (
+        admin(bootstrap)
+        .alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)], request_timeout=TIMEOUT_S)
+        .values()
+    )
+    try:
+        done = future.result(TIMEOUT_S).topic_partitions
+    except Exception as error:
+        raise DataError(f"{bootstrap}: the offsets of group {group!r} were refused: {_words(error)}") from error
+    refused = [f"{one.topic}-{one.partition}: {one.error}" for one in done if one.error]
+    if refused:
+        raise DataError(f"{bootstrap}: offsets of group {group!r} were refused: {'; '.join(refused)}")
+
+
+def _metadata(client: Any, bootstrap: str, topic: str | None = None) -> Any:
+    try:
+        return client.list_topics(topic, timeout=TIMEOUT_S) if topic else client.list_topics(timeout=TIMEOUT_S)
+    except Exception as error:
+        raise DataError(f"{bootstrap} does not answer: {_words(error)}") from error
+
+
+def _result(future: Any, bootstrap: str) -> Any:
+    try:
+        return future.result(TIMEOUT_S)
+    except Exception as error:
+        raise DataError(f"{bootstrap}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    inner = error.args[0] if error.args else error
+    return str(inner.str()) if hasattr(inner, "str") else str(error)

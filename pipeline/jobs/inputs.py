@@ -1,0 +1,308 @@
+"""What a verb reads: group records, batch headers, the ledger, and what directories or the broker know besides.
+
+The same for a directory and a live broker. Everything is read at most once: records that several tables need are kept
+(in memory, then on disk) for as long as the `with` lasts.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
+from pyspark.storagelevel import StorageLevel
+
+from pipeline import decode
+from pipeline.errors import UsageError
+from pipeline.sources import plan
+from pipeline.sources.log_dir import GROUPS_TOPIC, Partition
+from pipeline.sources.options import parse
+from pipeline.transformations.keys import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pipeline.asked import Asked
+
+LEDGER_TOPIC = "__kohort_rebalances"
+OBSERVERS = "^spark-kafka-(source|relation)-"
+"""Groups that Spark's own connector makes up in order to read."""
+_PROBLEMS_SHOWN = 5
+
+
+class Counts(NamedTuple):
+    """Records of `__consumer_offsets` that were read, and those that could not be decoded."""
+
+    read: int
+    undecoded: int
+
+
+class Inputs:
+    """The frames of one run."""
+
+    def __init__(self, spark: SparkSession, asked: Asked) -> None:
+        self.spark = spark
+        self.asked = asked
+        self._kept: list[DataFrame] = []
+        self._whole: DataFrame | None = None
+        self._counted: Counts | None = None
+        self._observation: Observation | None = None
+        self._sources: list[tuple[str, str]] = []  # (topic, records) that were read, for the skipped batches
+        self._partitions: list[Partition] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for frame in self._kept:
+            frame.unpersist()
+
+    # Group records.
+
+    def records(self, *, uncommitted: bool = False) -> DataFrame:
+        """Group records that are asked for, kept: for verbs that look at them several times."""
+        return self._chosen(self.all_records(uncommitted=uncommitted))
+
+    def all_records(self, *, uncommitted: bool = False) -> DataFrame:
+        """Group records of all groups, kept."""
+        if self._whole is None:
+            self._whole = self.keep(self._read_records(uncommitted=uncommitted))
+            counts = self._whole.agg(F.count(F.lit(1)).alias("n"), F.count_if(F.col("problem").isNotNull()).alias("p"))
+            row = counts.first()
+            assert row is not None
+            self._counted = Counts(row.n, row.p)
+        return self._whole
+
+    def records_once(self) -> DataFrame:
+        """Group records that are asked for, for a verb that looks at them once: nothing is kept if they go to files."""
+        if self.asked.to is None:
+            # Rows that are fetched one by one are counted by nobody.
+            return self.records()
+        self._observation = Observation("records")
+        whole = self._read_records(pruned=True).observe(
+            self._observation,
+            F.count(F.lit(1)).alias("read"),
+            F.count_if(F.col("problem").isNotNull()).alias("undecoded"),
+        )
+        return self._chosen(whole)
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The frame, computed once."""
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._kept.append(kept)
+        return kept
+
+    def _read_records(self, *, uncommitted: bool = False, pruned: bool = False) -> DataFrame:
+        options = {"records": "group", "topic": GROUPS_TOPIC}
+        if uncommitted:
+            options["isolationLevel"] = "read_uncommitted"
+        if pruned:
+            options |= self._time_range()
+        if self.asked.broker is None and not any(part.topic == GROUPS_TOPIC for part in self.partitions()):
+            raise UsageError(f"--from {','.join(self.asked.paths)}: there is no {GROUPS_TOPIC}-N folder in it")
+        doubled = self._doubled(GROUPS_TOPIC)
+        if doubled:
+            options["includeSource"] = "true"
+        rows = self._read(options)
+        return decode.dedupe(rows).drop("file", "position", "producer_id", "is_transactional") if doubled else rows
+
+    def _chosen(self, rows: DataFrame) -> DataFrame:
+        asked = self.asked
+        if not asked.include_observers:
+            rows = rows.where(~F.coalesce(F.col("group_id").rlike(OBSERVERS), F.lit(False)))
+        if asked.groups:
+            rows = rows.where(matches("group_id", asked.groups))
+        if asked.until is not None and asked.verb != "lag":
+            rows = rows.where(F.col("logged_at") < moment(asked.until))
+        return rows
+
+    # Other topics.
+
+    def batches(self, topics: Sequence[str]) -> DataFrame:
+        """Batch headers of these topics; an empty frame for none."""
+        rows = self._read_topics(topics, records="batch")
+        keys = ["topic", "partition", "base_offset", "last_offset"]
+        return rows.dropDuplicates(keys) if any(self._doubled(topic) for topic in topics) else rows
+
+    def raw(self, topics: Sequence[str]) -> DataFrame:
+        """Records of these topics with their timestamps; an empty frame for none."""
+        return self._read_topics(topics, records="raw").select("topic", "partition", "offset", "timestamp")
+
+    def ledger(self) -> DataFrame | None:
+        """Events of the rebalance ledger; None when there is none."""
+        if LEDGER_TOPIC not in self.topics():
+            return None
+        events = decode.ledger_events(self._read({"topic": LEDGER_TOPIC}))
+        events = decode.dedupe(events) if self._doubled(LEDGER_TOPIC) else events
+        return events.where(matches("group_id", self.asked.groups)) if self.asked.groups else events
+
+    def _read_topics(self, topics: Sequence[str], *, records: str) -> DataFrame:
+        there = [topic for topic in topics if topic in self.topics()]
+        if there:
+            return self._read({"records": records, "topic": ",".join(there)})
+        from pipeline.decode import schemas  # noqa: PLC0415
+
+        columns = schemas.ddl(schemas.BATCHES if records == "batch" else schemas.RAW)
+        return self.spark.createDataFrame([], columns)
+
+    def _read(self, options: dict[str, str]) -> DataFrame:
+        self._sources.append((options["topic"], options.get("records", "raw")))
+        reader = self.spark.read.format(self.format)
+        return reader.options(**self.where, onCorrupt=self.asked.on_corrupt, **options).load()
+
+    @property
+    def format(self) -> str:
+        """The data source."""
+        return "kohort-log" if self.asked.broker is None else "kohort-kafka"
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The options that say where to read."""
+        if self.asked.broker is not None:
+            return {"bootstrap": self.asked.broker}
+        more = {"dedupeReplicas": "true"} if self.asked.dedupe_replicas else {}
+        return {"path": ",".join(self.asked.paths), **more}
+
+    def _time_range(self) -> dict[str, str]:
+        bounds = {"startingTimestamp": self.asked.since, "endingTimestamp": self.asked.until}
+        return {name: str(round(at.timestamp() * 1000)) for name, at in bounds.items() if at is not None}
+
+    # What is known besides records.
+
+    def partitions(self) -> list[Partition]:
+        """The partitions in the directories."""
+        if self._partitions is None:
+            self._partitions = plan.choose(parse(self.where))
+        return self._partitions
+
+    def topics(self) -> set[str]:
+        """All topics that are there, internal ones too."""
+        if self.asked.broker is None:
+            return {partition.topic for partition in self.partitions()}
+        from pipeline.jobs import cluster  # noqa: PLC0415
+
+        return cluster.topics(self.asked.broker, also=(LEDGER_TOPIC, GROUPS_TOPIC))
+
+    def committed_topics(self, commits: DataFrame) -> list[str]:
+        """The topics of these commits that are asked for and there."""
+        chosen = commits.select("topic").distinct()
+        if self.asked.topics:
+            chosen = chosen.where(matches("topic", self.asked.topics))
+        there = self.topics()
+        return sorted(row.topic for row in chosen.collect() if row.topic in there)
+
+    def bounds(self, topics: Iterable[str]) -> DataFrame:
+        """(topic, partition, log_start_offset, log_end_offset) of these topics."""
+        wanted = set(topics)
+        if self.asked.broker is not None:
+            from pipeline.jobs import cluster  # noqa: PLC0415
+
+            rows = cluster.bounds(self.asked.broker, wanted)
+        else:
+            rows = [
+                (part.topic, part.number, part.log_start_offset, plan.end_of(part).next_offset)
+                for part in self.partitions()
+                if part.topic in wanted
+            ]
+        columns = "topic string, partition int, log_start_offset bigint, log_end_offset bigint"
+        return self.spark.createDataFrame(rows, columns)
+
+    def cleaning(self) -> DataFrame | None:
+        """(log_partition, first_dirty_offset, log_start_offset) of `__consumer_offsets`; None where nobody knows."""
+        if self.asked.broker is not None:
+            return None
+        rows = [
+            (part.number, part.first_dirty_offset, part.log_start_offset)
+            for part in self.partitions()
+            if part.topic == GROUPS_TOPIC
+        ]
+        columns = "log_partition int, first_dirty_offset bigint, log_start_offset bigint"
+        return self.spark.createDataFrame(rows, columns)
+
+    def topic_ids(self) -> DataFrame:
+        """(topic_id, topic) of what lies there now."""
+        if self.asked.broker is not None:
+            from pipeline.jobs import cluster  # noqa: PLC0415
+
+            rows = cluster.topic_ids(self.asked.broker)
+        else:
+            rows = sorted({(part.topic_id, part.topic) for part in self.partitions() if part.topic_id})
+        return self.spark.createDataFrame(rows, "topic_id string, topic string")
+
+    def _doubled(self, topic: str) -> bool:
+        if self.asked.broker is not None or len(self.asked.paths) < 2:
+            return False
+        return any(key[0] == topic for key in plan.overlapping(self.partitions()))
+
+    # What is said at the end.
+
+    def counts(self) -> Counts | None:
+        """Of the records that were read; None when Spark did not need to look at them all."""
+        if self._counted is None and self._observation is not None:
+            found: dict[str, Any] = {}
+            observation = self._observation
+            # get() waits for ever where an optimizer found that nothing need be read.
+            waiting = threading.Thread(target=lambda: found.update(observation.get), daemon=True)
+            waiting.start()
+            waiting.join(10)
+            if found:
+                self._counted = Counts(found["read"], found["undecoded"])
+        return self._counted
+
+    def undecoded_lines(self) -> list[str]:
+        """How many records were undecoded, and the first five."""
+        counts = self.counts()
+        if counts is None or not counts.undecoded:
+            return []
+        rows = self._whole if self._whole is not None else self._read_records(pruned=True)
+        bad = rows.where("problem IS NOT NULL").orderBy("log_partition", "log_offset").limit(_PROBLEMS_SHOWN)
+        lines = [f"{counts.undecoded:,} of {counts.read:,} records undecoded"]
+        for row in bad.collect():
+            lines.append(f"  {GROUPS_TOPIC}-{row.log_partition} offset {row.log_offset}: {row.problem}")
+        return lines
+
+    def skipped(self) -> list[str]:
+        """A line for each batch that was left out, with `--on-corrupt skip`."""
+        if self.asked.on_corrupt != "skip":
+            return []
+        lines = set()
+        for topic in {topic for topic, _ in self._sources}:
+            options = {"records": "problems", "topic": topic, "onCorrupt": "skip"}
+            rows = self.spark.read.format(self.format).options(**self.where, **options).load()
+            for row in rows.where("kind = 'skipped'").collect():
+                last = "the end" if row.last_offset is None else row.last_offset
+                lines.add(
+                    f"skipped: {row.topic}-{row.partition} offsets {row.first_offset}-{last}, "
+                    f"{row.file} at {row.position}: {row.reason}"
+                )
+        return sorted(lines)
+
+    def notices(self) -> list[str]:
+        """Half-written tails of the logs that were read: normal where a broker was killed."""
+        if self.asked.broker is not None:
+            return []
+        read = {name for topic, _ in self._sources for name in topic.split(",")}
+        lines = []
+        for part in self.partitions():
+            if part.topic in read and part.segments:
+                end = plan.end_of(part)
+                if end.torn_bytes:
+                    lines.append(
+                        f"notice: {part.segments[-1].path} ends with {end.torn_bytes} bytes of an unfinished batch; "
+                        f"read up to offset {end.next_offset}"
+                    )
+        return lines
+
+
+def matches(column: str, globs: Iterable[str]) -> Column:
+    """Whether a column matches one of the globs; null does not."""
+    patterns = "|".join(fnmatch.translate(glob) for glob in globs)
+    # Python ends a pattern with \Z, which Java's regular expressions read as "before a last newline".
+    return F.coalesce(F.col(column).rlike("^(?:" + patterns.replace("\\Z", "\\z") + ")"), F.lit(False))

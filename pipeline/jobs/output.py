@@ -1,0 +1,213 @@
+"""Tables into files or onto the screen.
+
+Files: `PATH/<table>/`, one folder per table as Spark writes it, made beside as `PATH.partial` and renamed when all
+of it is there. Moments are ISO 8601 with `Z` in JSON and CSV, nested columns JSON in CSV. On the screen a table is
+sorted and cut; JSON and CSV go there row by row.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
+from pyspark.sql import types as T  # noqa: N812
+
+from pipeline.jobs.inputs import matches
+from pipeline.transformations.keys import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame
+
+    from pipeline.asked import Asked
+    from pipeline.jobs.inputs import Inputs
+
+ROWS_SHOWN = 100
+_CELL = 40
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table under its name. `order`: how it is sorted on the screen. `since`: the moment that --since is compared
+    with, a column or an expression; `hidden`: columns that a screen has no room for."""
+
+    name: str
+    frame: DataFrame
+    order: tuple[str, ...]
+    since: str | None = None
+    hidden: tuple[str, ...] = ()
+
+
+def write(tables: Sequence[Table], inputs: Inputs) -> int:
+    """Write all of them where it is asked; return the number of rows. Raises: whatever Spark raises."""
+    asked = inputs.asked
+    chosen = [_asked_for(table, asked) for table in tables]
+    if asked.to is not None:
+        return _files(chosen, asked, asked.to)
+    return sum(_show(table, asked, titled=len(chosen) > 1) for table in chosen)
+
+
+def _asked_for(table: Table, asked: Asked) -> Table:
+    frame = table.frame
+    if asked.groups and "group_id" in frame.columns:
+        frame = frame.where(matches("group_id", asked.groups))
+    if asked.topics and "topic" in frame.columns:
+        frame = frame.where(matches("topic", asked.topics))
+    if asked.since is not None and table.since is not None:
+        frame = frame.where(F.coalesce(F.expr(table.since) >= moment(asked.since), F.lit(True)))
+    return Table(table.name, frame, table.order, table.since, table.hidden)
+
+
+def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
+    partial = to.with_name(to.name + ".partial")
+    if partial.exists():
+        shutil.rmtree(partial)  # of a run that was killed
+    rows = 0
+    for table in tables:
+        save(table.frame, asked.format, str(partial / table.name))
+        rows += count_saved(table.frame, asked.format, str(partial / table.name))
+    if to.is_file() or to.is_symlink():
+        to.unlink()
+    elif to.exists():
+        shutil.rmtree(to)
+    partial.rename(to)
+    return rows
+
+
+def save(frame: DataFrame, format_: str, path: str) -> None:
+    """Write a frame as parquet, JSON lines or CSV with a header."""
+    if format_ == "parquet":
+        frame.write.mode("overwrite").parquet(path)
+    elif format_ == "json":
+        frame.select(as_json(frame)).write.mode("overwrite").text(path)
+    else:
+        flat(frame).write.mode("overwrite").csv(path, header=True, escape='"', emptyValue='""')
+
+
+def count_saved(frame: DataFrame, format_: str, path: str) -> int:
+    """How many rows were written: read back, which for parquet looks at footers only."""
+    spark = frame.sparkSession
+    if format_ == "parquet":
+        return spark.read.parquet(path).count()
+    if format_ == "json":
+        return spark.read.text(path).count()
+    return spark.read.csv(path, header=True, escape='"', multiLine=True).count()
+
+
+def as_json(frame: DataFrame) -> Column:
+    """Each row as one JSON object; nulls stay."""
+    options = {"timestampFormat": _ISO, "ignoreNullFields": "false", "timeZone": "UTC"}
+    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in frame.columns]), options).alias("value")
+
+
+def flat(frame: DataFrame) -> DataFrame:
+    """Every column as text or number: moments ISO, bytes base64, nested ones JSON."""
+    return frame.select(*[_flat(field) for field in frame.schema.fields])
+
+
+def _flat(field: T.StructField) -> Column:
+    column = F.col(f"`{field.name}`")
+    if isinstance(field.dataType, T.TimestampType):
+        return F.date_format(column, _ISO).alias(field.name)
+    if isinstance(field.dataType, T.BinaryType):
+        return F.base64(column).alias(field.name)
+    if isinstance(field.dataType, (T.ArrayType, T.StructType, T.MapType)):
+        return F.to_json(column, {"timestampFormat": _ISO, "timeZone": "UTC"}).alias(field.name)
+    return column
+
+
+def _show(table: Table, asked: Asked, *, titled: bool) -> int:
+    rows = table.frame.orderBy(*[F.expr(name) if " " not in name else _descending(name) for name in table.order])
+    limited = rows.limit(asked.limit) if asked.limit is not None else rows
+    if asked.format == "json":
+        return _lines(row.value for row in limited.select(as_json(table.frame)).toLocalIterator())
+    if asked.format == "csv":
+        names = table.frame.columns
+        return _lines((_csv(row) for row in flat(limited).toLocalIterator()), head=_csv(names))
+    return _table(table, rows, asked.limit or ROWS_SHOWN, titled=titled)
+
+
+def _descending(order: str) -> Column:
+    return F.expr(order.removesuffix(" desc")).desc_nulls_last()
+
+
+def _lines(lines: Iterable[str], head: str | None = None) -> int:
+    out = sys.stdout
+    if head is not None:
+        out.write(head + "\n")
+    count = 0
+    for line in lines:
+        out.write(line + "\n")
+        count += 1
+    out.flush()
+    return count
+
+
+def _csv(values: Iterable[Any]) -> str:
+    buffer = io.StringIO()
+    cells = ["" if value is None else str(value).lower() if isinstance(value, bool) else value for value in values]
+    csv.writer(buffer, lineterminator="").writerow(cells)
+    return buffer.getvalue()
+
+
+def _table(table: Table, rows: DataFrame, limit: int, *, titled: bool) -> int:
+    shown = [name for name in table.frame.columns if name not in table.hidden]
+    found = (
+        rows.select(*[_readable(field) for field in rows.schema.fields if field.name in shown])
+        .limit(limit + 1)
+        .collect()
+    )
+    cells = [[_cell(value) for value in row] for row in found[:limit]]
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(shown)]
+    out = sys.stdout
+    if titled:
+        out.write(f"{table.name}\n")
+    for line in (shown, *cells):
+        out.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n")
+    if len(found) > limit:
+        out.write(f"... the first {limit} rows; --limit shows more, --to writes all\n")
+    if titled:
+        out.write("\n")
+    out.flush()
+    return len(cells)
+
+
+def _readable(field: T.StructField) -> Column:
+    # Collected moments would come in the zone of this machine.
+    return _flat(field) if isinstance(field.dataType, T.TimestampType) else F.col(f"`{field.name}`")
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (bytes, bytearray)):
+        text = bytes(value).hex()
+    elif isinstance(value, list):
+        text = ",".join(
+            str(item) if isinstance(item, (str, int)) else json.dumps(item, default=_plain) for item in value
+        )
+    else:
+        text = str(value)
+    # A control character of a group's name must not drive the terminal.
+    text = "".join(letter if letter.isprintable() else "\\x" + format(ord(letter), "02x") for letter in text)
+    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value).hex()
+    return value.isoformat() if isinstance(value, datetime) else value

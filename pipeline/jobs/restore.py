@@ -1,0 +1,131 @@
+"""`restore`: offsets as of a moment as the file that Kafka's reset tool reads, and `--execute` to put them back here.
+
+Without `--execute` nothing is committed. With it, a group that has members is refused before anything is changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from pipeline.errors import DataError
+from pipeline.jobs import cluster, state
+from pipeline.jobs.inputs import matches
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+    from pipeline.jobs.inputs import Inputs
+
+Bounds = dict[tuple[str, int], tuple[int, int]]
+
+
+def execute(inputs: Inputs) -> int:
+    """Write the file, or commit; return the number of offsets. Raises: DataError."""
+    asked = inputs.asked
+    found = state.found(inputs)
+    if asked.groups:
+        found = found.where(matches("group_id", asked.groups))
+    if asked.topics:
+        found = found.where(matches("topic", asked.topics))
+    rows = found.orderBy("group_id", "topic", "partition").collect()
+    groups = sorted({row.group_id for row in rows})
+    if not rows:
+        assert asked.at is not None
+        print(f"no group had a committed offset at {asked.at.isoformat()}", file=sys.stderr)
+        return 0
+    _warn(rows, _bounds(inputs, {row.topic for row in rows}))
+    text = lines(rows, len(groups) > 1)
+    if asked.to is not None:
+        partial = asked.to.with_name(asked.to.name + ".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(asked.to)
+    elif not asked.execute:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    if asked.execute:
+        _put_back(inputs, rows, groups)
+    else:
+        _advise(inputs, groups)
+    return len(rows)
+
+
+def lines(rows: list[Row], several: bool) -> str:
+    """The file of Kafka's `--from-file`: topic,partition,offset, with the group in front when there are several."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for row in rows:
+        head = [row.group_id] if several else []
+        writer.writerow([*head, row.topic, row.partition, row.committed_offset])
+    return out.getvalue()
+
+
+def _bounds(inputs: Inputs, topics: set[str]) -> Bounds:
+    if inputs.asked.execute:
+        assert inputs.asked.bootstrap is not None
+        found = cluster.bounds(inputs.asked.bootstrap, topics)
+    else:
+        found = [tuple(row) for row in inputs.bounds(topics).collect()]
+    return {(topic, partition): (start, end) for topic, partition, start, end in found}
+
+
+def _warn(rows: list[Row], bounds: Bounds) -> None:
+    inexact = sorted({row.group_id for row in rows if row.exact is not True})
+    if inexact:
+        unknown = any(row.exact is None for row in rows)
+        why = "nobody knows how far the log was compacted" if unknown else "the log was compacted since"
+        print(f"offsets may be missing, {why}: {', '.join(inexact)}", file=sys.stderr)
+    for row in rows:
+        known = bounds.get((row.topic, row.partition))
+        if known is None:
+            print(
+                f"{row.topic}-{row.partition} is not there: {row.group_id} stood at {row.committed_offset}",
+                file=sys.stderr,
+            )
+        elif not known[0] <= row.committed_offset <= known[1]:
+            print(
+                f"{row.topic}-{row.partition} of {row.group_id}: {row.committed_offset} lies outside "
+                f"of {known[0]}-{known[1]}",
+                file=sys.stderr,
+            )
+
+
+def _advise(inputs: Inputs, groups: list[str]) -> None:
+    asked = inputs.asked
+    file = asked.to if asked.to is not None else "FILE"
+    named = " ".join(f"--group {_quoted(group)}" for group in groups)
+    where = asked.bootstrap or "HOST:PORT"
+    print(
+        f"kafka-consumer-groups --bootstrap-server {where} --reset-offsets {named} --from-file {file} --dry-run",
+        file=sys.stderr,
+    )
+
+
+def _quoted(text: str) -> str:
+    import shlex  # noqa: PLC0415
+
+    return shlex.quote(text)
+
+
+def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:
+    """Commit the offsets of all groups, none of which may have members."""
+    bootstrap = inputs.asked.bootstrap
+    assert bootstrap is not None
+    busy = {group: members for group, members in cluster.members_of(bootstrap, groups).items() if members}
+    if busy:
+        said = "; ".join(f"{group} has {', '.join(members)}" for group, members in sorted(busy.items()))
+        raise DataError(f"nothing was changed, stop the members first: {said}")
+    bounds = _bounds(inputs, {row.topic for row in rows})
+    for group in groups:
+        wanted = {}
+        for row in rows:
+            place = (row.topic, row.partition)
+            if row.group_id == group and place in bounds:
+                start, end = bounds[place]
+                # As Kafka's tool does: what is not in the log any more, or not yet again, becomes its nearest end.
+                wanted[place] = (min(max(row.committed_offset, start), end), row.metadata or "")
+        if wanted:
+            cluster.commit(bootstrap, group, wanted)
+        print(f"group {group}: {len(wanted)} offsets put back", file=sys.stderr)

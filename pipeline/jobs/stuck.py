@@ -1,0 +1,36 @@
+"""`stuck`: partitions that do not get on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.jobs import membership as owners
+from pipeline.jobs.inputs import matches
+from pipeline.jobs.output import Table
+from pipeline.transformations import offset_commits, stuck_partitions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipeline.jobs.inputs import Inputs
+
+
+def tables(inputs: Inputs) -> list[Table]:
+    """stuck_partitions."""
+    return [Table("stuck_partitions", found(inputs), ("stuck_since", "group_id", "topic", "partition"))]
+
+
+def found(inputs: Inputs) -> DataFrame:
+    """The table, of what is asked for: as of --until, for a broker as of now, else as of the end of the data."""
+    asked = inputs.asked
+    commits = offset_commits(inputs.records())
+    membership = inputs.keep(owners.found(inputs))
+    if asked.topics:
+        commits = commits.where(matches("topic", asked.topics))
+        membership = membership.where(matches("topic", asked.topics))
+    pairs = commits.select("topic").unionByName(membership.select("topic"))
+    topics = inputs.committed_topics(pairs)
+    positions = inputs.keep(inputs.batches(topics))
+    until = asked.until or (asked.asked_at if asked.broker is not None else None)
+    bounds = inputs.bounds(topics)
+    return stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=until)
