@@ -99,6 +99,10 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Recor
     plain = _PLAIN.get(event.kind)
     if plain is not None:
         record.update({name: facts[name] for name in plain})
+        if event.kind == "member_replaced" and past.holdings is not None:
+            # What it owned is its own under the new id too: nothing has moved.
+            renamed = {facts["old_member_id"]: facts["new_member_id"]}
+            past.holdings = {renamed.get(key, key): held for key, held in past.holdings.items()}
     elif event.kind == "offsets_changed":
         record |= {"by": facts["by"], "client_id": facts["client_id"], "client_host": facts["client_host"]}
         record["offsets"] = [
@@ -220,6 +224,7 @@ def _nothing_moved(moved: int | None) -> Record:
 def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) -> Record:
     """Members with what each gained and lost, and the moves."""
     gone = {member.member_id: (member, how) for member, how in rebalance.departed}
+    instances = {member.instance_id for member in rebalance.members_before.values()} - {None}
     members, successors = [], {}
     for member_id, member in group.members.items():
         old_id = predecessor(member, before, now, gone)
@@ -227,7 +232,8 @@ def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) 
         has = now[member_id].partitions
         if old_id is not None and old_id != member_id:
             successors[old_id] = member_id
-        change = "joined" if old_id is None else "stayed" if old_id == member_id else "replaced"
+        replaced = member.instance_id in instances and member_id not in rebalance.members_before
+        change = "joined" if old_id is None else "replaced" if replaced or old_id != member_id else "stayed"
         members.append(_member(member, change, rebalance, has, has - had, had - has))
     missing = {member_id for member_id in before if member_id not in now and member_id not in successors}
     for member_id, (member, how) in gone.items():
