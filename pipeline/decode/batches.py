@@ -226,6 +226,9 @@ def chunks(data: bytearray, headers: Headers, origin: int, on_bad: OnBad, batch_
     bad = (counts < 0) | (headers.column("last_offset_delta") < 0)
     for index in np.flatnonzero(bad).tolist():
         on_bad(headers, index, "negative record count or last offset delta")
+    stuffed = ~bad & (counts == 0) & (headers.size_bytes > HEADER_BYTES)
+    for index in np.flatnonzero(stuffed).tolist():
+        on_bad(headers, index, "bytes are left after the last record")
     kept = np.flatnonzero(~bad & (counts > 0))
     if not len(kept):
         return

@@ -169,7 +169,11 @@ class _Reading:
             last = None if self.split.end_offset == NO_END else self.split.end_offset - 1
         if position + size < self.limit and size + HEADER_BYTES <= filled:
             last = int(read_headers(data, [size]).base_offset[0]) - 1
-        if not self.split.is_tail and position + size >= self.limit and reason.startswith("batch of"):
+        if (
+            not self.split.is_tail
+            and position + size >= self.limit
+            and ("passes the end" in reason or "no whole" in reason)
+        ):
             reason = f"incomplete last batch of a segment that is not the last: {reason}"
         self.problems.bad(self.split.file, position, base, last, reason)
         return position + size

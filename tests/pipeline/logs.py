@@ -3,7 +3,11 @@
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from pipeline.sources import plan
+from pipeline.sources.options import parse
+from pipeline.sources.read import read_splits
 from protocol.records import batch
 from protocol.records.batch_header import HEADER_BYTES, read_header
 from protocol.records.control_records import end_transaction
@@ -129,3 +133,15 @@ class Log:
         self.path = self._segment(".log")
         self.path.touch()
         self.index, self.positions = [], []
+
+
+def rows(path: Path, **options: str) -> list[dict[str, Any]]:
+    """What a read with these options gives, without Spark: one dict a row, in the order of tasks."""
+    asked = parse({"path": str(path), **options})
+    return [row for task in plan.plan(asked) for batch in read_splits(task, asked) for row in batch.to_pylist()]
+
+
+def batches(path: Path, **options: str) -> list[Any]:
+    """As `rows`, as the Arrow record batches that Spark gets."""
+    asked = parse({"path": str(path), **options})
+    return [batch for task in plan.plan(asked) for batch in read_splits(task, asked)]

@@ -1,0 +1,246 @@
+"""The kernel for records of `__consumer_offsets`, against the oracle and against golden bytes. No Spark."""
+
+import re
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from pipeline.decode import group_values, schemas
+from pipeline.decode.consumer_protocol import BadConsumerProtocol, read_assignment, read_subscription
+from tests.pipeline import histories, oracle
+from tests.pipeline.capture import DIRECTORIES, unpack
+from tests.pipeline.logs import Log, batches, commit, rows
+
+KEY = bytes.fromhex("000100016700017400000003")
+TOPIC_ID = "AAECAwQFBgcICQoLDA0ODw"
+NOW = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+
+
+def decoded(tmp_path: Path, *pairs: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
+    Log(tmp_path, "__consumer_offsets", 0).append(pairs)
+    return rows(tmp_path, records="group")
+
+
+def milliseconds(value: Any) -> Any:
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
+
+
+def comparable(row: dict[str, Any]) -> dict[str, Any]:
+    """Ours says where a cut value ends, the oracle where the field began that is cut."""
+    found = {name: milliseconds(row[name]) for name in schemas.GROUP_RECORDS.names}
+    return found | {"problem": found["problem"] and re.sub(r"at byte \d+", "", found["problem"])}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories.histories())
+def test_every_history_decodes_to_the_rows_of_the_oracle(steps: list[histories.Step]):
+    """Every value version, tombstones, generations, KIP-848, odd bytes, codecs, compaction gaps, transactions."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = histories.write(steps, Path(scratch))
+        expected = {
+            (row["log_partition"], row["log_offset"]): row
+            for row in oracle.group_records(oracle.LogDirectory(directory).records(committed=True))
+        }
+        found = {(row["log_partition"], row["log_offset"]): row for row in rows(directory, records="group")}
+
+    assert found.keys() == expected.keys()
+    for place, row in found.items():
+        assert comparable(row) == comparable(expected[place])
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_golden_directories_decode_to_the_rows_of_the_oracle(name: str, tmp_path: Path):
+    """What Kafka 3.9.2, Kafka 4.3.1 and Kohort wrote."""
+    directory, _ = unpack(name, tmp_path)
+    expected = oracle.group_records(oracle.LogDirectory(directory).records(committed=True))
+
+    found = rows(directory, records="group")
+
+    assert [comparable(row) for row in found] == [comparable(row) for row in expected]
+    assert not [row for row in found if row["problem"]]
+
+
+def test_golden_commits_of_version_3_and_1(tmp_path: Path):
+    """PL03."""
+    value3 = bytes.fromhex("0003000000000000002a0000000500016d0000018bcfe56800")
+    value1 = bytes.fromhex("0001000000000000002a00016d0000018bcfe568000000018bd50bc400")
+
+    three, one = decoded(tmp_path, (KEY, value3), (KEY, value1))
+
+    for row in (three, one):
+        assert (row["group_id"], row["topic"], row["partition"], row["committed_offset"]) == ("g", "t", 3, 42)
+        assert (row["metadata"], row["committed_at"], row["problem"]) == ("m", NOW, None)
+    assert (three["leader_epoch"], three["expires_at"], three["value_version"]) == (5, None, 3)
+    assert (one["leader_epoch"], one["value_version"]) == (None, 1)
+    assert one["expires_at"] == datetime(2023, 11, 15, 22, 13, 20, tzinfo=UTC)
+
+
+def test_golden_commits_of_version_4(tmp_path: Path):
+    """PL04: with a topic id, as a consumer writes it, and without, as a transaction does."""
+    value = bytes.fromhex("000400000000000000c80000000001000001a1fd36f3d7010010116059d71678442faf440e03d6c2e9eb")
+    plain = bytes.fromhex("0004000000000000002a00000005026d0000018bcfe5680000")
+
+    first, second = decoded(tmp_path, (KEY, value), (KEY, plain))
+
+    assert (first["committed_offset"], first["metadata"], first["leader_epoch"]) == (200, "", 0)
+    assert first["topic_id"] == "EWBZ1xZ4RC-vRA4D1sLp6w"
+    assert milliseconds(first["committed_at"]) == 1795249599447
+    assert (second["committed_offset"], second["metadata"], second["topic_id"]) == (42, "m", None)
+
+
+@pytest.mark.parametrize("text", ["über ✓", "über ✓\0", "x" * 300, "é" * 2048, "y" * 20_000])
+def test_metadata_of_any_length(text: str, tmp_path: Path):
+    """PL05: lengths of one, two and three bytes; a trailing NUL stays."""
+    data = text.encode()
+    length, head = len(data) + 1, bytearray()
+    while length >= 0x80:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    value = b"\x00\x04" + bytes(12) + bytes(head) + data + bytes(9)
+
+    assert [row["metadata"] for row in decoded(tmp_path, (KEY, value))] == [text]
+
+
+def test_unknown_versions_keep_their_key(tmp_path: Path):
+    """PL06."""
+    (row,) = decoded(tmp_path, (KEY, b"\x00\x05" + bytes(20)))
+
+    assert (row["record_type"], row["group_id"], row["topic"], row["partition"]) == ("offset_commit", "g", "t", 3)
+    assert (row["committed_offset"], row["value_version"]) == (None, 5)
+    assert row["problem"] == "unknown value version 5 of offset_commit"
+    assert row["key"] == KEY and len(row["value"]) == 22
+
+
+def test_what_is_no_group_record_is_a_row_all_the_same(tmp_path: Path):
+    """PL07: key type 42, no key, a key of one byte."""
+    found = decoded(tmp_path, (b"\x00\x2a\x00", b"x"), (None, b"x"), (b"\x00", None))
+
+    assert [row["record_type"] for row in found] == ["unknown"] * 3
+    assert [row["problem"] for row in found] == ["unknown type 42", "key too short", "key too short"]
+    assert [row["key_type"] for row in found] == [42, None, None]
+    assert [row["tombstone"] for row in found] == [False, False, True]
+
+
+def test_text_that_is_no_utf8_names_its_field(tmp_path: Path):
+    good = commit("g", "t", 0, 1)
+    group = (b"\x00\x01\x00\x01\xff\x00\x01t\x00\x00\x00\x00", good[1])
+    topic = (b"\x00\x01\x00\x01g\x00\x01\xff\x00\x00\x00\x00", good[1])
+    metadata = (KEY, b"\x00\x03" + bytes(12) + b"\x00\x01\xff" + bytes(8))
+
+    found = decoded(tmp_path, good, group, topic, metadata, good)
+
+    assert [row["problem"] for row in found] == [
+        *(None, "invalid UTF-8 in group", "invalid UTF-8 in topic", "invalid UTF-8 in metadata", None),
+    ]
+    assert [row["record_type"] for row in found[1:4]] == ["unknown", "unknown", "offset_commit"]
+    assert [row["committed_offset"] for row in found] == [1, None, None, None, 1]
+    assert found[3]["topic"] == "t" and found[3]["metadata"] is None
+
+
+def test_unknown_tags_are_skipped(tmp_path: Path):
+    """A topic id behind another tag, and a tag nobody knows."""
+    head = b"\x00\x04" + (7).to_bytes(8, "big") + bytes(4) + b"\x01" + bytes(8)
+    behind = head + b"\x02\x00\x10" + bytes(range(16)) + b"\x05\x02ab"
+    alone = head + b"\x01\x07\x01z"
+    wrong = head + b"\x01\x00\x02zz"
+
+    found = decoded(tmp_path, (KEY, behind), (KEY, alone), (KEY, wrong), (KEY, head))
+
+    assert [row["topic_id"] for row in found] == [TOPIC_ID, None, None, None]
+    assert [row["committed_offset"] for row in found] == [7, 7, None, None]
+    assert [row["problem"] for row in found] == [None, None, "topic id of 2 bytes", "truncated at byte 23"]
+
+
+def test_transactions_show_what_was_committed(tmp_path: Path):
+    """PL11: aborted commits are left out, committed ones are not, and nothing is read behind an open transaction."""
+    log = Log(tmp_path, "__consumer_offsets", 0)
+    three = [commit("g", "t", partition, 1) for partition in range(3)]
+    for producer_id, aborted in ((1, True), (2, False)):
+        log.append(three, producer_id=producer_id, transactional=True)
+        log.marker(producer_id, aborted=aborted)
+    log.append([commit("h", "t", 0, 1)])
+    log.append(three, producer_id=1, transactional=True)
+    log.append([commit("h", "t", 0, 2)])
+
+    offsets = [row["log_offset"] for row in rows(tmp_path, records="group")]
+    everything = [row["log_offset"] for row in rows(tmp_path, records="group", isolationLevel="read_uncommitted")]
+
+    assert offsets == [4, 5, 6, 8]
+    assert everything == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11, 12]
+    log.marker(1, aborted=True)
+    assert [row["log_offset"] for row in rows(tmp_path, records="group")] == [4, 5, 6, 8, 12]
+
+
+def test_transactions_of_closed_segments_come_from_their_index(tmp_path: Path):
+    """PL11, with the abort in a closed segment and a transaction open across the roll."""
+    log = Log(tmp_path, "__consumer_offsets", 0)
+    three = [commit("g", "t", partition, 1) for partition in range(3)]
+    log.append(three, producer_id=1, transactional=True)
+    log.marker(1, aborted=True)
+    log.append(three, producer_id=2, transactional=True)
+    log.roll()
+    log.append([commit("h", "t", 0, 2)])
+    log.marker(2, aborted=True)
+
+    assert [row["log_offset"] for row in rows(tmp_path, records="group")] == [7]
+
+
+def test_latest_only_keeps_what_state_needs(tmp_path: Path):
+    pairs = [commit("g", "t", number % 3, number) for number in range(30)]
+    found = decoded(tmp_path, *pairs, (KEY, None), (b"\x00\x2a", None))
+    latest = rows(tmp_path, records="group", latestOnly="true")
+
+    assert [row["log_offset"] for row in latest] == [27, 28, 29, 30, 31]
+    assert len(found) == 32
+
+
+def test_members_and_their_assignments():
+    """A classic generation, with what members told each other; Connect's bytes are not touched."""
+    value = bytes.fromhex(
+        "00030008636f6e73756d657200000001000572616e67650003632d310000018bcfe56800000000010003632d31ffff000163000a2f3132"
+        "372e302e302e31000493e00000afc800000001010000000102"
+    )
+    batch = pa.RecordBatch.from_pylist(
+        [
+            {"log_partition": 0, "log_offset": 5, "logged_at": NOW, "group_id": "g", "value": value},
+            {"log_partition": 0, "log_offset": 6, "logged_at": NOW, "group_id": "g", "value": None},
+            {"log_partition": 0, "log_offset": 7, "logged_at": NOW, "group_id": "g",
+             "value": value.replace(b"\x00\x08consumer", b"\x00\x07connect")},
+        ]
+    )  # fmt: skip
+    first, second, third = group_values.generation_batch(batch).to_pylist()
+
+    assert (first["generation"], first["protocol"], first["leader"], first["state"]) == (1, "range", "c-1", "Stable")
+    assert first["members"][0]["undecoded"] == "subscription: truncated at byte 1; assignment: truncated at byte 1"
+    assert (second["tombstone"], second["state"], second["members"]) == (True, "Removed", [])
+    assert third["members"][0]["undecoded"] == "protocol type connect"
+    assert third["members"][0]["assigned"] is None
+
+
+def test_subscriptions_of_every_version():
+    topics = b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
+    owned = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x02" + (0).to_bytes(4, "big") + (7).to_bytes(4, "big")
+
+    assert read_subscription(b"\x00\x00" + topics).owned is None
+    assert read_subscription(b"\x00\x01" + topics + owned).owned == [("t", 0), ("t", 7)]
+    third = read_subscription(b"\x00\x09" + topics + owned + (4).to_bytes(4, "big") + b"\x00\x02r1" + b"later")
+    assert (third.topics, third.generation, third.rack_id) == (["t"], 4, "r1")
+    assert read_assignment(b"").partitions == []
+    with pytest.raises(BadConsumerProtocol, match="array of 2147483647"):
+        read_subscription(b"\x00\x00\x7f\xff\xff\xff")
+
+
+def test_the_arrow_batches_are_valid(tmp_path: Path):
+    """Spark lays them over the JVM's memory unlooked: wrong offsets would be read as they are."""
+    log = Log(tmp_path, "__consumer_offsets", 0)
+    log.append([commit("g", "t", 3, 42, version, "m") for version in range(5)] + [(None, b"x"), (KEY, None)])
+
+    for batch in batches(tmp_path, records="group", includeSource="true"):
+        batch.validate(full=True)
+        assert batch.schema.names == [*schemas.GROUP_RECORDS.names, *schemas.SOURCE.names]
