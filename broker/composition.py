@@ -23,6 +23,7 @@ from broker.producer_ids import ProducerIds
 from broker.topic_folders import TopicFolders
 from broker.uuids import random_uuid
 from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
+from storage.errors import CorruptFile, DirectoryRefused
 from storage.log_directory import LogDirectory, only_directory
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class Composition:
         recovery_points = read_offsets(directory.path / RECOVERY_POINT)
         log_starts = read_offsets(directory.path / LOG_START)
         # From here on a crash is a crash: what was read so far has changed nothing.
-        clean = directory.take_clean_marker() is not None
+        stopped_at = directory.take_clean_marker()
+        clean = stopped_at is not None
         new = not (directory.path / "__cluster_metadata-0").exists()
         catalogue = broker.catalogue = Catalogue(
             runtime,
@@ -84,7 +86,19 @@ class Composition:
             broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
             new_uuid=random_uuid,
         )
-        torn = catalogue.open(endpoints, clean=clean or new, log_epochs=logged_epochs(directory, scan))
+        try:
+            torn = catalogue.open(
+                endpoints,
+                clean=clean or new,
+                log_epochs=logged_epochs(directory, scan),
+                stopped_at=stopped_at,
+                has_folders=bool(scan.logs),
+            )
+        except (CorruptFile, DirectoryRefused):
+            if stopped_at is not None:
+                # Refused before anything was written: the next start must not take it for a crash.
+                directory.write_clean_marker(stopped_at)
+            raise
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
         dynamic = _DynamicSettings(settings, catalogue)

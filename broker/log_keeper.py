@@ -262,6 +262,7 @@ class LogKeeper:
         """
         self._stopped = True
         self.cleaning.stop()
+        self._partitions.flusher.stop()
         partitions = list(self._partitions)
         clean = not self._partitions.failures and not self._partitions.loading
         whole = self._whole if len(partitions) > MANY else None

@@ -554,7 +554,10 @@ class PartitionLog:
         Their files are renamed and listed in `deleted_files` until `take_deleted_files`. Raises: StorageError.
         """
         self.check_usable()
-        return [] if self._swapping else retention.apply(self, now_ms, high_watermark)
+        try:
+            return [] if self._swapping else retention.apply(self, now_ms, high_watermark)
+        except OSError as error:
+            raise StorageError("cannot read", self.directory, error) from error
 
     def take_deleted_files(self) -> list[Path]:
         """The files that were renamed to `.deleted` since the last call. Unlink them with `files.remove_files`,

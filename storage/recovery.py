@@ -21,6 +21,7 @@ from protocol.records.crc import crc32c
 from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import sync_directory
+from storage.indexes import OFFSET_ENTRY_BYTES
 from storage.log_config import INT32_MAX
 from storage.producer_snapshot import parse_snapshot, restore, write_snapshot
 from storage.segment import LEAST_LENGTH, Segment, segment_path
@@ -53,6 +54,7 @@ class RecoveryReport:
     removed_files: list[Path] = field(default_factory=list)  # leftovers of an interrupted clean or deletion
     finished_swaps: list[Path] = field(default_factory=list)
     discarded_snapshots: list[Path] = field(default_factory=list)
+    damaged: list[tuple[Path, str]] = field(default_factory=list)  # what is missing, and cannot be had again
     restarted_at: int | None = None  # the log ended below its start offset, so it was begun anew here
 
     @property
@@ -84,6 +86,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         _recover(log, found, recovery_point)
         log.add_unsynced([], files=[segment.file for segment in log.segments[log.segment_index(recovery_point) : -1]])
         log.recovery_point = min(recovery_point, log.log_end_offset)
+    _note_what_is_missing(log, found, recovery_point if not clean else log.log_end_offset)
     _repair_indexes(log, found)
     if log.log_end_offset < log_start_offset:
         _restart(log, log_start_offset, now_ms)
@@ -240,6 +243,22 @@ def _check_segment(log: PartitionLog, segment: Segment) -> str:
     segment.finish_time_index()
     log.log_end_offset = end_offset
     return why
+
+
+def _note_what_is_missing(log: PartitionLog, found: Found, checked_from: int) -> None:
+    """Say what was there and is gone: the beginning of the log, or the end of a segment that nobody has checked."""
+    first = log.epochs.start_offsets[:1]
+    if first and first[0] < log.log_start_offset == log.bases[0]:
+        why = f"the log began at offset {first[0]}, and the first segment begins at {log.bases[0]}"
+        log.recovery.damaged.append((log.segments[0].path(".log"), why))
+    for segment, end in zip(log.segments, [*log.bases[1:], log.log_end_offset], strict=True):
+        entries = found.sizes[".index"].get(segment.base_offset, 0)
+        if end > checked_from or entries < OFFSET_ENTRY_BYTES:
+            continue
+        beyond = entries > OFFSET_ENTRY_BYTES and not segment.indexes_loaded and segment.last_indexed_position() == 0
+        if segment.size_bytes == 0 or beyond:
+            why = f"it has {segment.size_bytes} bytes, and its index tells of more"
+            log.recovery.damaged.append((segment.path(".log"), why))
 
 
 _OLD_HEAD = struct.Struct(">qiIb")

@@ -133,17 +133,28 @@ class Catalogue:
         *,
         clean: bool,
         log_epochs: Mapping[tuple[bytes, int], int] | None = None,
+        stopped_at: int | None = None,
+        has_folders: bool = False,
     ) -> TornTail | None:
         """Read the metadata log and register this start in it, durably; `endpoints` are (listener, host, port).
 
         After an unclean stop every partition gets a new leader epoch, so that offsets that were lost and written again
         can be told apart; one whose log has a higher epoch than the metadata gets the next one after that.
         `log_epochs` maps (topic id, partition) to the last epoch in its log. Returns what was cut from the log's end,
-        if anything. Blocks; called before anything is served.
+        if anything. After a clean stop nothing is: a log that lost its end since then, below the offset `stopped_at`
+        that the stop knew of or in the middle of a batch, is refused. So is an empty one where partitions have folders.
+        Blocks; called before anything is served.
         Raises: CorruptFile, DirectoryRefused, StorageError.
         """
         node_id = self.placing.node_id
-        self._log, batches = MetadataLog.open(self._directory, node_id=node_id, disk=self._disk)
+        clean_stop = stopped_at is not None
+        self._log, batches = MetadataLog.open(self._directory, node_id=node_id, disk=self._disk, may_cut=not clean_stop)
+        if stopped_at is not None and self._log.next_offset <= stopped_at:
+            why = f"it ends at offset {self._log.next_offset}, and the last clean stop knew of {stopped_at}"
+            raise CorruptFile(self._log.folder, f"{why}; restore it from a copy")
+        if has_folders and not batches and not self._log.formatted_with:
+            why = "it holds nothing, and there are folders of partitions"
+            raise CorruptFile(self._log.folder, f"{why}: restore it from a copy, or move the folders away")
         quorum = takeover.Quorum()
         self._replay(self._log.formatted_with, quorum, data=False)
         self._replay(batches, quorum)

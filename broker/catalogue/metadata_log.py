@@ -63,14 +63,17 @@ class MetadataLog:
         self.intruded = False  # that is because another process has opened the directory and written
 
     @classmethod
-    def open(cls, directory: Path, *, node_id: int, disk: Disk = DISK) -> tuple[MetadataLog, list[MetadataBatch]]:
+    def open(
+        cls, directory: Path, *, node_id: int, disk: Disk = DISK, may_cut: bool = True
+    ) -> tuple[MetadataLog, list[MetadataBatch]]:
         """Open or create the log below `directory`; return it with every batch that counts, oldest first.
 
         That is the newest snapshot, if there is one, and what comes after it. A torn last batch is cut (`torn` says
-        what). Raises: CorruptFile when a snapshot or a batch before the last is damaged, or the log does not begin
+        what), if it may be. Raises: CorruptFile when a snapshot or another batch is damaged, or the log does not begin
         where it must; DirectoryRefused when it belongs to a larger quorum; StorageError.
         """
         log = cls(directory / FOLDER, node_id=node_id, disk=disk)
+        log._may_cut = may_cut
         try:
             return log, log._load()
         except OSError as error:

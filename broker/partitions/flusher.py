@@ -23,7 +23,7 @@ ROUNDS = 3
 class Flusher:
     """Takes partitions, gives them back by `partition.flushed()` or `partition.fail(error)`."""
 
-    __slots__ = ("_busy", "_rounds", "_runtime", "_scheduled", "_wanted", "flush_ns", "flushes")
+    __slots__ = ("_busy", "_rounds", "_runtime", "_scheduled", "_stopped", "_wanted", "flush_ns", "flushes")
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -31,8 +31,13 @@ class Flusher:
         self._busy: set[Partition] = set()
         self._rounds = 0
         self._scheduled = False
+        self._stopped = False
         self.flushes = 0  # logs that were fsynced since the start
         self.flush_ns = 0  # what that took, in threads
+
+    def stop(self) -> None:
+        """Leave the rest to whoever closes the logs; what is being fsynced right now is finished."""
+        self._stopped = True
 
     def request(self, partition: Partition) -> None:
         """Fsync all that `partition` holds by the end of this turn, or as soon as its running fsync is done."""
@@ -48,7 +53,7 @@ class Flusher:
 
     def _start(self) -> None:
         self._scheduled = False
-        if self._rounds >= ROUNDS:
+        if self._rounds >= ROUNDS or self._stopped:
             return
         busy = self._busy
         ready = [partition for partition in self._wanted if partition not in busy]
@@ -71,6 +76,8 @@ class Flusher:
             began_ns = perf_counter_ns()
             results: list[Exception | None] = []
             for _, _, ticket in work:
+                if self._stopped:
+                    break
                 try:
                     ticket.sync()
                 except Exception as error:
@@ -89,6 +96,8 @@ class Flusher:
         self, work: list[tuple[Partition, PartitionLog, FlushTicket]], results: list[Exception | None], took_ns: int
     ) -> None:
         self._rounds -= 1
+        if self._stopped:
+            return
         self.flushes += len(work)
         self.flush_ns += took_ns
         for (partition, log, ticket), error in zip(work, results, strict=True):

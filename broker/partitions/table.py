@@ -233,6 +233,12 @@ class Partitions:
         settings = self.settings_of(topic)
         partition = Partition(self, topic.name, index, topic.topic_id, opened, settings, topic.leader_epochs[index])
         self._partitions[key] = partition
+        for path, why in opened.recovery.damaged:
+            log.error("log_damaged", file=str(path), because=why)
+        flushed = self.recovery_points.get(key, 0)
+        if opened.log_end_offset < flushed:
+            folder = str(self.folder(topic.name, index))
+            log.error("log_ends_early", folder=folder, log_end_offset=opened.log_end_offset, flushed_to=flushed)
         for cut in (*opened.recovery.cuts, *opened.recovery.removed_segments):
             log.warning(
                 "log_truncated",

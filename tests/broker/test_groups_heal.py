@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker import logs
 from protocol.errors import ErrorCode
 from tests.broker.whole_broker import Whole
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    yield
+    logs.configure()
 
 
 def test_a_log_that_cannot_be_opened_at_a_start_is_opened_later(tmp_path: Path) -> None:
