@@ -97,7 +97,7 @@ def _facts(data: ReportData, end: datetime) -> str:
     worst = max((row["lag_messages"] for row in data.groups if row["lag_messages"] is not None), default=None)
     facts = [
         ("groups", _number(len(data.groups) + len(data.left_out)), f"{live} of those shown have members"),
-        ("rebalances", _number(len(data.rebalances)), _told(data.rebalances)),
+        ("rebalances", _number(data.facts.get("rebalances", len(data.rebalances))), _told(data.rebalances)),
         (
             "largest lag",
             "unknown" if worst is None else _number(worst),

@@ -50,7 +50,7 @@ ODD: tuple[tuple[bytes | None, bytes | None], ...] = (
 )
 
 
-def histories(max_size: int = 60) -> st.SearchStrategy[list[Step]]:
+def histories(min_size: int = 1, max_size: int = 60) -> st.SearchStrategy[list[Step]]:
     """Lists of steps."""
     topic, partition = st.sampled_from(TOPICS), st.integers(0, 2)
     classic, consumer, anyone = (st.sampled_from(names) for names in (CLASSIC, CONSUMER, CLASSIC + SIMPLE))
@@ -83,7 +83,7 @@ def histories(max_size: int = 60) -> st.SearchStrategy[list[Step]]:
         st.tuples(st.just("codec"), st.integers(0, 4)),
     )
     end = st.tuples(st.just("end"), st.booleans(), st.booleans())  # compact? leave a transaction open?
-    return st.tuples(st.lists(step, min_size=1, max_size=max_size), end).map(lambda parts: [*parts[0], parts[1]])
+    return st.tuples(st.lists(step, min_size=min_size, max_size=max_size), end).map(lambda parts: [*parts[0], parts[1]])
 
 
 @dataclass

@@ -79,7 +79,7 @@ def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], l
         out.append(
             {
                 "group_id": group_id,
-                "type": "classic" if alive else "offsets_only",
+                "type": "classic" if alive or (last and not live) else "offsets_only",
                 "state": last["state"] if alive and last else "Empty" if live else "Removed",
                 "generation": last["generation"] if alive and last else None,
                 "members": last["member_count"] if alive and last else 0,

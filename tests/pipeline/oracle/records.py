@@ -250,11 +250,11 @@ def _partition_metadata(r: Reader, _: int) -> Row:
 
 def _member(r: Reader, _: int) -> Row:
     row: Row = {"instance_id": r.text(), "rack_id": r.text(), "client_id": r.text(), "client_host": r.text()}
-    row |= {"subscribed_topics": r.array(r.text), "subscribed_topic_regex": r.text()}
+    row |= {"subscribed_topics": r.array(r.text), "subscribed_topic_regex": r.text() or None}
     row |= {"rebalance_timeout_ms": r.number(4), "server_assignor": r.text()}
     classic = r.tags().get(0)
-    # A nullable struct in a tag: 1, then the struct, whose first field is the session timeout.
-    row["classic_session_timeout_ms"] = int.from_bytes(classic[1:5], "big") if classic else None
+    # A nullable struct in a tag: 1 (0: null), then the struct, whose first field is the session timeout.
+    row["classic_session_timeout_ms"] = int.from_bytes(classic[1:5], "big") if classic and classic[0] == 1 else None
     return row
 
 

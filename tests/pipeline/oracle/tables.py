@@ -67,7 +67,7 @@ def _varint(count: int) -> int:
 def offset_commits(rows: Iterable[Row]) -> list[Row]:
     """7.1."""
     return [
-        {name: row[name] for name in COMMIT_COLUMNS} | {"record_bytes": framed_bytes(row)}
+        {name: row[name] for name in COMMIT_COLUMNS} | {"record_bytes": row["key_bytes"] + row["value_bytes"]}
         for row in sound(rows)
         if row["record_type"] == "offset_commit"
     ]
@@ -229,7 +229,7 @@ def _span(group_id: str, place: tuple[str, int], member: Row, row: Row) -> Row:
         "owned_from": row["logged_at"],
         "owned_to": None,
         "ended_by": None,
-        "source": "generation",
+        "source": "inferred",
     }
 
 

@@ -1,0 +1,240 @@
+"""`report`: one page about all groups, or those asked for.
+
+What does not fit on a page is left out by Spark, before anything is collected: at most so many groups, points of a
+series, strips of a group. Every table is made once; each is a handful of Spark jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
+
+from coordinator.why.findings import findings
+from pipeline import transformations as t
+from pipeline.jobs.inputs import matches
+from pipeline.report import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, choose_groups, render
+from pipeline.transformations.keys import TP, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipeline.jobs.inputs import Inputs
+
+EVENTS_READ = 5_000
+"""So many ledger records of a group, the newest, are looked at for findings."""
+_DEFAULT_EVERY_MS = 60_000
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
+_NAMED = 20
+_SEVERITY = {"warning": "warning", "hint": "note"}
+
+
+def execute(inputs: Inputs) -> int:
+    """Write the page; return the number of groups on it."""
+    to = inputs.asked.to
+    assert to is not None, "the command line asks for it"
+    data = collected(inputs)
+    partial = to.with_name(to.name + ".partial")
+    partial.write_text(render(data), encoding="utf-8")
+    partial.replace(to)
+    return len(data.groups)
+
+
+def collected(inputs: Inputs) -> ReportData:
+    """The rows of every section, as few as the page shows."""
+    asked = inputs.asked
+    records = inputs.records()
+    commits = t.offset_commits(records)
+    if asked.topics:
+        commits = commits.where(matches("topic", asked.topics))
+    generations = inputs.keep(t.group_generations(records))
+    consumers = inputs.keep(t.consumer_group_records(records, inputs.topic_ids()))
+    ledger = inputs.ledger()
+    rebalances = inputs.keep(t.rebalances(generations, ledger, consumers))
+    membership = inputs.keep(t.membership(generations, consumers))
+
+    topics = inputs.committed_topics(commits.select("topic").unionByName(membership.select("topic")))
+    bounds = inputs.keep(inputs.bounds(topics))
+    positions = inputs.keep(inputs.batches(topics))
+    live = asked.asked_at if asked.broker is not None else None
+    now = t.lag_now(commits, bounds, asked.asked_at)
+    as_of, retention = asked.until or live, asked.retention_ms
+    every_group = t.groups(records, generations, consumers, rebalances, now, as_of=as_of, offsets_retention=retention)
+    groups, left_out = choose_groups(rows_of(every_group))
+    names = [row["group_id"] for row in groups]
+
+    stuck = t.stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=as_of)
+    counts = inputs.counts()
+    total = _since(rebalances, "finished_at", inputs).count()
+    return ReportData(
+        source=asked.broker or ", ".join(asked.paths),
+        made_at=asked.asked_at,
+        groups=groups,
+        lag=_lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds),
+        rebalances=_newest(_since(rebalances, "finished_at", inputs), "finished_at", names, whole=True),
+        membership=_newest(membership, "owned_from", names, whole=False),
+        growth=_growth(t.growth(records), inputs),
+        stuck=rows_of(stuck.orderBy("stuck_since", "group_id", *TP).limit(POINTS_SHOWN)),
+        findings=_findings(ledger, names, inputs) if ledger is not None else [],
+        unknown=_unknown(inputs, records, commits, rebalances, ledger is not None),
+        left_out=left_out,
+        facts={"records": counts.read if counts is not None else 0, "rebalances": total},
+    )
+
+
+def rows_of(frame: DataFrame) -> list[Row]:
+    """Its rows as dicts; moments have a zone."""
+    rows: list[Row] = frame.toArrow().to_pylist()
+    return rows
+
+
+def _since(frame: DataFrame, column: str, inputs: Inputs) -> DataFrame:
+    since = inputs.asked.since
+    return frame if since is None else frame.where(F.col(column) >= moment(since))
+
+
+def _newest(frame: DataFrame, column: str, groups: Sequence[str], *, whole: bool) -> list[Row]:
+    """The newest rows of these groups: so many of all together (`whole`), or of each."""
+    chosen = frame.where(F.col("group_id").isin(list(groups)))
+    if whole:
+        return rows_of(chosen.orderBy(F.desc(column), "group_id").limit(POINTS_SHOWN))
+    order = Window.partitionBy("group_id").orderBy(F.desc(column), *TP, "member_id")
+    return rows_of(chosen.withColumn("age", F.row_number().over(order)).where(F.col("age") <= POINTS_SHOWN).drop("age"))
+
+
+def _lag(inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataFrame) -> list[Row]:
+    """The worst lag of each group's partitions, on a grid that is fine enough for a page."""
+    asked = inputs.asked
+    until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
+    every_ms = asked.every_ms if asked.every_ms != _DEFAULT_EVERY_MS else _step_ms(commits, asked.since, until)
+    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=asked.since, until=until)
+    worst = grid.groupBy("group_id", "at").agg(
+        F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")
+    )
+    return rows_of(_thinned(worst, every_ms))
+
+
+def _step_ms(commits: DataFrame, since: datetime | None, until: datetime) -> int:
+    """The distance of grid points that makes at most about a thousand of them."""
+    ends = commits.agg(F.min("logged_at").alias("first"), F.max("logged_at").alias("last"))
+    first, last = next(iter(ends.toArrow().to_pylist())).values()
+    if first is None:
+        return _DEFAULT_EVERY_MS
+    span_s = (min(last, until) - max(first, since or first)).total_seconds()
+    return 1000 * next((step for step in _STEPS_S if span_s / step <= POINTS_SHOWN / 2), _STEPS_S[-1])
+
+
+def _thinned(worst: DataFrame, every_ms: int) -> DataFrame:
+    """Where a group has more points than are shown: of each stretch the lowest and the highest."""
+    # Two series share the points: each of them keeps two of a stretch.
+    counted = Window.partitionBy("group_id")
+    at_ms = F.unix_millis("at")
+    points = (F.max(at_ms).over(counted) - F.min(at_ms).over(counted)) / every_ms
+    stretch = F.greatest(F.ceil(points / (POINTS_SHOWN / 4)), F.lit(1)) * every_ms
+    rows = worst.withColumn("stretch", F.floor(at_ms / stretch))
+    row = F.struct("at", "lag_messages", "lag_seconds")
+    kept = rows.groupBy("group_id", "stretch").agg(
+        F.array_distinct(
+            F.filter(
+                F.array(
+                    F.min_by(row, "lag_messages"),
+                    F.max_by(row, "lag_messages"),
+                    F.min_by(row, "lag_seconds"),
+                    F.max_by(row, "lag_seconds"),
+                    # All nulls have no lowest: a gap stays a gap.
+                    F.when(F.count("lag_messages") == 0, F.min_by(row, "at")),
+                ),
+                lambda one: one.isNotNull(),
+            )
+        ).alias("rows")
+    )
+    return kept.select("group_id", F.inline("rows")).orderBy("group_id", "at")
+
+
+def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
+    """By group and hour; those who write least are one row an hour."""
+    rows = _since(growth, "window_start", inputs)
+    by_size = rows.groupBy("group_id").agg(F.sum("bytes").alias("bytes")).orderBy(F.desc("bytes"), "group_id")
+    largest = [row.group_id for row in by_size.limit(GROUPS_SHOWN).collect()]
+    shown: Column = F.col("group_id").isin(largest)
+    others = (
+        rows.where(~shown)
+        .groupBy("window_start")
+        .agg(
+            *[F.sum(name).alias(name) for name in ("commits", "tombstones", "group_records", "bytes", "share")],
+            F.sum("commits_per_second").alias("commits_per_second"),
+        )
+    )
+    small = others.select(F.lit("all other groups").alias("group_id"), "*", F.lit(None).cast("string").alias("verdict"))
+    return rows_of(rows.where(shown).select(*small.columns)) + rows_of(small)
+
+
+def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[Row]:
+    """What the ledger's records of each group say is wrong with it."""
+    asked = inputs.asked
+    sound = ledger.where(F.col("problem").isNull() & F.col("group_id").isin(list(groups)))
+    sound = _since(sound, "at", inputs)
+    if asked.until is not None:
+        sound = sound.where(F.col("at") < moment(asked.until))
+    order = Window.partitionBy("group_id").orderBy(F.desc("log_offset"))
+    newest = sound.withColumn("age", F.row_number().over(order)).where(F.col("age") <= EVENTS_READ)
+    events: dict[str, list[dict[str, Any]]] = {}
+    for row in newest.select("group_id", "log_offset", "event").orderBy("group_id", "log_offset").toLocalIterator():
+        events.setdefault(row.group_id, []).append(json.loads(row.event))
+    now_ms = round((asked.until or asked.asked_at).timestamp() * 1000)
+    if asked.broker is None:
+        # A directory is looked at as it was when its last record was written.
+        now_ms = max((int(one.get("at_ms") or 0) for records in events.values() for one in records), default=now_ms)
+    return [
+        {
+            "group_id": group_id,
+            "rule": found["rule"],
+            "weight": _SEVERITY.get(found["severity"], "note"),
+            "text": found["says"],
+        }
+        for group_id, records in events.items()
+        for found in findings(records, now_ms=now_ms)
+    ]
+
+
+def _unknown(
+    inputs: Inputs, records: DataFrame, commits: DataFrame, rebalances: DataFrame, has_ledger: bool
+) -> list[str]:
+    """What the page cannot know, in sentences."""
+    said = [line.strip() for line in (*inputs.undecoded_lines(), *inputs.skipped(), *inputs.notices())]
+    there = inputs.topics()
+    gone = sorted(row.topic for row in commits.select("topic").distinct().collect() if row.topic not in there)
+    if gone:
+        more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+        said.append(f"The lag of topics whose logs are not here: {', '.join(gone[:_NAMED])}{more}")
+    said += _horizon(inputs, records)
+    missing = rebalances.agg(F.sum("missing_generations").alias("n")).first()
+    if missing is not None and missing.n:
+        said.append(f"{missing.n:,} generations that left no record, or whose record compaction removed")
+    if not has_ledger:
+        said.append("Why groups rebalanced, and for how long: there is no rebalance ledger here, only generations")
+    return said
+
+
+def _horizon(inputs: Inputs, records: DataFrame) -> list[str]:
+    cleaning = inputs.cleaning()
+    if cleaning is None:
+        return ["How far compaction has come: a broker does not tell. Counts of commits are lower bounds"]
+    cleaned = cleaning.where("first_dirty_offset > 0").groupBy("log_partition")
+    first = cleaned.agg(F.max("first_dirty_offset").alias("first_dirty_offset"))
+    dirty = records.join(F.broadcast(first), "log_partition", "right")
+    kept = F.when(F.col("log_offset") >= F.col("first_dirty_offset"), F.col("logged_at"))
+    by_log = dirty.groupBy("log_partition").agg(F.min(kept).alias("since"))
+    row = by_log.agg(F.count(F.lit(1)).alias("logs"), F.max("since").alias("since")).toArrow().to_pylist()[0]
+    if not row["logs"]:
+        return []
+    when = "" if row["since"] is None else f" before {row['since']:%Y-%m-%d %H:%M:%S}"
+    where = f"{row['logs']} partition{'s' if row['logs'] > 1 else ''} of __consumer_offsets"
+    return [
+        f"Commits and generations{when} that later ones superseded: compaction removed them from {where}, "
+        "so earlier counts are lower bounds"
+    ]

@@ -1,0 +1,83 @@
+"""The main job on real input, and on more executors than one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.broker_process import ROOT, Kohort
+from tests.pipeline.capture import unpack
+from tests.pipeline.main_job import SETTINGS, compare, have_work_done, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+
+def check(said: dict[str, object], tables: dict[str, list[dict[str, object]]]) -> None:
+    for question, (theirs, ours) in compare(said, tables).items():
+        assert ours == theirs, question
+
+
+def test_a_directory_and_a_live_broker_say_what_the_clients_said(spark: "SparkSession", tmp_path: Path):
+    """The broker runs, clients rebalance, read and commit; its directory, itself, and its directory once it stopped."""
+    with Kohort(tmp_path / "broker", SETTINGS) as broker:
+        said = have_work_done(broker, tmp_path)
+        at_rest, live = rows_of(spark, str(broker.data)), rows_of(spark, broker.address)
+        check(said, at_rest)
+        check(said, live)
+        assert {row["source"] for row in at_rest["rebalances"]} >= {"ledger"}
+        assert at_rest["rebalances"] == live["rebalances"] or _sorted(at_rest) == _sorted(live)
+        broker.stop()
+        check(said, rows_of(spark, str(broker.data)))
+
+
+def _sorted(tables: dict[str, list[dict[str, object]]]) -> list[str]:
+    return sorted(map(str, tables["rebalances"]))
+
+
+def run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "broker", "pipeline", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_two_executors_say_what_one_says(tmp_path: Path):
+    """`local-cluster[2,1,1024]`: two executors in processes of their own, each with workers of its own."""
+    directory, _ = unpack("kafka-4.3.1", tmp_path)
+    results = []
+    for master in ("local[2]", "local-cluster[2,1,1024]"):
+        ended = run(["membership", "--from", str(directory), "--format", "json", "--master", master])
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        rows = sorted(ended.stdout.splitlines())
+        assert all(json.loads(row)["group_id"] for row in rows)
+        results.append(rows)
+    assert results[0] == results[1]
+    assert len(results[0]) > 20
+
+
+def test_the_report_is_one_command(tmp_path: Path):
+    """`kohort pipeline report --from DIR --to PAGE`; what stands there already is not overwritten unasked."""
+    directory, _ = unpack("kohort", tmp_path)
+    page = tmp_path / "report.html"
+
+    made = run(["report", "--from", str(directory), "--to", str(page)])
+    again = run(["report", "--from", str(directory), "--to", str(page)])
+
+    assert made.returncode == 0, made.stderr[-3000:]
+    text = page.read_text()
+    assert "librd" in text
+    assert "Worst lag over time" in text
+    assert not (tmp_path / "report.html.partial").exists()
+    assert again.returncode == 2
+    assert "--overwrite" in again.stderr
