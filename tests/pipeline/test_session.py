@@ -1,0 +1,112 @@
+"""What must be there before Spark starts, and the settings that it starts with."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import jars, session
+from pipeline.errors import EnvironmentMissing
+from tests.broker_process import ROOT
+
+
+def java(folder: Path, says: str) -> None:
+    """A program called java that prints a version."""
+    (folder / "bin").mkdir(parents=True)
+    program = folder / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    program.chmod(0o755)
+
+
+def test_without_java_one_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """PL33: no stack trace, and nothing is started."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    begun = time.monotonic()
+    with pytest.raises(EnvironmentMissing) as caught:
+        session.check_environment()
+    assert time.monotonic() - begun < 1
+    assert str(caught.value) == (
+        "kohort pipeline needs Java 17 or newer, and found none on PATH or in JAVA_HOME. "
+        "Install a JRE (Debian: openjdk-17-jre-headless), then try again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("says", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', (17, "17.0.15")),
+        ('java version "1.8.0_402"', (8, "1.8.0_402")),
+        ('openjdk version "21" 2023-09-19', (21, "21")),
+    ],
+)
+def test_the_version_of_java_is_read(
+    says: str, version: tuple[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    java(tmp_path, says)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert session.java_version() == version
+    if version[0] < 17:
+        with pytest.raises(EnvironmentMissing, match=r"found Java 1\.8\.0_402"):
+            session.check_environment()
+
+
+def test_without_the_extra_one_sentence_names_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EnvironmentMissing, match=r"pip install 'kohort\[pipeline\]'"):
+        session.check_environment()
+
+
+def test_decoders_and_plans_are_imported_without_spark():
+    """They are used, and tested, where there is no JVM."""
+    modules = "pipeline, pipeline.decode, pipeline.sources.plan, pipeline.sources.read, pipeline.sources.fetch_read"
+    code = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_connectors_jars_move_with_the_pin():
+    """A new PySpark needs its own connector: whoever moves one moves the other."""
+    (pin,) = re.findall(r'"pyspark==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert jars.pinned("spark.version") == jars.pinned("token.version") == pin
+    assert jars.pinned("kafka.version") == "3.9.2"
+
+
+def test_without_maven_the_error_says_what_else_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvironmentMissing, match=r"--from DIR.* need no jar.*--jars PATH.*4\.2\.0"):
+        jars.resolve()
+
+
+def test_a_failed_resolution_names_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    maven = tmp_path / "mvn"
+    maven.write_text(
+        "#!/bin/sh\necho 'Could not find artifact org.apache.kafka:kafka-clients:jar:3.9.2 in x'\nexit 1\n"
+    )
+    maven.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    with pytest.raises(EnvironmentMissing, match=r"could not get org\.apache\.kafka:kafka-clients:jar:3\.9\.2"):
+        jars.resolve()
+    assert jars.cached() == []
+
+
+def test_jars_named_by_hand_must_exist():
+    with pytest.raises(EnvironmentMissing, match=r"--jars: /no/such\.jar does not exist"):
+        session._jar_settings(["/no/such.jar"], connector=True)
+
+
+def test_a_users_session_is_advised_and_not_altered(spark: Any):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        assert session.advice(spark) == ["spark.sql.session.timeZone is Europe/Berlin, UTC is better here"]
+        assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Berlin"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert session.advice(spark) == []
