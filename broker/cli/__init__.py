@@ -8,6 +8,7 @@ Whatever goes wrong ends in one sentence on standard error.
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -91,10 +92,14 @@ def run(program: str, place: str, words: list[str]) -> int:
         return refuse(str(error), FAILED)
     except ModuleNotFoundError as error:
         return refuse(f"{program} needs the Python package {error.name}, which is not installed", FAILED)
-    except BrokenPipeError:
-        # Whoever read has had enough (`| head`). The interpreter would complain when it flushes at the end.
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+            raise
+        # The interpreter would complain again when it flushes at the end.
         sys.stdout = None  # as it is where there is none
-        return FAILED
+        if error.errno == errno.EPIPE:  # whoever read has had enough: `| head`
+            return FAILED
+        return refuse(f"cannot write: {(error.strerror or str(error)).lower()}", FAILED)
     except KeyboardInterrupt:
         return refuse("interrupted", 130)
     return code

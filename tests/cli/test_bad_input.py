@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,11 +13,10 @@ import pytest
 from broker import cli
 from broker.cli import VERBS, main
 from broker.cli.errors import Failed, UsageError, WrongInput
+from tests.broker_process import ROOT
 from tests.cli.conftest import kohort, kohort_process
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.broker_process import BrokerProcess
 
 
@@ -118,13 +120,24 @@ def test_what_a_verb_raises_is_its_exit_code(
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_standard_output_is_one_sentence(broker: BrokerProcess) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "broker", "groups", "list", "--json", "-b", broker.address]
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert done.returncode == 1
+    assert one_sentence(done.stderr) == "kohort: cannot write: no space left on device"
+
+
+def test_health_takes_kafkas_spelling(broker: BrokerProcess) -> None:
+    for words in ((broker.address,), ("-b", broker.address), ("--bootstrap-server", broker.address)):
+        assert kohort("health", *words).code == 0
+    for words in (("-b",), ("--nonsense",), ("a:1", "b:2")):
+        assert kohort("health", *words).code == 2
+
+
 def test_the_broker_starts_without_what_only_other_verbs_need() -> None:
     """The start path: neither argparse nor the client library, and nothing of the verbs."""
-    import subprocess
-    import sys
-
-    from tests.broker_process import ROOT
-
     script = "import sys; from broker.cli import main; main(['serve', '--override', 'x']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

@@ -113,6 +113,7 @@ def test_offsets_are_reset_to_every_goal(run: Run, broker: BrokerProcess, name: 
     assert resets(run, name, *scope, "--to-datetime", "2020-01-01T00:00:00.000") == [0, 0, 0]
     assert resets(run, name, *scope, "--by-duration", "P1D") == [0, 0, 0]
     assert resets(run, name, *scope, "--by-duration", "PT0S") == [10, 10, 10]
+    assert resets(run, name, *scope, "--to-offset", "2", "--dry-run") == [2, 2, 2]
     assert [found[0] for found in offsets(run, name).values()] == [10, 10, 10]
 
     assert resets(run, name, "--topic", f"{name}:0,2", "--to-offset", "3", "--execute") == [3, 3]

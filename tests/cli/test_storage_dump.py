@@ -54,6 +54,8 @@ def test_a_whole_directory_is_dumped(data: Path) -> None:
     (member,) = stable["value"]["members"]
     assert stable["key"] == {"group": "billing"}
     assert (member["subscription"], member["assignment"]) == (["orders"], {"orders": [0, 1, 2]})
+    ledger = [line["value"] for line in records if "/__kohort_rebalances-" in line["file"]]
+    assert {value["kind"] for value in ledger} >= {"rebalance_began", "rebalance_ended"}
     assert {"topic": "orders", "partition": 0} in [
         {key: line[key] for key in ("topic", "partition")}
         for line in found
@@ -107,6 +109,13 @@ def torn(folder: Path) -> Path:
     path = _log(folder)
     with path.open("ab") as file:
         file.write(path.read_bytes()[:57])
+    return path
+
+
+def torn_in_its_records(folder: Path) -> Path:
+    path = _log(folder)
+    with path.open("ab") as file:
+        file.write(path.read_bytes()[:99])
     return path
 
 
@@ -172,6 +181,7 @@ def wrong_checkpoint(folder: Path) -> Path:
     ("damage", "words"),
     [
         (torn, "the last 57 bytes are no whole batch"),
+        (torn_in_its_records, "the last 99 bytes are no whole batch"),
         (flipped, "position 0: batch at offset 0 has CRC"),
         (another_magic, "position 0: no batch begins here: magic 1"),
         (half_an_index_entry, "position 16: the last 3 bytes are no whole entry"),
@@ -196,7 +206,7 @@ def test_a_damaged_file_is_named_with_the_position(
     (line,) = ended.err.splitlines()
     assert line.startswith(f"kohort: {path}: ")
     assert words in line
-    if damage is torn:
+    if damage in (torn, torn_in_its_records):
         assert f"position {size}: " in line
     assert "partition.metadata" in ended.out
     if path.suffix != ".log":
