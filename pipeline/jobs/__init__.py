@@ -35,7 +35,9 @@ def run(asked: Asked) -> int:
     spark.sparkContext.setLogLevel("OFF")
     try:
         if asked.stream:
-            raise UsageError("--stream is not part of this installation")
+            from pipeline.jobs.streaming import stream  # noqa: PLC0415
+
+            return stream(spark, asked, started)
         with Progress(spark.sparkContext, asked.verb):
             return _batch(spark, asked, started)
     except (PipelineError, KeyboardInterrupt, BrokenPipeError):

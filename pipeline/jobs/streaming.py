@@ -1,0 +1,131 @@
+"""`--stream`: commits, rebalances, lag and growth as the log grows, each row once, whatever is killed when.
+
+Every batch goes to its own folder, `PATH/<table>/batch=N`, made aside and renamed: a batch that is run again after a
+crash takes the place of what the first run left, so readers of PATH find each row once. Position, state and what is
+kept between batches lie in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from pipeline import group_commit
+from pipeline.jobs import stream_tables
+from pipeline.jobs.inputs import Inputs, matches
+from pipeline.jobs.output import count_saved, save
+from pipeline.jobs.stream_tables import TABLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pipeline.asked import Asked
+
+_LINE_EVERY_S = 30.0
+
+
+class Sink:
+    """Where batches are written."""
+
+    def __init__(self, asked: Asked) -> None:
+        assert asked.to is not None
+        self._asked = asked
+        self._folder: Path = asked.to / TABLES[asked.verb]
+        self.rows = 0
+        self.batches = 0
+
+    def write(self, frame: DataFrame, batch: int) -> None:
+        """The rows of one batch, in place of those of an earlier attempt at it."""
+        asked = self._asked
+        for column, globs in (("group_id", asked.groups), ("topic", asked.topics)):
+            if globs and column in frame.columns:
+                frame = frame.where(matches(column, globs))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # A name that begins with an underscore is no data to Spark.
+        partial = self._folder / f"_batch={batch}.partial"
+        save(frame, asked.format, str(partial))
+        written = count_saved(frame, asked.format, str(partial))
+        place = self._folder / f"batch={batch}"
+        if place.exists():
+            shutil.rmtree(place)
+        if written:
+            partial.rename(place)
+        else:
+            shutil.rmtree(partial)
+        self.rows += written
+        self.batches += 1
+
+
+def stream(spark: SparkSession, asked: Asked, started: float) -> int:
+    """Run the query until it ends (`--once`), fails or is asked to stop; return the exit code."""
+    assert asked.checkpoint is not None
+    if asked.overwrite:
+        for place in (asked.to, asked.checkpoint):
+            if place is not None:
+                shutil.rmtree(place, ignore_errors=True)
+    sink = Sink(asked)
+    with Inputs(spark, asked) as inputs:
+        job = stream_tables.job(inputs, sink.write)
+        if asked.as_group is not None:
+            assert asked.bootstrap is not None
+            group_commit.catch_up(asked.checkpoint, bootstrap=asked.bootstrap, group_id=asked.as_group, name=asked.verb)
+        writer = (
+            job.frame.writeStream.queryName(f"kohort-{asked.verb}")
+            .outputMode("append")
+            .option("checkpointLocation", str(asked.checkpoint))
+            .foreachBatch(job.each)
+        )
+        if asked.once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{asked.trigger_ms} milliseconds")
+        query = writer.start()
+        attached = None
+        if asked.as_group is not None:
+            attached = group_commit.attach(query, bootstrap=asked.bootstrap or "", group_id=asked.as_group)
+        dropped = _wait(query, sink, asked)
+        late = dropped + job.late()
+        if attached is not None:
+            attached.commit_checkpoint()
+            attached.detach()
+            if attached.last_error is not None:
+                print(f"group {asked.as_group} was not committed: {attached.last_error}", file=sys.stderr)
+    print(
+        f"kohort pipeline {asked.verb}: {sink.rows:,} rows in {sink.batches:,} batches, "
+        f"{late:,} rows were later than the watermark, {time.monotonic() - started:.1f} s",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:
+    """Until the query ends; returns how many rows Spark dropped for being late. Raises: what the query failed with."""
+    stopping: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
+    dropped: dict[int, int] = {}
+    said = time.monotonic()
+    try:
+        while not query.awaitTermination(1) and not stopping:
+            _note_dropped(query, dropped)
+            if time.monotonic() - said >= _LINE_EVERY_S:
+                said = time.monotonic()
+                print(f"kohort pipeline {asked.verb}: {sink.rows:,} rows in {sink.batches:,} batches", file=sys.stderr)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _note_dropped(query, dropped)
+    query.stop()
+    return sum(dropped.values())
+
+
+def _note_dropped(query: StreamingQuery, dropped: dict[int, int]) -> None:
+    for progress in query.recentProgress:
+        state: list[Any] = progress["stateOperators"] or []
+        dropped[progress["batchId"]] = sum(one["numRowsDroppedByWatermark"] for one in state)
