@@ -21,7 +21,7 @@ class App:
         self.server = server
         self.keeper = keeper
         self.stopping = False
-        self.scrapes: Any = None  # what `broker.http.metrics` remembers from one scrape to the next
+        self.moments: dict[str, Any] = {}  # what scrapes remember of groups that are behind (`broker.http.metrics.lag`)
         self._version = ""
 
     @property

@@ -40,3 +40,5 @@ def _pieces(scrape: Scrape) -> Iterator[bytes]:
             yield text.encode("utf-8", "replace")
     if scrape.openmetrics:
         yield b"# EOF\n"
+    for _ in scrape.topics.dissolve():
+        yield b""

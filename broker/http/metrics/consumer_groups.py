@@ -5,7 +5,6 @@ Source: kafka_exporter (danielqsj), KMinion (redpanda-data): their documentation
 
 from __future__ import annotations
 
-from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -14,27 +13,29 @@ from broker.http.metrics.lag import LagTable
 from coordinator.group import GroupState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from broker.http.metrics.exposition import Scrape
-    from broker.http.metrics.lag import GroupRow, PartitionLag
+    from broker.http.metrics.lag import GroupRow
 
+_ROWS_AT_ONCE = 100
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
-_by_topic = attrgetter("topic")
 
 
 def section(scrape: Scrape) -> Iterator[str]:
-    """Everything about groups; leaves `scrape.lag` for those after it."""
+    """Everything about groups, with the partitions that `scrape.topics` has gathered."""
     app = scrape.app
-    before: LagTable | None = app.scrapes
-    table = LagTable(before.moments if before is not None else None)
+    table = LagTable(app.moments)
     yield from table.gather(app.broker, scrape.topics.open)
-    app.scrapes = scrape.lag = table
     yield from _states(scrape, table)
-    if not scrape.by_group:
+    if scrape.by_group:
+        yield from _of_groups(scrape, table.rows)
+    else:
         yield from _sums_over_groups(scrape, table)
-        return
-    rows = table.rows
+    yield from table.dissolve()
+
+
+def _of_groups(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
     yield from scrape.many(
         "kafka_consumergroup_members",
         "gauge",
@@ -48,11 +49,9 @@ def section(scrape: Scrape) -> Iterator[str]:
 
 
 def _offsets_and_lag(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
-    committed: Callable[[PartitionLag], int] = attrgetter("committed")
-    lag: Callable[[PartitionLag], int] = attrgetter("lag")
-    for name, figure, what in (
-        ("kafka_consumergroup_current_offset", committed, "Current Offset"),
-        ("kafka_consumergroup_lag", lag, "Current Approximate Lag"),
+    for name, figures, what in (
+        ("kafka_consumergroup_current_offset", attrgetter("committed"), "Current Offset"),
+        ("kafka_consumergroup_lag", attrgetter("lags"), "Current Approximate Lag"),
     ):
         if scrape.by_partition:
             yield from scrape.many(
@@ -60,10 +59,9 @@ def _offsets_and_lag(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
                 "gauge",
                 f"{what} of a ConsumerGroup at Topic/Partition",
                 (
-                    f'{{consumergroup="{row.label}",partition="{entry.partition}",topic="{escaped(entry.topic)}"}} '
-                    f"{figure(entry)}"
+                    f'{{consumergroup="{row.label}",partition="{partition}",topic="{escaped(topic)}"}} {figure}'
                     for row in rows
-                    for entry in row.entries
+                    for (topic, partition), figure in zip(row.keys, figures(row), strict=True)
                 ),
             )
         yield from scrape.many(
@@ -71,9 +69,9 @@ def _offsets_and_lag(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
             "untyped",
             f"{what} of a ConsumerGroup at Topic for all partitions",
             (
-                f'{{consumergroup="{row.label}",topic="{escaped(topic)}"}} {sum(figure(entry) for entry in entries)}'
+                f'{{consumergroup="{row.label}",topic="{escaped(topic)}"}} {total}'
                 for row in rows
-                for topic, entries in groupby(row.entries, _by_topic)
+                for topic, total in row.by_topic(figures(row))
             ),
         )
 
@@ -85,17 +83,17 @@ def _seconds(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
             "gauge",
             "Age of the oldest record that the group has not committed; 0 when there is none.",
             (
-                f'{{group="{row.label}",partition="{entry.partition}",topic="{escaped(entry.topic)}"}} {entry.lag_s}'
+                f'{{group="{row.label}",partition="{partition}",topic="{escaped(topic)}"}} {lag_s}'
                 for row in rows
-                for entry in row.entries
-                if entry.lag_s is not None
+                for (topic, partition), lag_s in zip(row.keys, row.lags_s, strict=True)
+                if lag_s >= 0
             ),
         )
     yield from scrape.many(
         "kohort_group_max_lag_seconds",
         "gauge",
         "The largest of a group's lags in seconds.",
-        (f'{{group="{row.label}"}} {_max_lag_s(row)}' for row in rows if row.entries),
+        (f'{{group="{row.label}"}} {row.max_lag_s}' for row in rows if row.keys),
     )
     now_ms = scrape.app.broker.runtime.now_ms()
     yield from scrape.many(
@@ -113,7 +111,9 @@ def _seconds(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
 def _states(scrape: Scrape, table: LagTable) -> Iterator[str]:
     counts = dict.fromkeys(_STATES, 0)
     members = 0
-    for row in table.rows:
+    for number, row in enumerate(table.rows):
+        if number % _ROWS_AT_ONCE == 0:
+            yield ""
         # Offsets without a group are what Kafka calls a simple group: Empty, and without a protocol.
         state = row.group.state.value if row.group is not None else GroupState.EMPTY.value
         counts[state] = counts.get(state, 0) + 1
@@ -128,9 +128,13 @@ def _states(scrape: Scrape, table: LagTable) -> Iterator[str]:
 
 
 def _sums_over_groups(scrape: Scrape, table: LagTable) -> Iterator[str]:
-    lag = sum(entry.lag for row in table.rows for entry in row.entries)
+    lag, oldest_s = 0, 0.0
+    for number, row in enumerate(table.rows):
+        lag += sum(row.lags)
+        oldest_s = max(oldest_s, row.max_lag_s)
+        if number % _ROWS_AT_ONCE == 0:
+            yield ""
     yield scrape.one("kohort_groups_lag", "gauge", "Messages that all groups together have not committed.", lag)
-    oldest_s = max((_max_lag_s(row) for row in table.rows), default=0.0)
     yield scrape.one("kohort_groups_max_lag_seconds", "gauge", "The largest lag in seconds of all groups.", oldest_s)
 
 
@@ -154,10 +158,9 @@ def _kminion(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
             "gauge",
             "Messages of a partition that a group has not committed.",
             (
-                f'{{group_id="{row.label}",partition_id="{entry.partition}",topic_name="{escaped(entry.topic)}"}} '
-                f"{entry.lag}"
+                f'{{group_id="{row.label}",partition_id="{partition}",topic_name="{escaped(topic)}"}} {lag}'
                 for row in rows
-                for entry in row.entries
+                for (topic, partition), lag in zip(row.keys, row.lags, strict=True)
             ),
         )
     for name, kind, meaning, field in (
@@ -165,7 +168,7 @@ def _kminion(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
             "kminion_kafka_consumer_group_topic_lag",
             "gauge",
             "Messages of a topic that a group has not committed.",
-            "lag",
+            "lags",
         ),
         (
             "kminion_kafka_consumer_group_topic_offset_sum",
@@ -179,10 +182,9 @@ def _kminion(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
             kind,
             meaning,
             (
-                f'{{group_id="{row.label}",topic_name="{escaped(topic)}"}} '
-                f"{sum(getattr(entry, field) for entry in entries)}"
+                f'{{group_id="{row.label}",topic_name="{escaped(topic)}"}} {total}'
                 for row in rows
-                for topic, entries in groupby(row.entries, _by_topic)
+                for topic, total in row.by_topic(getattr(row, field))
             ),
         )
 
@@ -200,7 +202,3 @@ def _kminion_info(row: GroupRow, node: int) -> str:
 
 def _members(row: GroupRow) -> int:
     return len(row.group.members) if row.group is not None else 0
-
-
-def _max_lag_s(row: GroupRow) -> float:
-    return max((entry.lag_s for entry in row.entries if entry.lag_s is not None), default=0.0)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from broker.http.app import App
-    from broker.http.metrics.lag import LagTable
     from broker.http.metrics.topic_table import TopicTable
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,7 +40,6 @@ class Scrape:
         self.by_group: bool = settings.kohort_http_metrics_groups
         self.kminion: bool = settings.kohort_http_metrics_kminion
         self.topics: TopicTable  # made by the section of topics
-        self.lag: LagTable  # made by the section of consumer groups
 
     def head(self, name: str, kind: str, meaning: str) -> str:
         """The lines before a name's series. `kind`: counter, gauge, histogram, or untyped.

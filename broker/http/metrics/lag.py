@@ -9,6 +9,7 @@ Source: Kafka's ConsumerGroupCommand (lag in messages).
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.http.metrics.exposition import escaped
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.partitions import Partition
     from coordinator.group import Group
-    from coordinator.view import CommittedOffset
+    from coordinator.shard import Shard
 
-    Moments = dict[tuple[str, str, int], tuple[int, int]]
+    Moment = dict[tuple[str, int], tuple[int, int]]
+    Moments = dict[str, Moment]
 
+UNKNOWN = -1.0
 _ENTRIES_AT_ONCE = 32
 
 
@@ -37,54 +40,109 @@ class PartitionLag(NamedTuple):
     lag_s: float | None
 
 
-class GroupRow(NamedTuple):
-    """One group as it was when the table was made. `group` is None for one that is nothing but offsets."""
+class GroupRow:
+    """One group as it was when the table was made. `group` is None for one that is nothing but offsets.
 
-    group_id: str
-    label: str  # the id as a label has it
-    group: Group | None
-    entries: list[PartitionLag]  # by topic, then partition
+    Its committed offsets are four sequences that belong together, sorted by topic and partition; a lag in seconds that
+    is not known is -1. Arrays, since a hundred thousand objects would be as many for the garbage collector to look at
+    and for somebody to free, while nobody is served.
+    """
+
+    __slots__ = ("committed", "group", "keys", "label", "lags", "lags_s")
+
+    def __init__(self, label: str, group: Group | None) -> None:
+        self.label = label  # the group's id as a label has it
+        self.group = group
+        self.keys: list[tuple[str, int]] = []
+        self.committed = array("q")
+        self.lags = array("q")
+        self.lags_s = array("d")
+
+    def by_topic(self, figures: array[int]) -> Iterator[tuple[str, int]]:
+        """(topic, sum) of one of the arrays."""
+        topic, total = None, 0
+        for (name, _), figure in zip(self.keys, figures, strict=True):
+            if name != topic:
+                if topic is not None:
+                    yield topic, total
+                topic, total = name, 0
+            total += figure
+        if topic is not None:
+            yield topic, total
+
+    @property
+    def max_lag_s(self) -> float:
+        """The largest lag in seconds."""
+        return max(0.0, max(self.lags_s, default=0.0))
 
 
 class LagTable:
-    """The groups of one scrape. `moments` are what the table before it remembered: the time of the record at an offset
-    of a group's partition.
+    """The groups of one scrape. `moments` is what scrapes remember: by group and partition, the committed offset and
+    the time of the record there. It is kept from one to the next, and changed in place: to free it all at once takes long.
     """
 
     def __init__(self, moments: Moments | None = None) -> None:
         self.rows: list[GroupRow] = []
-        self.moments: Moments = {}
-        self._before: Moments = moments or {}
+        self.moments: Moments = {} if moments is None else moments
 
     def gather(self, broker: Broker, opened: Mapping[tuple[str, int], Partition]) -> Iterator[str]:
         """Look at every group; empty texts between slices. `opened`: the partitions that offsets may be for."""
-        now_ms = broker.runtime.now_ms()
+        seen = set()
         for leader in list(broker.groups.leaders):
-            shard = leader.shard
-            for group_id in shard.group_ids():
-                entries: list[PartitionLag] = []
-                for number, (key, committed) in enumerate(list(shard.offsets.get(group_id, {}).items())):
-                    partition = opened.get(key)
-                    if partition is not None:
-                        entries.append(self._entry(group_id, partition, committed, now_ms))
-                    if number % _ENTRIES_AT_ONCE == _ENTRIES_AT_ONCE - 1:
-                        yield ""
-                entries.sort()
-                self.rows.append(GroupRow(group_id, escaped(group_id), shard.groups.get(group_id), entries))
+            for group_id in leader.shard.group_ids():
+                seen.add(group_id)
+                yield from self._group(broker, leader.shard, group_id, opened)
+        for number, group_id in enumerate(list(self.moments)):
+            if group_id not in seen:
+                self.moments.pop(group_id, None)
+            if number % _ENTRIES_AT_ONCE == 0:
                 yield ""
 
-    def _entry(self, group_id: str, partition: Partition, committed: CommittedOffset, now_ms: int) -> PartitionLag:
-        topic, index, offset = partition.topic, partition.index, committed.offset
-        lag = partition.high_watermark - offset
-        if lag <= 0:
-            # Below 0: the log was cut, or made anew, after the commit. Nothing is left to read.
-            return PartitionLag(topic, index, offset, 0, 0.0)
-        key = group_id, topic, index
-        known = self._before.get(key)
-        # A committed offset stays where it is for longer than a scrape: its record's time is read once.
-        moment_ms = known[1] if known is not None and known[0] == offset else oldest_unread_ms(partition, offset)
-        self.moments[key] = offset, moment_ms
-        return PartitionLag(topic, index, offset, lag, lag_s(moment_ms, now_ms))
+    def dissolve(self) -> Iterator[str]:
+        """Free the rows, in slices."""
+        while self.rows:
+            del self.rows[-_ENTRIES_AT_ONCE:]
+            yield ""
+
+    def _group(
+        self, broker: Broker, shard: Shard, group_id: str, opened: Mapping[tuple[str, int], Partition]
+    ) -> Iterator[str]:
+        now_ms = broker.runtime.now_ms()
+        row = GroupRow(escaped(group_id), shard.groups.get(group_id))
+        committed = shard.offsets.get(group_id, {})
+        before = self.moments.get(group_id, {})
+        behind: dict[tuple[str, int], tuple[int, int]] = {}
+        for number, key in enumerate(sorted(committed)):
+            partition, offset = opened.get(key), committed.get(key)
+            if partition is not None and offset is not None:  # it may have gone since the last slice
+                lag, lag_s = _lag(partition, offset.offset, now_ms, key, before, behind)
+                row.keys.append(key)
+                row.committed.append(offset.offset)
+                row.lags.append(lag)
+                row.lags_s.append(lag_s)
+            if number % _ENTRIES_AT_ONCE == _ENTRIES_AT_ONCE - 1:
+                yield ""
+        if behind:
+            self.moments[group_id] = behind
+        else:
+            self.moments.pop(group_id, None)
+        self.rows.append(row)
+        yield ""
+
+
+def _lag(
+    partition: Partition, offset: int, now_ms: int, key: tuple[str, int], before: Moment, behind: Moment
+) -> tuple[int, float]:
+    """The lag in messages and in seconds. `before` is what is remembered of the group, `behind` what is to be."""
+    lag = partition.high_watermark - offset
+    if lag <= 0:
+        # Below 0: the log was cut, or made anew, after the commit. Nothing is left to read.
+        return 0, 0.0
+    known = before.get(key)
+    # A committed offset stays where it is for longer than a scrape: its record's time is read once.
+    moment_ms = known[1] if known is not None and known[0] == offset else oldest_unread_ms(partition, offset)
+    behind[key] = offset, moment_ms
+    return lag, max(now_ms - moment_ms, 0) / 1_000 if moment_ms >= 0 else UNKNOWN
 
 
 def oldest_unread_ms(partition: Partition, offset: int) -> int:
@@ -96,21 +154,16 @@ def oldest_unread_ms(partition: Partition, offset: int) -> int:
         return -1
 
 
-def lag_s(moment_ms: int, now_ms: int) -> float | None:
-    """How old the oldest unread record is."""
-    return max(now_ms - moment_ms, 0) / 1_000 if moment_ms >= 0 else None
-
-
 def of_group(broker: Broker, group_id: str) -> list[PartitionLag]:
     """One group's lag, now. Opens logs if need be."""
-    table = LagTable()
     now_ms = broker.runtime.now_ms()
     entries = []
-    for key, committed in list(broker.groups.leader_of(group_id).shard.offsets.get(group_id, {}).items()):
+    for key, committed in sorted(broker.groups.leader_of(group_id).shard.offsets.get(group_id, {}).items()):
         try:
             partition = broker.partitions.get(*key)
         except (KafkaError, OSError):
             continue
         if partition is not None and partition.error is None:
-            entries.append(table._entry(group_id, partition, committed, now_ms))
-    return sorted(entries)
+            lag, lag_s = _lag(partition, committed.offset, now_ms, key, {}, {})
+            entries.append(PartitionLag(key[0], key[1], committed.offset, lag, None if lag_s < 0 else lag_s))
+    return entries

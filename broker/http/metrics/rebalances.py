@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from broker.group_figures import Figures
     from broker.http.metrics.exposition import Scrape
 
+_GROUPS_AT_ONCE = 100
+
 
 def section(scrape: Scrape) -> Iterator[str]:
     """Everything about rebalances."""
     counted = scrape.app.broker.group_figures
+    figures: list[tuple[str, Figures]] = []
     if scrape.by_group:
-        figures = [(f'group="{escaped(group_id)}"', one) for group_id, one in sorted(counted.groups.items())]
+        for number, (group_id, one) in enumerate(list(counted.groups.items())):
+            figures.append((f'group="{escaped(group_id)}"', one))
+            if number % _GROUPS_AT_ONCE == 0:
+                yield ""
     else:
-        figures = [("", counted.total)]
+        figures.append(("", counted.total))
     yield from scrape.many(
         "kohort_group_rebalances_total",
         "counter",

@@ -30,6 +30,13 @@ class TopicTable:
         self.rows: list[TopicRow] = []
         self.open: dict[tuple[str, int], Partition] = {}
 
+    def dissolve(self) -> Iterator[str]:
+        """Free the table, in slices."""
+        while self.rows:
+            self.rows.pop()
+            yield ""
+        self.open.clear()
+
     def gather(self, broker: Broker) -> Iterator[str]:
         """Look at every partition; empty texts between slices.
 

@@ -1,0 +1,154 @@
+"""No step of a scrape holds the loop for long, whatever there is to tell."""
+
+import gc
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.group_figures import GroupFigures
+from broker.http.metrics import consumer_groups, rebalances
+from broker.http.metrics.exposition import Scrape
+from broker.http.metrics.lag import LagTable
+from broker.http.metrics.topic_table import TopicTable
+from broker.process import _calm_the_collector
+from coordinator.view import CommittedOffset
+from tests.broker.groups_fixture import GroupBroker
+from tests.broker.groups_fixture import topic as a_topic
+
+GROUPS, PARTITIONS = 10_000, 10
+STEP_MS = 5.0  # of CPU time; a step is about a hundredth of this on the machine where it was measured
+
+
+@pytest.fixture(autouse=True)
+def collector() -> Iterator[None]:
+    """What is loaded is frozen, as in a broker after its start."""
+    before = gc.get_threshold()
+    _calm_the_collector()
+    gc.disable()  # a young collection takes its milliseconds wherever it comes, and is not the scrape's to avoid
+    yield
+    gc.enable()
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class FakeLog:
+    """Counts how often the time of a record is asked for."""
+
+    log_start_offset = 0
+
+    def __init__(self) -> None:
+        self.looked_up: list[int] = []
+
+    def timestamp_at(self, offset: int) -> int:
+        self.looked_up.append(offset)
+        return 1_700_000_000_000 - 1_000
+
+
+def a_broker(groups: int, partitions: int, *, names: str = "group-{}") -> tuple[Any, Scrape]:
+    """A broker whose groups have committed 50 of 100 records of every other partition, and all of the others."""
+    broker: Any = GroupBroker(a_topic("orders", partitions))
+    log = FakeLog()
+    table = TopicTable()
+    for index in range(partitions):
+        fake: Any = SimpleNamespace(topic="orders", index=index, high_watermark=100, log=log, error=None)
+        table.open["orders", index] = fake
+    for number in range(groups):
+        group_id = names.format(number)
+        shard = broker.groups.leader_of(group_id).shard
+        for index in range(partitions):
+            shard.put_offset(group_id, ("orders", index), CommittedOffset(100 if index % 2 else 50, -1, "", 0))
+    broker.group_figures = GroupFigures()
+    broker.ledger = SimpleNamespace(errors=0)
+    broker.log = log
+    gc.collect()
+    gc.freeze()  # what the broker has loaded
+    app: Any = SimpleNamespace(broker=broker, moments={}, version="0", server=None, keeper=None)
+    scrape = Scrape(app)
+    scrape.topics = table
+    return broker, scrape
+
+
+def longest_step_ms(steps: Any) -> tuple[float, int, str]:
+    """(CPU time of the longest step, how many steps, the whole text)."""
+    longest, count, parts = 0.0, 0, []
+    steps = iter(steps)
+    while True:
+        began = time.thread_time()
+        part = next(steps, None)
+        longest = max(longest, (time.thread_time() - began) * 1_000)
+        if part is None:
+            return longest, count, "".join(parts)
+        count += 1
+        parts.append(part)
+
+
+def test_no_step_of_a_scrape_of_ten_thousand_groups_takes_long():
+    _, scrape = a_broker(GROUPS, PARTITIONS)
+
+    longest_ms, steps, text = longest_step_ms(consumer_groups.section(scrape))
+
+    assert text.count("\nkafka_consumergroup_lag{") == GROUPS * PARTITIONS
+    assert steps > 2_000
+    assert longest_ms < STEP_MS
+
+
+def test_one_group_with_very_many_partitions_is_no_longer_step():
+    _, scrape = a_broker(1, 20_000)
+
+    longest_ms, steps, _ = longest_step_ms(consumer_groups.section(scrape))
+
+    assert steps > 500
+    assert longest_ms < 4 * STEP_MS  # its offsets are sorted in one step
+
+
+def test_many_groups_with_rebalances_are_told_in_steps():
+    broker, scrape = a_broker(0, 1)
+    for number in range(GROUPS):
+        for figures in broker.group_figures._both(f"group-{number}"):
+            figures.began("member_joined")
+            for phase in ("join", "assign", "sync"):
+                figures.phase(phase, 100)
+
+    longest_ms, steps, text = longest_step_ms(rebalances.section(scrape))
+
+    assert steps > GROUPS
+    assert text.count("kohort_group_rebalance_seconds_count") == GROUPS * 3
+    assert longest_ms < STEP_MS
+
+
+def test_the_time_of_a_record_is_read_once_for_as_long_as_the_committed_offset_stays():
+    broker, scrape = a_broker(3, 4)
+    list(consumer_groups.section(scrape))
+    assert broker.log.looked_up == [50] * 6  # what is read to its end needs no reading
+
+    list(consumer_groups.section(scrape))
+    assert broker.log.looked_up == [50] * 6
+    broker.groups.leader_of("group-1").shard.put_offset("group-1", ("orders", 0), CommittedOffset(60, -1, "", 0))
+    list(consumer_groups.section(scrape))
+
+    assert broker.log.looked_up == [50] * 6 + [60]
+
+
+def test_what_is_remembered_goes_with_its_group():
+    broker, scrape = a_broker(3, 4)
+    list(consumer_groups.section(scrape))
+    shard = broker.groups.leader_of("group-1").shard
+    for index in range(4):
+        shard.remove_offset("group-1", ("orders", index))
+
+    list(consumer_groups.section(scrape))
+
+    assert scrape.app.moments.keys() == {"group-0", "group-2"}
+
+
+def test_offsets_beyond_the_end_of_a_partition_are_no_negative_lag():
+    broker, scrape = a_broker(1, 1)
+    broker.groups.leader_of("group-0").shard.put_offset("group-0", ("orders", 0), CommittedOffset(500, -1, "", 0))
+    table = LagTable()
+    list(table.gather(broker, scrape.topics.open))
+
+    (row,) = table.rows
+    assert (list(row.committed), list(row.lags), list(row.lags_s)) == ([500], [0], [0.0])
