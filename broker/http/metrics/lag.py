@@ -78,7 +78,7 @@ class GroupRow:
 
 class LagTable:
     """The groups of one scrape. `moments` is what scrapes remember: by group and partition, the committed offset and
-    the time of the record there. It is kept from one to the next, and changed in place: to free it all at once takes long.
+    the time of the record there. It is kept from one to the next, and changed in place: freeing it at once takes long.
     """
 
     def __init__(self, moments: Moments | None = None) -> None:
