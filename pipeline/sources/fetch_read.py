@@ -15,10 +15,9 @@ import numpy as np
 from pipeline.decode.batches import PAD_BYTES, Headers, believable_size, read_headers, walk
 from pipeline.errors import DataError, UsageError
 from pipeline.sources.fetch_client import EARLIEST, LATEST, Fetched, Fetcher, Leader, connect, leaders, list_offsets
-from pipeline.sources.latest import LatestOnly
 from pipeline.sources.options import Options
 from pipeline.sources.plan import Narrowing
-from pipeline.sources.read import Decoder, problem_batch
+from pipeline.sources.read import Decoder, finished, problem_batch
 from pipeline.sources.segment_reader import Problems, Window
 from pipeline.sources.transactions import Aborted
 
@@ -107,10 +106,7 @@ def pack(splits: Iterable[LiveSplit], split_offsets: int) -> list[list[LiveSplit
 
 def read_live(splits: Iterable[LiveSplit], options: Options) -> Iterator[Any]:
     """The rows of some splits, as Arrow record batches. Raises: CorruptBatch, DataError."""
-    rows = _rows_of(splits, options)
-    if options.latest_only and options.records == "group":
-        rows = LatestOnly().fold(rows)
-    yield from rows
+    yield from finished(_rows_of(splits, options), options)
 
 
 def _rows_of(splits: Iterable[LiveSplit], options: Options) -> Iterator[Any]:

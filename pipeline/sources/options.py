@@ -17,11 +17,13 @@ KNOWN = (
     *("path", "topic", "topicPattern", "partitions", "startingOffsets", "endingOffsets", "startingTimestamp"),
     *("endingTimestamp", "records", "isolationLevel", "includeHeaders", "includeSource", "onCorrupt", "checkCrc"),
     *("splitBytes", "batchRecords", "latestOnly", "dedupeReplicas", "upTo", "maxOffsetsPerTrigger", "failOnDataLoss"),
+    "columns",
 )
 KNOWN_TO_KAFKA = (
     *("bootstrap", "topic", "topicPattern", "partitions", "startingOffsets", "endingOffsets", "startingTimestamp"),
     *("endingTimestamp", "records", "isolationLevel", "includeHeaders", "includeSource", "onCorrupt", "checkCrc"),
     *("splitOffsets", "batchRecords", "latestOnly", "maxOffsetsPerTrigger", "failOnDataLoss", "timeoutMs"),
+    "columns",
 )
 _MIB = 1024 * 1024
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
@@ -58,6 +60,7 @@ class Options:
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     timeout_ms: int = 30_000
+    columns: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
 
     def wants(self, topic: str, partition: int) -> bool:
@@ -119,6 +122,7 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
         max_offsets_per_trigger=_number(values, "maxOffsetsPerTrigger", 0) if limit else None,
         fail_on_data_loss=_flag(values, "failOnDataLoss", True),
         timeout_ms=_number(values, "timeoutMs", 30_000),
+        columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
         given=values,
     )
 

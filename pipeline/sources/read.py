@@ -12,6 +12,7 @@ from pipeline.decode.columns import moments
 from pipeline.decode.group_rows import Field, group_batch
 from pipeline.decode.records import Records, read_records
 from pipeline.decode.rows import batch_rows, raw_rows, source_columns
+from pipeline.errors import UsageError
 from pipeline.sources.latest import LatestOnly
 from pipeline.sources.options import Options
 from pipeline.sources.plan import Split
@@ -20,7 +21,15 @@ from pipeline.sources.transactions import Aborted
 
 
 def schema_of(options: Options) -> pa.Schema:
-    """The columns that a read with these options has."""
+    """The columns that a read with these options has. Raises: UsageError for one that is not there."""
+    whole = _whole_schema(options)
+    for name in options.columns:
+        if name not in whole.names:
+            raise UsageError(f"columns names {name!r}; there are {', '.join(whole.names)}")
+    return pa.schema([whole.field(name) for name in options.columns]) if options.columns else whole
+
+
+def _whole_schema(options: Options) -> pa.Schema:
     if options.records == "batch":
         return schemas.BATCHES
     if options.records == "problems":
@@ -34,14 +43,22 @@ def schema_of(options: Options) -> pa.Schema:
 
 def read_splits(splits: Iterable[Split], options: Options) -> Iterator[pa.RecordBatch]:
     """The rows of some splits. Raises: CorruptBatch, DataError."""
+    rows: Iterator[pa.RecordBatch]
     if options.records == "problems":
-        for split in splits:
-            yield from problem_rows(split, options)
-        return
-    rows = _rows_of(splits, options)
+        rows = (batch for split in splits for batch in problem_rows(split, options))
+    else:
+        rows = _rows_of(splits, options)
+    yield from finished(rows, options)
+
+
+def finished(rows: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
+    """Without superseded rows and unwanted columns, where that was asked for."""
     if options.latest_only and options.records == "group":
         rows = LatestOnly().fold(rows)
-    yield from rows
+    if not options.columns:
+        return rows
+    names = list(options.columns)
+    return (batch.select(names) for batch in rows)
 
 
 def _rows_of(splits: Iterable[Split], options: Options) -> Iterator[pa.RecordBatch]:
@@ -75,7 +92,7 @@ class Decoder:
 
     def __init__(self, topic: str, partition: int, options: Options, problems: Problems) -> None:
         self.topic, self.partition, self.options, self.problems = topic, partition, options, problems
-        self.schema = schema_of(options)
+        self.schema = _whole_schema(options)
         self._make: Callable[[Records, str], pa.RecordBatch] = self._group if options.records == "group" else self._raw
 
     def decode(

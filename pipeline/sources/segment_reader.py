@@ -104,6 +104,7 @@ class _Reading:
         self.descriptor, self.split, self.problems, self.check_crc = descriptor, split, problems, check_crc
         self.size = os.fstat(descriptor).st_size
         self.limit = min(split.end_position, self.size)
+        self._window = bytearray()
         self.next_offset = max(split.base_offset, split.start_offset if not split.position else 0)
 
     def read(self, position: int, size: int) -> bytearray:
@@ -114,10 +115,19 @@ class _Reading:
             del data[count : count + size - count]
         return data
 
+    def _read_window(self, position: int, size: int) -> bytearray:
+        """As `read`, into one buffer that every window uses: rows are copied out of it before the next is read."""
+        if size != CHUNK_BYTES:
+            return self.read(position, size)
+        if not self._window:
+            self._window = bytearray(CHUNK_BYTES + PAD_BYTES)
+        filled = os.preadv(self.descriptor, [memoryview(self._window)[:CHUNK_BYTES]], position)
+        return self._window if filled == CHUNK_BYTES else self.read(position, size)
+
     def windows(self) -> Iterator[Window]:
         at, size = self.split.position, CHUNK_BYTES
         while at < self.limit:
-            data = self.read(at, min(size, self.limit - at))
+            data = self._read_window(at, min(size, self.limit - at))
             filled = len(data) - PAD_BYTES
             size = CHUNK_BYTES
             found = walk(data, 0, filled, check_crc=self.check_crc, until_offset=self.split.end_offset)

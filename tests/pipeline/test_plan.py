@@ -11,7 +11,7 @@ from pipeline.decode.batches import CorruptBatch
 from pipeline.errors import DataError, UsageError
 from pipeline.sources import log_dir, notices, plan
 from pipeline.sources.options import parse
-from pipeline.sources.read import read_splits
+from pipeline.sources.read import read_splits, schema_of
 from tests.pipeline.logs import T0, Log, batches, rows
 
 MIB = 1024 * 1024
@@ -293,11 +293,19 @@ def test_replicas_are_read_once(tmp_path: Path):
         ({"startingTimestamp": "yesterday"}, "ISO 8601 or epoch"),
         ({"onCorrupt": "ignore"}, "error, skip"),
         ({"splitBytes": "0"}, "above 0"),
+        ({"columns": "offset,ofset"}, "columns names 'ofset'; there are key, value"),
     ],
 )
 def test_wrong_options_are_named(options: dict[str, str], says: str, tmp_path: Path):
     with pytest.raises(UsageError, match=says):
-        parse({"path": str(tmp_path), **options})
+        schema_of(parse({"path": str(tmp_path), **options}))
+
+
+def test_only_the_columns_that_are_asked_for(three: Log, tmp_path: Path):
+    """What is not handed over costs nothing."""
+    found = rows(tmp_path, columns="offset, file", includeSource="true", partitions="0")
+    assert found[0] == {"offset": 0, "file": str(three.path)}
+    assert len(found) == 36
 
 
 def test_paths_that_are_no_log_directory_are_named(tmp_path: Path):
