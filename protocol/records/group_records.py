@@ -53,7 +53,6 @@ __all__ = [
     "MemberMetadata",
     "OffsetCommitKey",
     "OffsetCommitValue",
-    "OffsetKeyDecoder",
     "UnknownKey",
     "UnparsableRecord",
     "decode_key",
@@ -220,7 +219,8 @@ _OFFSET_EPOCH = struct.Struct(">qi")
 _VERSION_OFFSET_EPOCH = struct.Struct(">hqi")
 _VERSION_OFFSET = struct.Struct(">hq")
 # Version 4 with empty metadata, which is nearly every commit: with a topic id as tagged field 0, and without.
-_EMPTY_WITH_ID = struct.Struct(">hqiBqBBB16s")
+EMPTY_WITH_ID = struct.Struct(">hqiBqBBB16s")
+EMPTY_WITH_ID_BYTES = EMPTY_WITH_ID.size
 _EMPTY_WITHOUT_ID = struct.Struct(">hqiBqB")
 _TIME_AND_ID = struct.Struct(">qBBB16s")
 
@@ -273,30 +273,6 @@ def decode_key(data: bytes | None) -> GroupKey | UnknownKey:
         raise UnparsableRecord(f"a key of type {data[0] << 8 | data[1]} cannot be read: {error}") from error
 
 
-class OffsetKeyDecoder:
-    """Decodes many keys of committed offsets, which differ in little but the partition."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[str, str]] = {}  # all but the partition -> (group, topic)
-
-    def decode(self, data: bytes) -> tuple[str, str, int]:
-        """(group, topic, partition) of a key of type 1. Raises: UnparsableRecord."""
-        names = self._known.get(data[:-4])
-        if names is None:
-            key = decode_key(data)
-            if type(key) is not OffsetCommitKey:
-                raise UnparsableRecord(f"{key} is no key of a committed offset")
-            group, topic, partition, _ = key
-            # With bytes behind the partition, which readers overlook, the last four are something else.
-            if encode_key(key) == data:
-                self._known[data[:-4]] = group, topic
-            return group, topic, partition
-        partition = _INT32.unpack_from(data, len(data) - 4)[0]
-        return names[0], names[1], partition
-
-
 def encode_value(value: GroupValue) -> bytes:
     """The bytes of a value, in the version that Kafka 4.3 writes: OffsetCommit 4, or 1 when it has an expire timestamp
     (which drops leader epoch and topic id), GroupMetadata 3, the others 0.
@@ -346,7 +322,7 @@ def _encode_offset_commit(value: OffsetCommitValue) -> bytes:
     if not metadata:
         if topic_id == ZERO_UUID:
             return _EMPTY_WITHOUT_ID.pack(4, offset, leader_epoch, 1, commit_timestamp, 0)
-        return _EMPTY_WITH_ID.pack(4, offset, leader_epoch, 1, commit_timestamp, 1, 0, 16, topic_id)
+        return EMPTY_WITH_ID.pack(4, offset, leader_epoch, 1, commit_timestamp, 1, 0, 16, topic_id)
     text = metadata.encode()
     if len(text) > 0x7FFF:
         raise EncodeError(f"metadata of {len(text)} bytes is longer than a record can hold")
@@ -358,7 +334,7 @@ def _encode_offset_commit(value: OffsetCommitValue) -> bytes:
 
 def _decode_offset_commit(data: bytes, latest: int) -> OffsetCommitValue:
     if latest and len(data) == 42:
-        version, offset, leader_epoch, length, commit_timestamp, tags, tag, size, topic_id = _EMPTY_WITH_ID.unpack(data)
+        version, offset, leader_epoch, length, commit_timestamp, tags, tag, size, topic_id = EMPTY_WITH_ID.unpack(data)
         # The shape of nearly every value that 4.1 and later write: one unpacking instead of nine steps.
         if version == 4 and length == 1 and tags == 1 and tag == 0 and size == 16:
             return _new_tuple(OffsetCommitValue, (offset, leader_epoch, "", commit_timestamp, -1, topic_id))
