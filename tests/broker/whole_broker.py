@@ -39,7 +39,8 @@ class Whole:
         self.log = io.StringIO()
         logs.configure(level="info", stream=self.log)
         self.runtime = VirtualRuntime(now_ms)
-        given = {**SETTINGS, **settings, "log.dirs": str(directory)}
+        own = {key.replace("__", "."): value for key, value in settings.items()}
+        given = {**SETTINGS, **own, "log.dirs": str(directory)}
         self.composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self.composition.broker
         self.composition.start()
