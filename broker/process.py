@@ -158,16 +158,23 @@ def _serve_http(
 
     app = App(composition.broker, server, composition.keeper)
     http = HttpServer(runtime, loader(app))
-    for sock in sockets:
-        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG)
     host, port = sockets[0].getsockname()[:2]
-    print(f"kohort metrics on http://{host_and_port(host, port)}/metrics", flush=True)
+
+    def listening() -> None:
+        print(f"kohort metrics on http://{host_and_port(host, port)}/metrics", flush=True)
+
+    for sock in sockets:
+        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG, listening if sock is sockets[0] else _nothing)
 
     def end() -> None:
         app.stopping = True
         http.close()
 
     return end
+
+
+def _nothing() -> None:
+    """Said by the first socket already."""
 
 
 def _bind_http(settings: Settings) -> list[socket.socket]:

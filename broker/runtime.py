@@ -259,8 +259,10 @@ class LoopRuntime(Runtime):
             self._loop.run_until_complete(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         )
 
-    def listen_while_running(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> None:
-        """As `listen`, for a loop that runs: begins to accept a little later."""
+    def listen_while_running(
+        self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int, done: Callable[[], None]
+    ) -> None:
+        """As `listen`, for a loop that runs: begins to accept a little later, and then calls `done`."""
 
         def listening(task: asyncio.Task[asyncio.Server]) -> None:
             self._starting.discard(task)
@@ -268,6 +270,7 @@ class LoopRuntime(Runtime):
                 log.error("not_listening", error=str(None if task.cancelled() else task.exception()))
             elif self._accepting:
                 self._servers.append(task.result())
+                done()
             else:
                 task.result().close()
 

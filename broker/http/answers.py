@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from broker.http.connection import SLICE_S
+from broker.logs import get_logger
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
+
+    from broker.runtime import Runtime
+
+log = get_logger()
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
@@ -53,6 +61,27 @@ class Later:
         self._waiter = waiter
         if self._answer is not None:
             waiter(self._answer)
+
+
+def worked_out(runtime: Runtime, steps: Generator[None, None, Answer]) -> Later:
+    """The answer that `steps` lead to, taken a millisecond of a loop turn at a time."""
+    later = Later()
+
+    def go_on() -> None:
+        until = perf_counter() + SLICE_S
+        try:
+            while perf_counter() < until:
+                next(steps)
+        except StopIteration as end:
+            later.complete(end.value)
+        except Exception:
+            log.exception("http_failed")
+            later.complete(problem(500, "the broker failed to make this answer; its log says how"))
+        else:
+            runtime.timers.set(("http work", id(steps)), runtime.now_ms() + 1, go_on)
+
+    go_on()
+    return later
 
 
 def dump(value: Any) -> bytes:

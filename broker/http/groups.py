@@ -9,11 +9,10 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.http.answers import JSON, Answer, dump, json_answer, json_list, problem
+from broker.http.answers import JSON, Answer, Later, json_answer, json_list, problem, worked_out
 from broker.http.metrics import lag
 from coordinator.consumer_protocol import MetadataError, assigned_partitions
 from coordinator.group import GroupState
-from coordinator.why import findings as why
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from broker.http.app import App
     from broker.http.routes import Request
+    from broker.ledger.reading import Steps
     from coordinator.group import Group
 
 LAST = 10
@@ -36,53 +36,59 @@ def all_groups(app: App, request: Request) -> Answer:
     return Answer(json_list({}, "groups", _summaries(app)), JSON)
 
 
-def group(app: App, request: Request) -> Answer:
+def group(app: App, request: Request) -> Answer | Later:
     """One group: state, members, owners, lag, the rebalance that goes on."""
     group_id = request.parts["group"]
-    shard = app.broker.groups.leader_of(group_id).shard
-    found = shard.groups.get(group_id)
-    if found is None and group_id not in shard.offsets:
-        return unknown(app, group_id)
-    return Answer(_described(app, group_id, found), JSON)
-
-
-def rebalances(app: App, request: Request) -> Answer:
-    """The group's records in the ledger, those of its last rebalances, the newest last."""
-    last = _last(request)
-    if isinstance(last, Answer):
-        return last
-    records = _records(app, request.parts["group"], last)
-    if isinstance(records, Answer):
-        return records
-    return Answer(json_list({"group_id": request.parts["group"]}, "records", records), JSON)
-
-
-def findings(app: App, request: Request) -> Answer:
-    """What these records, and the group as it is now, say is wrong with it."""
-    last = _last(request, FINDINGS_LAST)
-    if isinstance(last, Answer):
-        return last
-    group_id = request.parts["group"]
-    records = _records(app, group_id, last)
-    if isinstance(records, Answer):
-        return records
-    found = why.findings(records, app.broker.ledger.live(group_id), now_ms=app.broker.runtime.now_ms())
-    return json_answer({"group_id": group_id, "findings": found})
-
-
-def _records(app: App, group_id: str, last: int) -> list[dict[str, Any]] | Answer:
-    ledger = app.broker.ledger
-    try:
-        records: list[dict[str, Any]] = ledger.records(group_id, last)
-    except KafkaError as error:
-        return problem(503, f"the rebalance ledger cannot be read now: {error}")
-    if records:
-        return records
     if not _known(app, group_id):
         return unknown(app, group_id)
-    if not ledger.enabled:
+    return worked_out(app.broker.runtime, _readable(_described(app, group_id)))
+
+
+def rebalances(app: App, request: Request) -> Answer | Later:
+    """The group's records in the ledger, those of its last rebalances, the newest last."""
+    group_id, last = request.parts["group"], _last(request, LAST)
+    if isinstance(last, Answer):
+        return last
+
+    def steps() -> Steps[Answer]:
+        records = yield from app.broker.ledger.records_in_steps(group_id, last)
+        if not records:
+            return _without_records(app, group_id, {"records": []})
+        return Answer(json_list({"group_id": group_id}, "records", records), JSON)
+
+    return worked_out(app.broker.runtime, _readable(steps()))
+
+
+def findings(app: App, request: Request) -> Answer | Later:
+    """What these records, and the group as it is now, say is wrong with it."""
+    group_id, last = request.parts["group"], _last(request, FINDINGS_LAST)
+    if isinstance(last, Answer):
+        return last
+
+    def steps() -> Steps[Answer]:
+        found = yield from app.broker.ledger.findings_in_steps(group_id, last)
+        if not found:
+            return _without_records(app, group_id, {"findings": []})
+        return json_answer({"group_id": group_id, "findings": found})
+
+    return worked_out(app.broker.runtime, _readable(steps()))
+
+
+def _readable(steps: Steps[Answer]) -> Steps[Answer]:
+    """A log that cannot be read now is a reason to come again."""
+    try:
+        return (yield from steps)
+    except KafkaError as error:
+        return problem(503, f"the broker cannot read its records of the group now: {error}")
+
+
+def _without_records(app: App, group_id: str, nothing: dict[str, Any]) -> Answer:
+    """Nothing was found: of a group that there is, or has the name been mistaken, or is the ledger off?"""
+    if not _known(app, group_id):
+        return unknown(app, group_id)
+    if not app.broker.ledger.enabled:
         return problem(503, "the rebalance ledger is off: kohort.ledger.enable=false")
-    return []
+    return json_answer({"group_id": group_id, **nothing})
 
 
 def unknown(app: App, group_id: str) -> Answer:
@@ -108,7 +114,7 @@ def _known(app: App, group_id: str) -> bool:
     return group_id in shard.groups or group_id in shard.offsets
 
 
-def _last(request: Request, default: int = LAST) -> int | Answer:
+def _last(request: Request, default: int) -> int | Answer:
     text = request.query.get("last", str(default))
     if not text.isdecimal() or not 1 <= int(text) <= LAST_MAX:
         return problem(400, f"last={text[:20]}: it takes a number from 1 to {LAST_MAX}")
@@ -132,24 +138,24 @@ def _summary(group_id: str, found: Group | None) -> dict[str, Any]:
     }
 
 
-def _described(app: App, group_id: str, found: Group | None) -> Iterator[bytes]:
+def _described(app: App, group_id: str) -> Steps[Answer]:
     ledger = app.broker.ledger
-    state = ledger.live(group_id) or {"group_id": group_id, "state": GroupState.EMPTY.value, "members": []}
-    yield b""
-    owners = _owners(found)
-    yield b""
-    entries = lag.of_group(app.broker, group_id)
-    yield b""
+    state = yield from ledger.live_in_steps(group_id)
+    if state is None:
+        state = {"group_id": group_id, "state": GroupState.EMPTY.value, "members": []}
+    owners = _owners(app.broker.groups.leader_of(group_id).shard.groups.get(group_id))
+    yield
+    entries = yield from lag.of_group(app.broker, group_id)
     partitions = [
         _partition(entry.topic, entry.partition, owners.pop((entry.topic, entry.partition), None), entry)
         for entry in entries
     ]
     partitions += [_partition(topic, index, owner, None) for (topic, index), owner in sorted(owners.items())]
-    yield b""
+    yield
     state["partitions"] = partitions
     state["lag"] = sum(entry.lag for entry in entries)
     state["rebalance_in_progress"] = ledger.in_progress(group_id)
-    yield dump(state) + b"\n"
+    return json_answer(state)
 
 
 def _owners(found: Group | None) -> dict[tuple[str, int], str]:

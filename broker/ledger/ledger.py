@@ -305,17 +305,28 @@ class Ledger:
         Empty when there are none, or the topic is not there, or off. Raises: KafkaError (PartitionLoading,
         PartitionFailed, StorageError).
         """
+        return reading.finished(self.records_in_steps(group_id, last))
+
+    def records_in_steps(self, group_id: str, last: int = 10) -> reading.Steps[list[dict[str, Any]]]:
+        """As `records`, for who must let others have their turn."""
         partition: Partition | None = None
         if self._partitions.has(LEDGER_TOPIC, 0):
             partition = self._partitions.get(LEDGER_TOPIC, self._partition_index(group_id))
-        return [] if partition is None else reading.newest(partition, group_id, last)
+        return [] if partition is None else (yield from reading.newest_in_steps(partition, group_id, last))
 
     def in_progress(self, group_id: str) -> dict[str, Any] | None:
         """The rebalance that goes on, with who is missing and for how long (`coordinator.why.live`)."""
         return in_progress(self._groups.leader_of(group_id).shard.groups.get(group_id), self._runtime.now_ms())
 
     def live(self, group_id: str) -> dict[str, Any] | None:
-        """The group as it is now, with all that findings look at (`coordinator.why.live`); None when there is none."""
+        """The group as it is now, with all that findings look at (`coordinator.why.live`); None when there is none.
+
+        Raises: KafkaError, as `records`.
+        """
+        return reading.finished(self.live_in_steps(group_id))
+
+    def live_in_steps(self, group_id: str) -> reading.Steps[dict[str, Any] | None]:
+        """As `live`, for who must let others have their turn."""
         leader = self._groups.leader_of(group_id)
         group = leader.shard.groups.get(group_id)
         if group is None:
@@ -328,12 +339,19 @@ class Ledger:
             member["longest_gap_ms"] = timers.longest_rise_ms(("heartbeat", group_id, member["member_id"]))
         partition = self._partitions.get(OFFSETS_TOPIC, leader.index)
         if partition is not None:
-            live["commits_per_second"] = reading.commits_per_second(partition, group_id, self._runtime.now_ms())
+            now_ms = self._runtime.now_ms()
+            live["commits_per_second"] = yield from reading.commits_per_second(partition, group_id, now_ms)
         return live
 
     def findings(self, group_id: str, last: int = 50) -> list[Finding]:
         """What the last rebalances and the group as it is now say is wrong. Raises: as `records`."""
-        return findings(self.records(group_id, last), self.live(group_id), now_ms=self._runtime.now_ms())
+        return reading.finished(self.findings_in_steps(group_id, last))
+
+    def findings_in_steps(self, group_id: str, last: int = 50) -> reading.Steps[list[Finding]]:
+        """As `findings`, for who must let others have their turn."""
+        records = yield from self.records_in_steps(group_id, last)
+        live = yield from self.live_in_steps(group_id)
+        return findings(records, live, now_ms=self._runtime.now_ms())
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.logs import get_logger
 from protocol.errors import ProtocolError
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work of some length, in short steps; what it leads to is its return value."""
+
 _CHUNK_BYTES = 1_048_576
 _FIRST_WINDOW = 256
+_RECORDS_A_STEP = 32
 _RATE_RECORDS = 2_000
 _RATE_MIN_MS = 1_000
 SCAN_MAX_RECORDS = 20_000
@@ -32,6 +38,13 @@ def newest(
     partition: Partition, group_id: str, rebalances: int, *, max_records: int = SCAN_MAX_RECORDS
 ) -> list[dict[str, Any]]:
     """The group's records, the oldest first, from the beginning of its last but `rebalances`th rebalance on."""
+    return finished(newest_in_steps(partition, group_id, rebalances, max_records=max_records))
+
+
+def newest_in_steps(
+    partition: Partition, group_id: str, rebalances: int, *, max_records: int = SCAN_MAX_RECORDS
+) -> Steps[list[dict[str, Any]]]:
+    """As `newest`, in steps of less than a millisecond: 20,000 records take two hundred."""
     key = group_id.encode()
     start_offset, end_offset = partition.log_start_offset, partition.log_end_offset
     lowest = max(start_offset, end_offset - max_records)
@@ -39,7 +52,12 @@ def newest(
     window, end = _FIRST_WINDOW, end_offset
     while end > lowest:
         begin = max(lowest, end - window)
-        older = [decoded for record in between(partition, begin, end) if record.key == key and (decoded := _of(record))]
+        older = []
+        for number, record in enumerate(between(partition, begin, end)):
+            if record.key == key and (decoded := _of(record)):
+                older.append(decoded)
+            if number % _RECORDS_A_STEP == 0:
+                yield
         found = older + found
         if sum(record["kind"] == "rebalance_began" for record in found) > rebalances:
             break
@@ -50,11 +68,14 @@ def newest(
     return found[began[-rebalances] :] if len(began) > rebalances else found
 
 
-def commits_per_second(partition: Partition, group_id: str, now_ms: int) -> float | None:
+def commits_per_second(partition: Partition, group_id: str, now_ms: int) -> Steps[float | None]:
     """Committed offsets a second, by the newest records of the group's partition; None when they tell too little."""
     end = partition.log_end_offset
     count, oldest_ms = 0, now_ms
-    for record in between(partition, max(partition.log_start_offset, end - _RATE_RECORDS), end):
+    records = between(partition, max(partition.log_start_offset, end - _RATE_RECORDS), end)
+    for number, record in enumerate(records):
+        if number % _RECORDS_A_STEP == 0:
+            yield
         oldest_ms = min(oldest_ms, record.timestamp)
         try:
             key = decode_key(record.key)
@@ -62,6 +83,16 @@ def commits_per_second(partition: Partition, group_id: str, now_ms: int) -> floa
             continue
         count += type(key) is OffsetCommitKey and key.group == group_id and record.value is not None
     return count * 1_000 / (now_ms - oldest_ms) if now_ms - oldest_ms >= _RATE_MIN_MS else None
+
+
+def finished(steps: Steps[T]) -> T:
+    """What all the steps lead to, taken in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:

@@ -11,7 +11,7 @@ from broker.listeners import Address
 from broker.setting_types import SettingsError
 from broker.settings import Settings
 from tests.broker_process import QUICK_GROUPS, BrokerDiedError, Kohort, eventually
-from tests.metrics.http_client import get, get_json
+from tests.metrics.http_client import Metrics, get, get_json
 
 KEY = "kohort.http.listener"
 
@@ -130,3 +130,30 @@ def test_a_rebalance_that_goes_on_says_who_is_missing_and_for_how_long(tmp_path:
         assert group["first_cause"]["client_id"] == "first"
         assert 0 <= group["for_ms"] < 30_000
         consumer.close()
+
+
+def test_a_log_that_cannot_be_opened_turns_readiness_off(tmp_path: Path):
+    """A disk error flips `/readyz` and says which log; `/healthz` stays, since a new start would not help."""
+    with Kohort(tmp_path) as broker:
+        producer = Producer({"bootstrap.servers": broker.address})
+        producer.produce("orders", "x")
+        assert producer.flush(20) == 0
+        broker.stop()
+        segment = next((broker.data / "orders-0").glob("*.log"))
+        content = segment.read_bytes()
+        segment.unlink()
+        segment.mkdir()
+        broker.start()
+        get(f"{broker.http}/metrics")  # asks for every log
+
+        status, answer = get_json(f"{broker.http}/readyz")
+
+        assert status == 503
+        assert "orders-0" in answer["missing"][0]
+        assert get(f"{broker.http}/healthz")[0] == 200
+        assert Metrics(broker.http).value("kohort_ready") == 0
+        assert Metrics(broker.http).value("kohort_partitions", state="failed") == 1
+        segment.rmdir()
+        segment.write_bytes(content)
+        broker.restart()
+        assert get(f"{broker.http}/readyz")[0] == 200

@@ -16,7 +16,7 @@ from broker.http.metrics.exposition import escaped
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from broker.broker import Broker
     from broker.partitions import Partition
@@ -154,11 +154,12 @@ def oldest_unread_ms(partition: Partition, offset: int) -> int:
         return -1
 
 
-def of_group(broker: Broker, group_id: str) -> list[PartitionLag]:
-    """One group's lag, now. Opens logs if need be."""
+def of_group(broker: Broker, group_id: str) -> Generator[None, None, list[PartitionLag]]:
+    """One group's lag, now, in steps. Opens logs if need be."""
     now_ms = broker.runtime.now_ms()
     entries = []
     for key, committed in sorted(broker.groups.leader_of(group_id).shard.offsets.get(group_id, {}).items()):
+        yield
         try:
             partition = broker.partitions.get(*key)
         except (KafkaError, OSError):
