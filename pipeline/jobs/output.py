@@ -188,7 +188,7 @@ def _readable(field: T.StructField) -> Column:
 
 
 def _cell(value: Any) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", []):
         return "-"
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")

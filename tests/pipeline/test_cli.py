@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,14 @@ from pyspark.sql import SparkSession
 from pipeline import asked, jobs
 from pipeline.cli import main
 from pipeline.errors import DataError, UsageError
-from tests.broker_process import ROOT
+from pipeline.jobs.output import _cell
+from protocol.records import consumer_group_records as cg
+from protocol.records import group_records as g
+from protocol.types import uuid_text
+from tests.broker_process import ROOT, BrokerProcess, eventually
 from tests.pipeline.capture import unpack
+from tests.pipeline.logs import Log
+from tests.pipeline.logs import commit as commit_pair
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -211,6 +218,112 @@ def test_globs_and_moments_choose_rows(run: Any, kohort: tuple[Path, dict[str, A
     before, after = commits("--until", middle), commits("--since", middle)
     assert len(before) + len(after) == len(every)
     assert all(row["logged_at"] < middle for row in before)
+
+
+def test_pl28_the_records_of_a_consumer_group_have_names_and_epochs(run: Any, tmp_path: Path) -> None:
+    """PL28: two members over nine partitions at epoch 2; then b leaves."""
+    topic_id = bytes(range(16))
+    log, orders = Log(tmp_path / "log", "__consumer_offsets", 0), Log(tmp_path / "log", "orders", 0)
+    (orders.folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_text(topic_id)}\n")
+    shares = {"a": range(5), "b": range(5, 9)}
+    records: list[tuple[g.GroupKey, Any]] = [(g.ConsumerGroupMetadataKey("k"), cg.ConsumerGroupMetadataValue(epoch=2))]
+    for name, numbers in shares.items():
+        held = cg.CurrentTopicPartitions(
+            topic_id=topic_id, partitions=list(numbers), assignment_epochs=[2] * len(numbers)
+        )
+        value = cg.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=2,
+            previous_member_epoch=1,
+            state=0,
+            assigned_partitions=[held],
+            partitions_pending_revocation=[],
+        )
+        records.append((g.ConsumerGroupCurrentMemberAssignmentKey("k", name), value))
+    records += [
+        (g.ConsumerGroupCurrentMemberAssignmentKey("k", "b"), None),
+        (g.ConsumerGroupTargetAssignmentMemberKey("k", "b"), None),
+        (g.ConsumerGroupMemberMetadataKey("k", "b"), None),
+        (g.ConsumerGroupMetadataKey("k"), cg.ConsumerGroupMetadataValue(epoch=3)),
+    ]
+    log.append([(g.encode_key(key), None if value is None else g.encode_value(value)) for key, value in records])
+    code, _, err = run("generations", "--from", tmp_path / "log", "--to", tmp_path / "out", "--format", "json")
+    assert code == 0, err
+    files = sorted((tmp_path / "out" / "consumer_group_records").glob("*.txt"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    rows.sort(key=lambda row: int(row["log_offset"]))
+    assert [row["group_epoch"] for row in rows if row["group_epoch"]] == [2, 3]
+    for row, numbers in zip(rows[1:3], shares.values(), strict=True):
+        assert [(p["topic"], p["partition"], p["assignment_epoch"]) for p in row["partitions"]] == [
+            ("orders", number, 2) for number in numbers
+        ]
+    assert [(row["record_type"].removeprefix("consumer_group_"), row["tombstone"]) for row in rows[3:6]] == [
+        ("current_member_assignment", True),
+        ("target_assignment_member", True),
+        ("member_metadata", True),
+    ]
+
+
+def test_pl06_what_cannot_be_decoded_is_named_and_strict_fails(run: Any, tmp_path: Path) -> None:
+    """PL06: a value of version 5; the other rows are there."""
+    log = Log(tmp_path / "log", "__consumer_offsets", 0)
+    key, value = commit_pair("g", "orders", 0, 7)
+    log.append([(key, value), (key, b"\0\5" + value[2:])])
+    words = ("commits", "--from", tmp_path / "log", "--to", tmp_path / "out", "--overwrite")
+    code, _, err = run(*words)
+    assert code == 0
+    assert "1 of 2 records undecoded" in err
+    assert "__consumer_offsets-0 offset 1: unknown value version 5 of offset_commit" in err
+    assert run(*words, "--strict")[0] == 1
+
+
+def test_pl34_names_from_the_data_are_shown_and_drive_nothing() -> None:
+    """PL34, on a terminal: control characters are written out, a long name is cut, markup is text."""
+    assert _cell("<script>alert(1)</script>") == "<script>alert(1)</script>"
+    assert _cell("\x1b[2J") == "\\x1b[2J"
+    assert (_cell(None), _cell(""), _cell([]), _cell(True), _cell(1.5)) == ("-", "-", "-", "yes", "1.5")
+    assert len(_cell("x" * 100)) == 40
+
+
+@pytest.mark.slow
+def test_pl27_restore_puts_offsets_back_and_leaves_groups_at_work_alone(
+    run: Any, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    """Offsets as of a moment return to a stopped group, from the directory and from the live broker."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    broker = start_broker({"num.partitions": 1})
+    producer = Producer({"bootstrap.servers": broker.address})
+    for n in range(100):
+        producer.produce("orders", b"%d" % n)
+    producer.flush()
+    settings = {"bootstrap.servers": broker.address, "group.id": "g", "enable.auto.commit": False}
+    client = Consumer(settings)
+
+    def commit(offset: int) -> None:
+        client.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
+
+    def committed() -> int:
+        return int(client.committed([TopicPartition("orders", 0)], timeout=20)[0].offset)
+
+    commit(12)
+    then = round(time.time() * 1000)
+    eventually(lambda: time.time() * 1000 > then + 5)
+    commit(50)
+    words = ("restore", "--group", "g", "--at", then, "--execute")
+    code, _, err = run(*words, "--from", broker.data, "--bootstrap", broker.address)
+    assert (code, committed()) == (0, 12), err
+    assert "group g: 1 offsets put back" in err
+    commit(60)
+    code, _, err = run(*words, "--from", broker.address)
+    assert (code, committed()) == (0, 12), err
+
+    member = Consumer(settings)
+    member.subscribe(["orders"])
+    eventually(lambda: member.poll(0.2) or member.assignment(), deadline_s=30, what="an assignment")
+    code, _, err = run(*words, "--from", broker.data, "--bootstrap", broker.address)
+    assert code == 1
+    assert "nothing was changed, stop the members first: g has " in err
+    member.close()
 
 
 @pytest.mark.slow

@@ -128,21 +128,21 @@ def test_lag_is_told_behind_the_watermark_and_once(run: Any, tmp_path: Path) -> 
 def test_a_job_killed_in_the_middle_of_a_batch_goes_on_without_loss_or_doubles(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """SIGKILL of the driver and its JVM while a batch is being written, three times."""
-    commits_log(tmp_path / "log", 2000)
+    """SIGKILL of the driver and its JVM while a batch is being written, twice."""
+    commits_log(tmp_path / "log", 1000)
     words = [sys.executable, "-m", "pipeline.cli", "commits", "--from", tmp_path / "log", "--stream", "--once"]
-    words += ["--to", tmp_path / "out", "--checkpoint", tmp_path / "cp", "--max-offsets", "100"]
+    words += ["--to", tmp_path / "out", "--checkpoint", tmp_path / "cp", "--max-offsets", "200"]
     folder = tmp_path / "out" / "offset_commits"
 
     def batches() -> int:
         return len(list((tmp_path / "cp" / "commits").glob("[0-9]*")))
 
-    for _ in range(3):
+    for _ in range(2):
         done = batches()
         with subprocess.Popen(words, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as process:
             try:
                 eventually(
-                    lambda done=done: batches() > done + 1 and list(folder.glob("_batch=*.partial")),  # type: ignore[misc]  # the lambda's default
+                    lambda done=done: batches() > done and list(folder.glob("_batch=*.partial")),  # type: ignore[misc]  # the lambda's default
                     deadline_s=240,
                     every_s=0.005,
                     what="a batch being written",
@@ -152,7 +152,7 @@ def test_a_job_killed_in_the_middle_of_a_batch_goes_on_without_loss_or_doubles(
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     rows = [row.log_offset for row in spark.read.parquet(str(folder)).select("log_offset").collect()]
-    assert sorted(rows) == list(range(2000))
+    assert sorted(rows) == list(range(1000))
 
 
 def test_positions_are_read_from_every_source_that_has_kafkas_partitions() -> None:
