@@ -13,7 +13,7 @@ HISTORIES ?= 40
 FRAMES ?= 1000000
 SEED ?= 1
 
-.PHONY: run test test-all check format setup bench bench-pipeline crash fuzz replay judge clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -39,6 +39,9 @@ bench: $(VENV)/.run ## what requests cost; ARGS="--against kafka" measures Apach
 
 bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one would use today; ARGS="--records 6000000"
 	@$(BIN)/python -m benchmarks.pipeline_decode $(ARGS)
+
+pipeline-demo: $(VENV)/.dev ## real clients at work, the pipeline on the files and on the live broker, the report: report.html
+	@$(BIN)/python -m tests.pipeline.main_job $(ARGS)
 
 crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)

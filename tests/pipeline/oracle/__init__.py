@@ -8,6 +8,7 @@ with dictionaries, slow and easy to follow. Moments are epoch milliseconds; rows
 from tests.pipeline.oracle.epochs import fold as consumer_epochs
 from tests.pipeline.oracle.files import Batch, LogDirectory, PartitionLog, Record
 from tests.pipeline.oracle.growth import groups, growth
+from tests.pipeline.oracle.ledger import LEDGER, ledger_rebalances, with_ledger
 from tests.pipeline.oracle.positions import lag, stuck
 from tests.pipeline.oracle.records import group_records
 from tests.pipeline.oracle.tables import (
@@ -20,6 +21,7 @@ from tests.pipeline.oracle.tables import (
 )
 
 __all__ = [
+    "LEDGER",
     "Batch",
     "LogDirectory",
     "PartitionLog",
@@ -31,9 +33,11 @@ __all__ = [
     "groups",
     "growth",
     "lag",
+    "ledger_rebalances",
     "membership",
     "offset_commits",
     "rebalances",
     "state_at",
     "stuck",
+    "with_ledger",
 ]
