@@ -119,18 +119,24 @@ def find_batch(data: Bytes, begin: int, end: int, above_offset: int) -> int | No
     """The first position from `begin` on where a whole batch with a right CRC lies, its base offset above the given."""
     if end - begin < HEADER_BYTES:
         return None
-    bytes_ = np.frombuffer(data, np.uint8)
-    candidates = begin + np.flatnonzero(bytes_[begin + 16 : end - HEADER_BYTES + 17] == MAGIC)
+    octets = np.frombuffer(data, np.uint8)
+    candidates = begin + np.flatnonzero(octets[begin + 16 : end - HEADER_BYTES + 17] == MAGIC)
+    lengths = np.ndarray((len(data) - 3,), ">i4", data, strides=(1,))[candidates + 8].astype(np.int64)
+    offsets = np.ndarray((len(data) - 7,), ">i8", data, strides=(1,))[candidates].astype(np.int64)
+    # A batch's offsets are at most 2^31 above the segment's first.
+    likely = (lengths >= HEADER_BYTES - 12) & (candidates + 12 + lengths <= end)
+    likely &= (offsets > above_offset) & (offsets < above_offset + (1 << 32))
     view = memoryview(data)
-    for at in candidates.tolist():
-        base_offset, length, _, _, crc = _HEAD.unpack_from(data, at)
-        stop = at + 12 + length
-        # A batch's offsets are at most 2^31 above the segment's first.
-        if length < HEADER_BYTES - 12 or stop > end or not above_offset < base_offset < above_offset + (1 << 32):
-            continue
-        if crc32c(view[at + 21 : stop]) == crc:
+    for at in candidates[likely].tolist():
+        _, length, _, _, crc = _HEAD.unpack_from(data, at)
+        if crc32c(view[at + 21 : at + 12 + length]) == crc:
             return int(at)
     return None
+
+
+def is_zero(data: Bytes) -> bool:
+    """Whether there is nothing but zeros, at the speed of memory."""
+    return bytes(data).count(0) == len(data)
 
 
 class Headers:

@@ -197,8 +197,8 @@ def split(found: Range, options: Options, min_timestamp: int | None = None) -> l
 
 def _cut(found: Range, segment: Segment, start: int, end: int, limit: int, split_bytes: int) -> list[Split]:
     entries = index_entries(segment)
-    first = _position_of(segment, entries, start)
-    pieces = [(first, -1 if first else segment.base_offset)]
+    first, base_offset = _position_of(segment, entries, start)
+    pieces = [(first, base_offset)]
     seen = found.seen if segment.is_last else None
     for position, offset in _boundaries(segment, entries, first, limit, split_bytes, seen):
         if offset > max(pieces[-1][1], start) and offset < end:
@@ -220,21 +220,21 @@ def _cut(found: Range, segment: Segment, start: int, end: int, limit: int, split
     ]
 
 
-def _position_of(segment: Segment, entries: list[tuple[int, int]], offset: int) -> int:
-    """A position at or before the batch that holds an offset."""
+def _position_of(segment: Segment, entries: list[tuple[int, int]], offset: int) -> tuple[int, int]:
+    """Position and base offset of a batch at or before the one that holds an offset."""
     at = bisect_right(entries, (offset, -1))
     while at:
         last_offset, position = entries[at - 1]
         header = header_at(segment.path, position)
         if header is not None and segment.base_offset <= header.base_offset <= last_offset <= offset:
-            return position
+            return position, header.base_offset
         at -= 1
-    return 0
+    return 0, segment.base_offset
 
 
 def position_of(segment: Segment, offset: int) -> int:
     """A position at or before the batch that holds an offset; the file's start without a usable index. OSError."""
-    return _position_of(segment, index_entries(segment), offset)
+    return _position_of(segment, index_entries(segment), offset)[0]
 
 
 def _boundaries(

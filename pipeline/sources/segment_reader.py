@@ -16,6 +16,7 @@ from pipeline.decode.batches import (
     Headers,
     believable_size,
     find_batch,
+    is_zero,
     read_headers,
     walk,
 )
@@ -146,7 +147,7 @@ class _Reading:
                 at = stop
             elif found.is_cut and self.limit < self.size and not self.split.is_tail:
                 self.limit, at = self.size, stop  # a file that was exchanged may have its batches elsewhere
-            elif not any(memoryview(data)[found.stop : filled]) and self._only_zeros(at + filled):
+            elif is_zero(memoryview(data)[found.stop : filled]) and self._only_zeros(at + filled):
                 return  # a pre-allocated file
             else:
                 at = self._skip(stop, found.reason)
@@ -158,7 +159,7 @@ class _Reading:
     def _only_zeros(self, position: int) -> bool:
         while position < self.limit:
             data = self.read(position, min(_SEARCH_BYTES, self.limit - position))
-            if any(data):
+            if not is_zero(data):
                 return False
             position += len(data) - PAD_BYTES
         return True
@@ -174,11 +175,10 @@ class _Reading:
             last = max(base, int(header.last_offset[0]))
         size = believable_size(data, 0, filled)
         if not size:
-            found = find_batch(data, 1, filled, self.next_offset - 1)
-            base, size = self.next_offset, found if found is not None else self.limit - position
+            base, size = self.next_offset, self._distance(position, data)
             last = None if self.split.end_offset == NO_END else self.split.end_offset - 1
-        if position + size < self.limit and size + HEADER_BYTES <= filled:
-            last = int(read_headers(data, [size]).base_offset[0]) - 1
+        if position + size + HEADER_BYTES <= self.limit:
+            last = int(read_headers(self.read(position + size, HEADER_BYTES), [0]).base_offset[0]) - 1
         if (
             not self.split.is_tail
             and position + size >= self.limit
@@ -187,3 +187,17 @@ class _Reading:
             reason = f"incomplete last batch of a segment that is not the last: {reason}"
         self.problems.bad(self.split.file, position, base, last, reason)
         return position + size
+
+    def _distance(self, position: int, data: bytearray) -> int:
+        """How far behind `position` the next whole batch begins; the rest of the split when there is none."""
+        at, skip = position, 1
+        while True:
+            filled = len(data) - PAD_BYTES
+            found = find_batch(data, skip, filled, self.next_offset - 1)
+            if found is not None:
+                return at + found - position
+            if at + filled >= self.limit or filled < _SEARCH_BYTES:
+                return self.limit - position
+            # Half a window further, so that a batch across its end is seen whole.
+            at, skip = at + _SEARCH_BYTES // 2, 0
+            data = self.read(at, min(_SEARCH_BYTES, self.limit - at))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.decode.batches import PAD_BYTES, Headers, find_batch, read_headers, walk
+from pipeline.decode.batches import PAD_BYTES, Headers, find_batch, is_zero, read_headers, walk
 from pipeline.sources.log_dir import Segment
 from protocol.records.batch_header import HEADER_BYTES, MAGIC
 from protocol.records.crc import crc32c
@@ -169,15 +169,26 @@ def find_end(segment: Segment, *, check_last_crc: bool = False, seen: Headers | 
         if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
             return End(before.position, before.base_offset, before.size_bytes, False)
         return End(position, next_offset, 0, False)
-    rest = _rest(segment.path, position, size)
-    if not any(rest):
+    if only_zeros(segment.path, position, size):
         return End(position, next_offset, 0, False)  # a pre-allocated file
+    rest = _rest(segment.path, position, size)
     torn = size - position
     if find_batch(rest, 1, torn, next_offset - 1) is not None or _is_whole_but_wrong(rest, torn):
         return End(size, next_offset, 0, True)
     if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
         return End(before.position, before.base_offset, torn + before.size_bytes, False)
     return End(position, next_offset, torn, False)
+
+
+def only_zeros(path: str, position: int, end: int) -> bool:
+    """Whether a file has nothing but zeros between two positions. OSError."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        while position < end:
+            data = os.pread(file.fileno(), min(WINDOW_BYTES, end - position), position)
+            if not data or not is_zero(data):
+                return not data
+            position += len(data)
+    return True
 
 
 def _rest(path: str, position: int, end: int) -> bytes:

@@ -16,7 +16,7 @@ import numpy as np
 
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch
 from pipeline.sources.log_dir import Partition, Segment
-from pipeline.sources.segments import survey
+from pipeline.sources.segments import only_zeros, survey
 from storage.batches import read_marker
 from storage.errors import CorruptFile
 from storage.producer_snapshot import parse_snapshot
@@ -91,8 +91,10 @@ def _walk(segment: Segment, open_since: dict[int, int], aborted: list[Aborted], 
             if position >= size:
                 return
             # Something is broken here: what readers skip must not hide how later transactions ended.
+            if only_zeros(segment.path, position, size):
+                return
             rest = os.pread(descriptor, size - position, position) + bytes(PAD_BYTES)
-            found = find_batch(rest, 1, size - position, above) if any(rest) else None
+            found = find_batch(rest, 1, size - position, above)
             if found is None:
                 return
             position += found

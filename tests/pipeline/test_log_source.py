@@ -191,7 +191,7 @@ def test_several_executors_give_the_same_rows(tmp_path: Path):
     answers = []
     for master in ("local[1]", "local-cluster[2,1,700]"):
         command = [sys.executable, "-c", code, master, str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         answers.append(done.stdout.strip().splitlines()[-1])
     assert answers[0] == answers[1]

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.decode.batches import CorruptBatch
 from pipeline.errors import DataError, UsageError
-from pipeline.sources import log_dir, notices, plan
+from pipeline.sources import log_dir, notices, plan, segment_reader
 from pipeline.sources.options import parse
 from pipeline.sources.read import read_splits, schema_of
 from tests.pipeline.logs import T0, Log, batches, rows
@@ -366,3 +366,35 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_file(tmp_path: Path):
     assert max(sizes) < 6 * MIB
     iterator: Any = read_splits(tasks(tmp_path, splitBytes="1g")[0], parse({"path": str(tmp_path)}))
     assert next(iterator).num_rows < 5000
+
+
+def test_a_swap_is_noticed_when_the_read_begins_in_the_middle(tmp_path: Path):
+    """PL17, with a start offset that an index entry finds."""
+    log = Log(tmp_path, "orders", 0)
+    for _ in range(30):
+        log.append([(b"a", bytes(700))])
+    log.roll()
+    log.append(pairs(1))
+    found = tasks(tmp_path, startingOffsets='{"orders":{"0":20}}')
+    assert found[0][0].position > 0 and found[0][0].base_offset == 19
+    first = min(log.folder.glob("*.log"))
+    kept = Log(tmp_path / "other", "orders", 0, base_offset=25)
+    first.unlink()
+    first.write_bytes(kept.append([(b"c", b"x")]))
+
+    assert read(found) == [25, 30]
+
+
+def test_what_follows_damage_is_found_however_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Longer than the window that is searched at once, batches across its end included; and no index."""
+    monkeypatch.setattr(segment_reader, "_SEARCH_BYTES", 4096)
+    log = Log(tmp_path, "orders", 0)
+    for size in (10, 30_000, 1500, 10):
+        log.append([(b"k", bytes(size))])
+    content = bytearray(log.path.read_bytes())
+    struct.pack_into(">i", content, log.positions[1] + 8, 1 << 28)
+    log.path.write_bytes(content)
+
+    assert offsets(tmp_path, onCorrupt="skip") == [0, 2, 3]
+    (problem,) = rows(tmp_path, records="problems")
+    assert (problem["first_offset"], problem["last_offset"]) == (1, 1)
