@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from protocol.errors import ErrorCode
@@ -232,3 +233,19 @@ def test_every_name_is_documented_with_its_type_and_labels(broker: Kohort, tmp_p
             if name not in rows:  # of a histogram
                 name = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
             assert set(sample.labels) - {"le"} == rows[name][1], sample
+
+
+def test_what_is_left_out_can_be_changed_while_the_broker_runs(broker: Kohort):
+    """Through AlterConfigs, and for the next scrape."""
+    produce(broker, "orders", 10)
+    consume_and_commit(broker, "g", "orders", {0: 4}).close()
+    assert Metrics(broker.http).value("kafka_consumergroup_members", consumergroup="g") == 0
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    entry = ConfigEntry("kohort.http.metrics.groups", "false", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+
+    admin.incremental_alter_configs([resource])[resource].result(20)
+
+    metrics = Metrics(broker.http)
+    assert metrics.value("kafka_consumergroup_members", consumergroup="g") is None
+    assert metrics.value("kohort_groups_lag") == 6
