@@ -35,7 +35,9 @@ def what_is_missing(app: App) -> list[str]:
     if broker.catalogue.failed is not None:
         missing.append(f"no topic can be created or changed: {broker.catalogue.failed}")
     loading = broker.groups.unloaded()
-    if loading:
+    if broker.groups.not_ready is not None:
+        missing.append(f"some groups are not served: {broker.groups.not_ready}")
+    elif loading:
         missing.append(f"the groups of {loading} partitions of __consumer_offsets are not loaded")
     partitions = broker.partitions
     recovering = len(partitions.loading)

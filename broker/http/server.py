@@ -62,7 +62,7 @@ class HttpServer:
             self.runtime.in_thread(self._import, self._have, self._failed)
 
     def _import(self) -> Loaded:
-        import h11  # noqa: PLC0415  25 ms, which a start does not pay
+        import h11  # noqa: PLC0415  10 ms, which a start does not pay
 
         return Loaded(h11, self._load())
 

@@ -17,7 +17,9 @@ def app(**differences: Any) -> Any:
             setattr(partitions, name, differences[name])
     broker = SimpleNamespace(
         catalogue=SimpleNamespace(failed=differences.get("failed")),
-        groups=SimpleNamespace(unloaded=lambda: differences.get("unloaded", 0)),
+        groups=SimpleNamespace(
+            unloaded=lambda: differences.get("unloaded", 0), not_ready=differences.get("groups_not_ready")
+        ),
         partitions=partitions,
     )
     return SimpleNamespace(broker=broker, stopping=differences.get("stopping", False))
@@ -32,6 +34,10 @@ def test_a_broker_that_lacks_nothing_is_ready():
     [
         ({"stopping": True}, "the broker is stopping"),
         ({"unloaded": 3}, "the groups of 3 partitions of __consumer_offsets are not loaded"),
+        (
+            {"groups_not_ready": "__consumer_offsets-7: bad", "unloaded": 1},
+            "some groups are not served: __consumer_offsets-7: bad",
+        ),
         ({"failed": "a flush has failed"}, "no topic can be created or changed: a flush has failed"),
         ({"loading": {("t", 0)}, "unopened": lambda: iter([("t", 1)])}, "2 partitions are being recovered"),
         ({"not_ready": "cannot append to /x: no space left"}, "cannot append to /x: no space left"),
