@@ -26,6 +26,11 @@ QUERIES = (
     "sum(kafka_consumergroup_lag) by (consumergroup, topic) ",
     'sum by(topic) (kafka_topic_partitions{topic!="__consumer_offsets"})',
 )
+OURS = [
+    target["expr"].replace("$job", "kohort")
+    for panel in json.loads((ROOT / "examples" / "grafana" / "kohort.json").read_text())["panels"]
+    for target in panel["targets"]
+]
 # What such dashboards offer to choose from: label_values(metric, label).
 VALUES = (
     ("kafka_consumergroup_current_offset", "job"),
@@ -116,6 +121,9 @@ def test_prometheus_scrapes_and_the_dashboards_queries_return_numbers(prometheus
             numbers = eventually(lambda query=query: ask(query), what=query)
             assert not any(math.isnan(number) for _, number in numbers), (query, numbers)
             assert "orders" in {labels["topic"] for labels, _ in numbers}
+        for expression in OURS:
+            numbers = eventually(lambda expression=expression: ask(expression), what=expression)
+            assert numbers, expression
         for name, label in VALUES:
             parameters = urllib.parse.urlencode({"match[]": name})
             status, values = get_json(f"{api}/label/{label}/values?{parameters}")
