@@ -1,6 +1,7 @@
 """The HTTP listener of a real process: where it listens, what it says of health and groups, what it costs a start."""
 
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,32 @@ def test_a_log_that_cannot_be_opened_turns_readiness_off(tmp_path: Path):
         segment.write_bytes(content)
         broker.restart()
         assert get(f"{broker.http}/readyz")[0] == 200
+
+
+def test_a_stop_waits_for_nobody_who_is_connected(tmp_path: Path):
+    """Idle, amid a request, amid an answer that is not read: the end is clean and takes no longer."""
+    with Kohort(tmp_path) as broker:
+        host, port = broker.http.removeprefix("http://").split(":")
+        with ExitStack() as stack:
+            for sent in (b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: b\r\n\r\n" * 50):
+                peer = stack.enter_context(socket.create_connection((host, int(port)), 10))
+                peer.sendall(sent)
+            assert get(f"{broker.http}/healthz")[0] == 200
+            broker.stop()
+        assert broker.exit_code == 0
+        assert "clean=True" in broker.log()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"\x00\x00\x00\x0f\x00\x12\x00\x03\x00\x00\x00\x01\x00\x04abcd\r\n\r\n", b"\x16\x03\x01\r\n\r\n"]
+)
+def test_a_client_of_another_protocol_is_told_400_and_hung_up_on(tmp_path: Path, sent: bytes):
+    with Kohort(tmp_path) as broker:
+        host, port = broker.http.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), 10) as peer:
+            peer.sendall(sent)
+            answer = b""
+            while part := peer.recv(4096):
+                answer += part
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert get(f"{broker.http}/healthz")[0] == 200
