@@ -534,7 +534,7 @@ def test_member_ids_are_random_uuids_of_version_4():
 def test_events_become_log_lines(capsys):
     log_event(GroupEvent("member_left", "g", 3, {"member_id": "m", "reason": None}))
     line = capsys.readouterr().err
-    assert "member_left group_id=g generation=3 member_id=m" in line
+    assert "[GroupId g] Dynamic member m has left group" in line
     log_event(GroupEvent("member_joined", "g", 3))
     assert capsys.readouterr().err == "", "one for each of a thousand members"
     assert FakePartitions().by_index == {}
