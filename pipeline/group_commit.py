@@ -30,7 +30,8 @@ Positions = dict[tuple[str, int], int]
 
 _log = logging.getLogger(__name__)
 _FLAT = re.compile(r"(.+)-(\d+)")
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 20.0
+_FIRST_TIMEOUT_S = 3.0
 
 
 class GroupRefused(DataError):
@@ -96,11 +97,15 @@ def offsets_of(bootstrap: str, group_id: str) -> str:
     client = admin(bootstrap)
     from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415  admin() says so where it is missing
 
-    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)])
-    try:
-        rows = asked[group_id].result(_TIMEOUT_S).topic_partitions
-    except Exception as error:
-        raise GroupRefused(f"{bootstrap}: the offsets of group {group_id!r} cannot be read: {error}") from error
+    # The first question to a broker that has no groups yet gets lost: librdkafka does not ask again for a coordinator.
+    for last_try, timeout_s in ((False, _FIRST_TIMEOUT_S), (True, _TIMEOUT_S)):
+        asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=timeout_s)
+        try:
+            rows = asked[group_id].result(2 * timeout_s).topic_partitions
+            break
+        except Exception as error:
+            if last_try:
+                raise GroupRefused(f"{bootstrap}: the offsets of group {group_id!r} cannot be read: {error}") from error
     found: dict[str, dict[str, int]] = {}
     for row in rows:
         if row.offset >= 0:

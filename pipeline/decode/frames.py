@@ -73,7 +73,7 @@ def group_generations(rows: DataFrame) -> DataFrame:
 def consumer_group_records(rows: DataFrame) -> DataFrame:
     """See `pipeline.decode`."""
     chosen = rows.where(F.col("record_type").like(_CONSUMER_GROUPS) & F.col("problem").isNull())
-    columns = ("log_partition", "log_offset", "logged_at", "group_id", "record_type", "member_id", "value")
+    columns = ("log_partition", "log_offset", "logged_at", "group_id", "record_type", "member_id", "key", "value")
     return _mapped(chosen.select(*columns), consumer_group_batch, schemas.CONSUMER_GROUP_RECORDS)
 
 

@@ -15,6 +15,7 @@ from pipeline.decode import group_keys
 from pipeline.decode.consumer_protocol import BadConsumerProtocol, TopicPartition, read_assignment, read_subscription
 from pipeline.decode.group_rows import uuid_text
 from pipeline.decode.schemas import CONSUMER_GROUP_RECORDS, GROUP_GENERATIONS
+from protocol.records import group_records
 
 _STATES = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
 
@@ -95,8 +96,11 @@ def _pairs(partitions: list[TopicPartition] | None) -> list[dict[str, Any]] | No
 
 def consumer_group_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of `schemas.CONSUMER_GROUP_RECORDS` from their first columns and the value."""
-    values = zip(batch.column("record_type").to_pylist(), batch.column("value").to_pylist(), strict=True)
-    rows = [_consumer_group(record_type, value) for record_type, value in values]
+    columns = [batch.column(name).to_pylist() for name in ("record_type", "key", "value")]
+    rows = [
+        _consumer_group(record_type, value) | _regex_of(record_type, key)
+        for record_type, key, value in zip(*columns, strict=True)
+    ]
     return _rows(batch, rows, CONSUMER_GROUP_RECORDS)
 
 
@@ -106,6 +110,14 @@ def _consumer_group(record_type: str, value: bytes | None) -> dict[str, Any]:
     key_type = _KEY_TYPES[record_type]
     decoded: Any = group_keys.read_value(key_type, value)
     return {"tombstone": False} | _FIELDS.get(key_type, _nothing)(decoded)
+
+
+def _regex_of(record_type: str, key: bytes) -> dict[str, Any]:
+    """The expression itself stands in the key, of a tombstone too."""
+    if record_type != "consumer_group_regular_expression":
+        return {}
+    decoded: Any = group_records.decode_key(key)
+    return {"subscribed_topic_regex": decoded.regex}
 
 
 def _nothing(_: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class KohortLog(DataSource):
         from pipeline.sources.log_stream import LogStreamReader  # noqa: PLC0415  which needs this module
 
         options = parse(self.options)
-        if options.records in {"batch", "problems"}:
+        if options.records == "problems":
             raise UsageError(f"records={options.records} cannot be streamed")
         return LogStreamReader(options)
 

@@ -244,6 +244,10 @@ def test_pl28_the_records_of_a_consumer_group_have_names_and_epochs(run: Any, tm
         (g.ConsumerGroupTargetAssignmentMemberKey("k", "b"), None),
         (g.ConsumerGroupMemberMetadataKey("k", "b"), None),
         (g.ConsumerGroupMetadataKey("k"), cg.ConsumerGroupMetadataValue(epoch=3)),
+        (
+            g.ConsumerGroupRegularExpressionKey("k", "ord.*"),
+            cg.ConsumerGroupRegularExpressionValue(topics=["orders"], version=1, timestamp=2),
+        ),
     ]
     log.append([(g.encode_key(key), None if value is None else g.encode_value(value)) for key, value in records])
     code, _, err = run("generations", "--from", tmp_path / "log", "--to", tmp_path / "out", "--format", "json")
@@ -261,6 +265,7 @@ def test_pl28_the_records_of_a_consumer_group_have_names_and_epochs(run: Any, tm
         ("target_assignment_member", True),
         ("member_metadata", True),
     ]
+    assert (rows[7]["subscribed_topic_regex"], rows[7]["subscribed_topics"]) == ("ord.*", ["orders"])
 
 
 def test_pl06_what_cannot_be_decoded_is_named_and_strict_fails(run: Any, tmp_path: Path) -> None:
