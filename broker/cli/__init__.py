@@ -74,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tool = tool_of(verb)
         if tool is not None:
             return run(f"{tool}.sh", TOOLS[tool], words[1:])
+    if verb.startswith("-"):
+        return refuse(f"{verb}: the verb comes first, its options behind it: kohort VERB {verb} ...", MISUSED)
     if verb not in VERBS:
         return refuse(f"there is no command {verb!r}\n{_USAGE}", MISUSED)
     return run(f"kohort {verb}", VERBS[verb], words[1:])

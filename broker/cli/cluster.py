@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +69,7 @@ class Cluster:
         except KafkaException as error:
             raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
         self.brokers: dict[int, str] = {id_: f"{node.host}:{node.port}" for id_, node in metadata.brokers.items()}
+        self.cluster_id: str | None = metadata.cluster_id
         self.topics: dict[str, int] = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def settings(self, **more: Any) -> dict[str, Any]:
@@ -105,6 +107,26 @@ class Cluster:
         where = ", ".join(sorted(self.brokers.values()))
         why = f" ({said(error)})" if error is not None else ""
         return Failed(f"no answer within {self.timeout_s:g} s{why}; the cluster says that it is reached at {where}")
+
+    def await_coordinator(self, group_id: str) -> None:
+        """Return when somebody answers for the group, or the time is out.
+
+        The first question for any group makes `__consumer_offsets`, and is refused until it is there. The library asks
+        three times within 0.3 s, and after that waits in silence until its time is out: so it is asked again.
+        """
+        if "__consumer_offsets" in self.topics:
+            return
+        deadline_s, wait_s = time.monotonic() + self.timeout_s, 1.0
+        while time.monotonic() < deadline_s:
+            futures = self.admin.describe_consumer_groups([group_id], request_timeout=wait_s)
+            try:
+                futures[group_id].result(wait_s + 5)
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER:
+                    return  # an answer, which whoever asks for more will hear too
+                wait_s *= 2
+            else:
+                return
 
     def describe_topics(self, names: Collection[str]) -> tuple[dict[str, TopicDescription], dict[str, KafkaError]]:
         """Each topic by name, and the errors of those that are not there; none is created by asking."""

@@ -44,30 +44,50 @@ def described(verb: str, about: str, options: Iterable[tuple[str, str, str]], po
     return parser
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """--bootstrap-server, --command-config, --timeout."""
+def add_common(verb: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
+    """--bootstrap-server, --command-config, --timeout and --json, before and behind the name of a command."""
+    add_cluster(verb)
+    add_json(verb)
+    for command in commands:
+        add_cluster(command, default=False)
+        add_json(command, default=False)
+
+
+def add_cluster(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
+    """--bootstrap-server, --command-config, --timeout.
+
+    Without `default` what is not given stays as the verb before has it.
+    """
     parser.add_argument(
         "-b",
         "--bootstrap-server",
         metavar="HOST:PORT",
-        default=DEFAULT_BOOTSTRAP,
+        default=DEFAULT_BOOTSTRAP if default else argparse.SUPPRESS,
         help=f"where the cluster is asked first; several with commas (default {DEFAULT_BOOTSTRAP})",
     )
     parser.add_argument(
-        "--command-config", metavar="FILE", help="client settings, one key=value a line, as Kafka's tools take them"
+        "--command-config",
+        metavar="FILE",
+        default=None if default else argparse.SUPPRESS,
+        help="client settings, one key=value a line, as Kafka's tools take them",
     )
     parser.add_argument(
         "--timeout",
         metavar="MS",
         type=positive,
-        default=DEFAULT_TIMEOUT_MS,
+        default=DEFAULT_TIMEOUT_MS if default else argparse.SUPPRESS,
         help=f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})",
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """--json."""
-    parser.add_argument("--json", action="store_true", help="JSON for programs instead of a table")
+def add_json(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
+    """--json; `default` as in `add_cluster`."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=False if default else argparse.SUPPRESS,
+        help="JSON for programs instead of a table",
+    )
 
 
 def positive(text: str) -> int:

@@ -24,4 +24,13 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def cell(value: Any) -> str:
     """One value; None and the empty text are `-`."""
-    return "-" if value is None or value == "" else str(value)
+    return "-" if value is None or value == "" else plain(str(value))
+
+
+def plain(text: str) -> str:
+    """The text with what cannot be printed escaped, `\\n`, `\\x1b`: clients choose the ids of groups and of themselves,
+    and must not break lines or drive a terminal.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

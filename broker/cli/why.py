@@ -9,11 +9,13 @@ Source: the page docs/rebalance-ledger.md.
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from broker.cli.errors import DONE, UsageError
 from broker.cli.options import Parser, add_cluster, add_json, carry_out, positive, print_json
+from broker.cli.tables import plain
 
 if TYPE_CHECKING:
     import argparse
@@ -55,6 +57,8 @@ def explain(options: argparse.Namespace) -> int:
     from broker.cli import why_reading, why_showing  # noqa: PLC0415  the client library, once the words make sense
     from broker.cli.cluster import Cluster  # noqa: PLC0415
 
+    if options.http is not None:
+        why_reading.http_place(options.http)
     cluster = Cluster(options)
     told = why_reading.read(cluster, options.group, options.http, now_ms)
     told.choose(last=options.last, since_ms=since_ms, until_ms=until_ms, triggers=options.trigger)
@@ -62,7 +66,9 @@ def explain(options: argparse.Namespace) -> int:
         print_json(told.as_json(now_ms))
     else:
         for line in why_showing.lines(told, now_ms, verbose=options.verbose):
-            print(line)
+            print(plain(line))
+    if told.http_silent:
+        print(f"kohort: --http {options.http}: no broker of this cluster tells of the group there", file=sys.stderr)
     return DONE
 
 

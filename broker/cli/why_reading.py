@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import quote
@@ -12,12 +14,13 @@ from urllib.request import urlopen
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from broker.cli.cluster import make_client, parse_addresses, said, unknown
-from broker.cli.errors import Failed
+from broker.cli.errors import Failed, UsageError
+from broker.cli.groups.reading import state_name
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.inferred import generations
 from protocol.records.errors import UnparsableRecord
-from protocol.records.ledger import LEDGER_TOPIC, decode_value
+from protocol.records.ledger import LEDGER_TOPIC, decode_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 _HTTP_TIMEOUT_S = 2.0
 _HTTP_PORT = 9644
+_HTTP_PLACE = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):([0-9]{1,5})/?")
 
 Record = dict[str, Any]
 
@@ -44,6 +48,7 @@ class Told:
     inferred: bool = False
     in_progress: Mapping[str, Any] | None = None
     live_findings: list[Finding] = field(default_factory=list)
+    http_silent: bool = False  # --http was given, and nobody there knows of this cluster's group
 
     def choose(
         self, *, last: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
@@ -84,6 +89,7 @@ class Told:
 def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told:
     """All there is about the group. Raises: Failed, also when nobody knows it; UsageError."""
     told = Told(group_id)
+    cluster.await_coordinator(group_id)
     topics, _ = cluster.describe_topics([LEDGER_TOPIC])
     if LEDGER_TOPIC in topics:
         told.records = ledger_records(cluster, group_id, len(topics[LEDGER_TOPIC].partitions))
@@ -101,10 +107,10 @@ def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> lis
     for key, value in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
         if key == group_id.encode():
             try:
-                found.append(decode_value(value))
+                found.append(decode_whole(value))
             except UnparsableRecord:
                 continue  # a client may write into the topic as well
-    return [record for record in found if isinstance(record.get("at_ms"), int)]
+    return found
 
 
 def inferred_records(cluster: Cluster, group_id: str) -> list[Record]:
@@ -158,7 +164,7 @@ def _describe(cluster: Cluster, told: Told) -> None:
     future = cluster.admin.describe_consumer_groups([told.group_id], request_timeout=cluster.timeout_s)[told.group_id]
     try:
         described = future.result(cluster.timeout_s + 1)
-        told.state = str(described.state.name).replace("_", " ").title().replace(" ", "")
+        told.state = state_name(described.state)
         told.members = len(described.members)
     except (KafkaException, TimeoutError):
         told.state = None
@@ -171,9 +177,12 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
     """What goes on at this moment. A broker that does not answer HTTP is no error: the records tell the rest."""
     open_ids = {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_began"}
     open_ids -= {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_ended"}
-    where = http or f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
+    where = http_place(http) if http else f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
     base = f"http://{where}/groups/{quote(told.group_id, safe='')}"
     group = _get(base)
+    if group is not None and group.get("cluster_id") != cluster.cluster_id:
+        group = None  # the port belongs to another broker, whose group has the same name
+    told.http_silent = http is not None and group is None
     now = (group or {}).get("rebalance_in_progress")
     if isinstance(now, dict) and now.get("rebalance_id") in open_ids:
         told.in_progress = now
@@ -184,11 +193,19 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
                 told.live_findings.append(one)  # type: ignore[arg-type]  # a Finding, as JSON
 
 
+def http_place(text: str) -> str:
+    """HOST:PORT of what --http was given. Raises: UsageError."""
+    match = _HTTP_PLACE.fullmatch(text)
+    if match is None or not 0 < int(match[2]) < 65_536:
+        raise UsageError(f"--http {text}: it takes HOST:PORT")
+    return f"{match[1]}:{match[2]}"
+
+
 def _get(url: str) -> dict[str, Any] | None:
     try:
         with urlopen(url, timeout=_HTTP_TIMEOUT_S) as answer:  # always http://
             content = json.load(answer)
-    except (URLError, OSError, ValueError):
+    except (URLError, OSError, ValueError, HTTPException):  # what listens there may not speak HTTP
         return None
     return content if isinstance(content, dict) else None
 

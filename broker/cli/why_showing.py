@@ -20,7 +20,7 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
     """Everything, line by line."""
     yield heading(told, now_ms)
     if told.inferred:
-        yield "there is no rebalance ledger: this is no Kohort, or kohort.ledger.enable=false."
+        yield "there is no rebalance ledger: this is no Kohort, kohort.ledger.enable=false, or its topic was deleted."
         yield "Inferred from the generations in __consumer_offsets, which do not say why:"
     if told.in_progress is not None:
         yield words.in_progress(told.in_progress)

@@ -152,6 +152,7 @@ def _described(app: App, group_id: str) -> Steps[Answer]:
     ]
     partitions += [_partition(topic, index, owner, None) for (topic, index), owner in sorted(owners.items())]
     yield
+    state["cluster_id"] = app.broker.cluster_id
     state["partitions"] = partitions
     state["lag"] = sum(entry.lag for entry in entries)
     state["rebalance_in_progress"] = ledger.in_progress(group_id)

@@ -25,7 +25,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
 from protocol.records.errors import UnparsableRecord
-from protocol.records.ledger import KIND_HEADER, decode_value, encode_value
+from protocol.records.ledger import KIND_HEADER, decode_whole, encode_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,10 +162,13 @@ class Ledger:
         pasts = self._pasts_of(index)
         past = pasts.get(item.group_id)
         if past is None:
-            past = pasts[item.group_id] = Past()
+            past = Past()
+            if item.kind.startswith("rebalance_"):
+                # Nobody removes a group that never was: a commit for any name is refused, and told.
+                pasts[item.group_id] = past
         record = making.record_of(item, self._common(index), past)
         if item.kind == "group_removed":
-            del pasts[item.group_id]
+            pasts.pop(item.group_id, None)
         return [record]
 
     def _interrupted(self, loaded: _Loaded) -> list[making.Record]:
@@ -293,7 +296,7 @@ class Ledger:
         # Of each group the newest of each kind, in the order in which they were written.
         for record in newest.values():
             try:
-                follow(pasts, decode_value(record.value))
+                follow(pasts, decode_whole(record.value))
             except (UnparsableRecord, TypeError, ValueError):
                 continue  # a client may write into the topic as well
 

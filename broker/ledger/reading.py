@@ -11,7 +11,7 @@ from protocol.records.batch_header import LENGTH_BYTES, read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import OffsetCommitKey, decode_key
-from protocol.records.ledger import decode_value
+from protocol.records.ledger import decode_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +119,6 @@ def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:
 def _of(record: Record) -> dict[str, Any] | None:
     """A client may write into the topic as well; what is no record of ours is passed over."""
     try:
-        return decode_value(record.value)
+        return decode_whole(record.value)
     except UnparsableRecord:
         return None

@@ -246,6 +246,23 @@ def encode_value(record: Mapping[str, Any]) -> bytes:
     return _joined(_shortened(head), lists)
 
 
+_MAYBE_OBJECT = (dict, type(None))
+_NEEDED: Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
+    "any": (("at_ms", int),),
+    "rebalance_began": (("rebalance_id", str), ("from_generation", int), ("cause", _MAYBE_OBJECT)),
+    "rebalance_ended": (
+        ("rebalance_id", str),
+        ("from_generation", int),
+        ("to_generation", int),
+        ("outcome", str),
+        ("first_cause", _MAYBE_OBJECT),
+        ("further_causes", list),
+        ("members", list),
+    ),
+    "member_replaced": (("old_member_id", str), ("new_member_id", str)),
+}
+
+
 def decode_value(data: bytes | None) -> dict[str, Any]:
     """The record, whatever its version.
 
@@ -265,6 +282,18 @@ def decode_value(data: bytes | None) -> dict[str, Any]:
         or not isinstance(record.get("group_id"), str)
     ):
         raise UnparsableRecord("a ledger record without kind and group_id")
+    return record
+
+
+def decode_whole(data: bytes | None) -> dict[str, Any]:
+    """The record, with every field there by which readers put records together: a client may write into the topic too.
+
+    Raises: UnparsableRecord, also when such a field is missing or of another type.
+    """
+    record = decode_value(data)
+    for name, kinds in _NEEDED["any"] + _NEEDED.get(record["kind"], ()):
+        if name not in record or not isinstance(record[name], kinds):
+            raise UnparsableRecord(f"a ledger record of {record['kind']} without {name}")
     return record
 
 

@@ -24,7 +24,10 @@ def partition(tmp_path: Path) -> Any:
     folder.mkdir()
     log = PartitionLog.open(folder, LogConfig())
     for group, count in (("quiet", 1), ("busy", 5_000)):
-        record = {"kind": "rebalance_began", "group_id": group, "members": "x" * 600}
+        record = {
+            "kind": "rebalance_began", "group_id": group, "at_ms": 1_000, "rebalance_id": "0@1", "from_generation": 0,
+            "cause": None, "members": "x" * 600,
+        }  # fmt: skip
         value = json.dumps(record).encode()
         for start in range(0, count, 500):
             records = [Record(n, 1_000, group.encode(), value, ()) for n in range(min(500, count - start))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cli.options import Parser, add_cluster, add_json, carry_out
+from broker.cli.options import Parser, add_common, carry_out
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _add_groups(one)
     _add_topics(one)
     _reset(commands)
+    add_common(whole, commands.choices.values())
     return whole
 
 
@@ -45,8 +46,6 @@ def _command(
 ) -> argparse.ArgumentParser:
     one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
     one.set_defaults(run=f"broker.cli.groups.{place}")
-    add_cluster(one)
-    add_json(one)
     return one
 
 

@@ -10,7 +10,7 @@ from broker.cli.errors import DONE, FAILED, Failed, UsageError
 from broker.cli.groups.reading import existing_groups, read_offsets, wanted_groups
 from broker.cli.groups.scope import check_scope, places_of
 from broker.cli.options import print_json
-from broker.cli.tables import print_table
+from broker.cli.tables import plain, print_table
 from broker.cli.wire import Wire, text_of
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -30,6 +30,7 @@ def delete(options: argparse.Namespace) -> int:
     names = wanted_groups(cluster, options)
     errors: dict[str, Any] = {}
     if names:
+        cluster.await_coordinator(names[0])
         futures = cluster.admin.delete_consumer_groups(names, request_timeout=cluster.timeout_s)
         _, errors = cluster.results(futures)
     if options.json:
@@ -40,7 +41,7 @@ def delete(options: argparse.Namespace) -> int:
         if name in errors:
             print(f"kohort: group {name!r} could not be deleted: {said(errors[name])}", file=sys.stderr)
         elif not options.json:
-            print(f"Deleted group {name}.")
+            print(f"Deleted group {plain(name)}.")
     return FAILED if errors else DONE
 
 

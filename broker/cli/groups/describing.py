@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.cli.cluster import Cluster
 from broker.cli.groups.reading import end_offsets, existing_groups, read_offsets, wanted_groups
 from broker.cli.options import print_json
-from broker.cli.tables import print_table
+from broker.cli.tables import plain, print_table
 
 if TYPE_CHECKING:
     import argparse
@@ -94,9 +94,9 @@ def _all_places(group: Group) -> set[Place]:
 def _warn(group: Group) -> None:
     """What Kafka's tool says above a table; to standard error, so that a table is all of standard output."""
     if group.state in ("Empty", "Dead"):
-        print(f"Consumer group '{group.group_id}' has no active members.", file=sys.stderr)
+        print(f"Consumer group '{plain(group.group_id)}' has no active members.", file=sys.stderr)
     elif group.state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
-        print(f"Warning: Consumer group '{group.group_id}' is rebalancing.", file=sys.stderr)
+        print(f"Warning: Consumer group '{plain(group.group_id)}' is rebalancing.", file=sys.stderr)
 
 
 def _print_members(group: Group, verbose: bool) -> None:

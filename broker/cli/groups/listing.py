@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker.cli.cluster import Cluster
 from broker.cli.groups.reading import state_name
 from broker.cli.options import print_json
-from broker.cli.tables import print_table
+from broker.cli.tables import plain, print_table
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,7 @@ def list_groups(options: argparse.Namespace) -> int:
         print_json(rows)
     elif len(columns) == 1:
         for row in rows:
-            print(row["group"])
+            print(plain(row["group"]))
     else:
         print_table([name.upper() for name in columns], [[row[name] for name in columns] for row in rows])
     return 0

@@ -100,6 +100,8 @@ def read_groups(cluster: Cluster, names: Sequence[str]) -> tuple[list[Group], di
 
 def existing_groups(cluster: Cluster, names: Sequence[str]) -> list[Group]:
     """The groups by name. Raises: Failed for one that is not there, or cannot be described."""
+    if names:
+        cluster.await_coordinator(names[0])
     groups, errors = read_groups(cluster, names)
     for name, error in errors.items():
         if error.code() == ErrorCode.GROUP_ID_NOT_FOUND:

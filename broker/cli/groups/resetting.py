@@ -39,6 +39,7 @@ def reset_offsets(options: argparse.Namespace) -> int:
         raise UsageError("--from-file says itself which topics")
     cluster = Cluster(options)
     names = wanted_groups(cluster, options)
+    cluster.await_coordinator(names[0] if names else "")
     problems: dict[str, str] = {}
     plan: Plan = {}
     wishes = None if options.from_file is None else read_plan(options.from_file, names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.cli.options import Parser, add_cluster, add_json, carry_out, positive
+from broker.cli.options import Parser, add_common, carry_out, positive
 
 if TYPE_CHECKING:
     import argparse
@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--config", metavar="KEY=VALUE", action="append", default=[], help="set it; may be repeated")
     one.add_argument("--delete-config", metavar="KEY", action="append", default=[], help="back to the default")
     one.add_argument("--if-exists", action="store_true", help="a topic that is not there is no error")
+    add_common(whole, commands.choices.values())
     return whole
 
 
@@ -51,8 +52,6 @@ def _command(
 ) -> argparse.ArgumentParser:
     one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
     one.set_defaults(run=f"broker.cli.topics.{place}")
-    add_cluster(one)
-    add_json(one)
     return one
 
 
