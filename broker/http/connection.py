@@ -46,6 +46,7 @@ class HttpConnection:
         "_request",
         "_server",
         "_transport",
+        "_waits",
         "closed",
         "peer",
     )
@@ -62,6 +63,7 @@ class HttpConnection:
         self._answering = False
         self._body: Iterator[bytes] | None = None
         self._paused = False  # the peer does not read
+        self._waits = False  # for its turn to go on with the answer
         self.closed = False
         self.peer = ""
 
@@ -115,7 +117,7 @@ class HttpConnection:
         self._paused = False
         if self._body is not None and not self.closed:
             self._within(READ_WITHIN_MS)
-            self._server.runtime.next_turn(self._pump)
+            self._take_turns()
 
     def connection_lost(self, _: Exception | None) -> None:
         """The connection is gone, whoever ended it."""
@@ -123,7 +125,6 @@ class HttpConnection:
         self._body = None
         self._server.connections.discard(self)
         self._server.runtime.timers.cancel(("http", id(self)))
-        self._server.runtime.timers.cancel(("http slice", id(self)))
 
     # --- called by ours
 
@@ -208,6 +209,7 @@ class HttpConnection:
             return
         headers = [("content-type", answer.content_type), ("cache-control", "no-store"), *answer.headers]
         body = answer.body
+        small = isinstance(body, bytes)
         if isinstance(body, bytes):
             headers.append(("content-length", str(len(body))))
             body = iter((body,))
@@ -215,7 +217,22 @@ class HttpConnection:
         self._write(h11.Response(status_code=answer.status, headers=headers))
         # The framing of an answer to HEAD is that of GET, and its body is not made.
         self._body = iter(()) if self._request is not None and self._request.method == b"HEAD" else body
+        if small or not self._server.busy:
+            self._pump()
+        else:
+            self._take_turns()
+
+    # --- called by the server
+
+    def go_on(self) -> None:
+        """It is this connection's turn to work on its answer."""
+        self._waits = False
         self._pump()
+
+    def _take_turns(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._server.take_turns(self)
 
     def _pump(self) -> None:
         """Make and send what a slice of time allows; then the loop, then the rest."""
@@ -241,10 +258,8 @@ class HttpConnection:
             return
         self._write_data(parts)
         if not self._paused and not self.closed:
-            # A millisecond is what the timers know; it is also what leaves most of the loop to the clients.
-            runtime = self._server.runtime
-            runtime.timers.set(("http slice", id(self)), runtime.now_ms() + 1, self._pump)
             self._within(READ_WITHIN_MS)
+            self._take_turns()
 
     def _write_data(self, parts: list[bytes]) -> None:
         if parts:

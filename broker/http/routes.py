@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     Handler = Callable[[App, "Request"], Answer | Later]
 
 
+MAX_FIELDS = 20
+"""Of a query."""
+
+
 class Request:
     """One request: the decoded parts of the path that stand for something, the query, the headers (lower case)."""
 
@@ -53,6 +57,8 @@ _PARTS = {tuple(path.split("/")[1:]): handler for path, handler in ROUTES.items(
 def respond(app: App, method: str, target: str, headers: Mapping[str, str]) -> Answer | Later:
     """The answer to a request."""
     path, _, query = target.partition("?")
+    if path.lower().startswith("http://"):
+        path = "/" + path[len("http://") :].partition("/")[2]  # as a proxy is asked; every server must take it
     found = find(path)
     if found is None:
         return problem(404, f"there is nothing at {unquote(path)[:200]}", paths=list(ROUTES))
@@ -61,7 +67,11 @@ def respond(app: App, method: str, target: str, headers: Mapping[str, str]) -> A
         answer.headers = (("allow", "GET, HEAD"),)
         return answer
     handler, parts = found
-    return handler(app, Request(parts, dict(parse_qsl(query, keep_blank_values=True, max_num_fields=20)), headers))
+    try:
+        fields = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        return problem(400, f"the query has more than {MAX_FIELDS} fields")
+    return handler(app, Request(parts, fields, headers))
 
 
 def find(path: str) -> tuple[Handler, dict[str, str]] | None:

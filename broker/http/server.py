@@ -6,6 +6,7 @@ that neither a start nor a broker that nobody watches pays for it.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from broker.http.connection import HttpConnection
@@ -23,6 +24,7 @@ log = get_logger()
 
 MAX_CONNECTIONS = 100
 """Scrapers and health checks are few; more than these are a mistake somewhere."""
+_SLICE_TIMER = ("http slice",)
 
 
 class Loaded:
@@ -43,6 +45,7 @@ class HttpServer:
     def __init__(self, runtime: Runtime, load: Callable[[], Respond]) -> None:
         self.runtime = runtime
         self.connections: set[HttpConnection] = set()
+        self._slices: deque[HttpConnection] = deque()  # whose answers are worked on, in turn
         self._load = load
         self._loaded: Loaded | None = None
         self._waiting: list[Callable[[Loaded], None]] | None = None
@@ -76,6 +79,35 @@ class HttpServer:
         log.error("http_not_loaded", error=f"{type(error).__name__}: {error}")
         self._waiting = None
         self.close()
+
+    def take_turns(self, connection: HttpConnection) -> None:
+        """Have the connection go on with its answer when it is its turn.
+
+        All connections together have one slice of time, and then clients are served: a hundred scrapes at once take
+        longer, not more of the loop.
+        """
+        self._slices.append(connection)
+        if len(self._slices) == 1:
+            self._soon()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for a turn."""
+        return bool(self._slices)
+
+    def _soon(self) -> None:
+        # A millisecond is what the timers know; it is also what leaves half of the loop to the clients.
+        self.runtime.timers.set(_SLICE_TIMER, self.runtime.now_ms() + 1, self._slice)
+
+    def _slice(self) -> None:
+        waiting = self._slices
+        while waiting:
+            connection = waiting.popleft()
+            if not connection.closed:
+                connection.go_on()
+                break
+        if waiting:
+            self._soon()
 
     def close(self) -> None:
         """End every connection."""

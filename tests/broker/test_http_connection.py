@@ -1,6 +1,7 @@
 """One HTTP connection: what is answered, what is refused, who waits for whom."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from broker.http import connection as limits
 from broker.http.answers import Answer, Later, json_answer
+from broker.http.routes import respond
 from broker.http.server import MAX_CONNECTIONS
 from tests.broker.http_fixture import HttpHarness
 
@@ -173,6 +175,34 @@ def test_a_long_answer_is_made_in_slices_between_which_others_have_their_turn(mo
     assert harness.answers() == [(200, b"x" * 10_000)]
 
 
+def test_many_answers_at_once_share_one_slice(monkeypatch: pytest.MonkeyPatch):
+    """A hundred scrapes at once would else take a hundred milliseconds of each turn of the loop."""
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(limits, "perf_counter", lambda: next(clock) * limits.SLICE_S / 3)
+    made: list[int] = []
+
+    def body(number: int) -> Iterator[bytes]:
+        for _ in range(20):
+            made.append(number)
+            yield b"x"
+
+    numbers = iter(range(100))
+    harness = HttpHarness(lambda *_: Answer(body(next(numbers))))
+    others = [harness.connect() for _ in range(9)]
+    harness.get()
+    for connection, _ in others:
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n")
+    for _ in range(30):
+        before = len(made)
+        harness.runtime.advance(1)
+        assert len(made) - before <= 4
+    assert set(made) == set(range(10))  # each has had its turn
+
+    harness.runtime.advance(1_000)
+    assert len(made) == 200
+    assert all(b"x\r\n0\r\n" in transport.written for _, transport in others)
+
+
 def test_no_more_is_made_than_the_peer_reads_and_one_that_stops_reading_is_cut_off():
     made = 0
 
@@ -258,3 +288,10 @@ def test_one_connection_too_many_is_closed_and_makes_room_when_another_goes():
     others[0][0].connection_lost(None)
 
     assert not harness.connect()[1].closed
+
+
+def test_a_target_that_a_proxy_would_be_asked_for_and_a_query_without_end():
+    app: Any = SimpleNamespace(version="1")
+    assert respond(app, "GET", "http://broker:9644/healthz?x=1", {}).status == 200  # type: ignore[union-attr]  # no Later
+    refused: Any = respond(app, "GET", "/?" + "a=1&" * 21, {})
+    assert (refused.status, b"more than 20 fields" in refused.body) == (400, True)

@@ -152,3 +152,14 @@ def test_offsets_beyond_the_end_of_a_partition_are_no_negative_lag():
 
     (row,) = table.rows
     assert (list(row.committed), list(row.lags), list(row.lags_s)) == ([500], [0], [0.0])
+
+
+def test_a_rebalance_between_two_slices_does_not_end_the_scrape() -> None:
+    """A group's first rebalance by another trigger comes while its line is being written."""
+    figures = GroupFigures()
+    figures.total.began("member_joined")
+    figures.total.began("member_left")
+    lines = rebalances._by([("", figures.total)], "trigger", lambda one: one.rebalances)
+    first = next(lines)
+    figures.total.began("session_expired")
+    assert [first, *lines] == ['{trigger="member_joined"} 1', '{trigger="member_left"} 1']

@@ -71,5 +71,5 @@ def section(scrape: Scrape) -> Iterator[str]:
 def _by(figures: list[tuple[str, Figures]], label: str, counts: Callable[[Figures], dict[str, int]]) -> Iterator[str]:
     for labels, one in figures:
         comma = "," if labels else ""
-        for key, count in counts(one).items():
+        for key, count in tuple(counts(one).items()):  # a slice may end here, and a rebalance add a trigger meanwhile
             yield f'{{{labels}{comma}{label}="{escaped(key)}"}} {count}'
