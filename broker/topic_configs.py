@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker.config_def import LONG_MAX, ConfigError, ConfigKey, ConfigType, between, by_name, one_of, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
@@ -79,8 +79,10 @@ _SCALE_MS = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000, 
 _TIERED = {"remote.storage.enable": "false", "remote.log.copy.disable": "false"}
 
 
-def validate(overrides: Mapping[str, str | None]) -> None:
-    """Check the overrides of one topic, each alone and together.
+def validate(overrides: Mapping[str, str | None], changed: Collection[str] | None = None) -> None:
+    """Check the overrides of one topic, each alone and together. `changed`: those that are set now; None: all are.
+
+    What Kafka has set and Kohort cannot honour may stay, so that other configs can be changed beside it.
 
     Raises: ConfigError with a sentence for the client. Source: LogConfig.validate.
     """
@@ -93,7 +95,7 @@ def validate(overrides: Mapping[str, str | None]) -> None:
         value = key.parse(text)
         if name in _TIERED and key.parse(_TIERED[name]) != value:
             raise ConfigError(f"Invalid value {text} for configuration {name}: Kohort has no tiered storage")
-        if name == "preallocate" and value:
+        if name == "preallocate" and value and (changed is None or name in changed):
             raise ConfigError(f"Invalid value {text} for configuration {name}: segments grow as they are written")
     minimum = _parsed(overrides, "min.compaction.lag.ms")
     maximum = _parsed(overrides, "max.compaction.lag.ms")

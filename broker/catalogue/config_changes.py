@@ -158,7 +158,7 @@ def _validate(
             # Only what this change sets must be known: a directory of Kafka's may hold keys that have retired since,
             # and those can be deleted.
             known = {name: text for name, text in overrides.items() if name in keys or name in changed}
-            topic_configs.validate(known)
+            topic_configs.validate(known, changed)
             return
         for name in changed:
             key = keys.get(name)

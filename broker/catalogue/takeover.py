@@ -121,6 +121,16 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
         raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
 
 
+def has_other_directory(state: ClusterState, directory_id: bytes) -> bool:
+    """Whether a partition is said to lie in another data directory than this one."""
+    return any(
+        int.from_bytes(directory) >= _RESERVED_DIRECTORIES and directory != directory_id
+        for topic in state.topics.values()
+        for one in topic.partitions.values()
+        for directory in one.directories
+    )
+
+
 def leadership(
     state: ClusterState, placing: Placing, *, clean: bool, log_epochs: Mapping[tuple[bytes, int], int]
 ) -> list[Any]:

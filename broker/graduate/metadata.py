@@ -84,7 +84,8 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
     for (kind, name), overrides in state.configs.items():
         if kind == TOPIC_RESOURCE:
             try:
-                topic_configs.validate({key: overrides[key] for key in overrides if key in topic_configs.TOPIC_CONFIGS})
+                known = {key: overrides[key] for key in overrides if key in topic_configs.TOPIC_CONFIGS}
+                topic_configs.validate(known, changed=())
             except ConfigError as error:
                 findings.problem(f"{directory / FOLDER}: topic {name}: {error}; Kafka would not start")
     for topic in state.topics.values():
@@ -93,6 +94,11 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
                 findings.problem(
                     f"{directory / FOLDER}: {topic.name}-{partition} has no leader, and nobody who may become it"
                 )
+    if takeover.has_other_directory(state, identity.directory_id):
+        findings.problem(
+            f"{directory / 'meta.properties'}: its directory.id is not the one that the partitions are said to lie in, "
+            "and Kafka may leave them without a leader; start Kohort and stop it, which mends that"
+        )
     if (directory / BOOTSTRAP).exists():
         try:
             read_snapshot(directory / BOOTSTRAP)

@@ -158,6 +158,12 @@ def test_a_running_broker_is_refused(graduate, data: Path) -> None:
     assert "in use by another process" in err
 
 
+def _other_directory(data: Path) -> None:
+    path = data / "meta.properties"
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("directory.id")]
+    path.write_text("\n".join([*lines, "directory.id=AAECAwQFBgcICQoLDA0ODw", ""]))
+
+
 def _no_marker(data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
 
@@ -218,6 +224,7 @@ def _add(name: str, text: bytes) -> Callable[[Path], None]:
         (lambda data: (data / "bootstrap.checkpoint").write_text("x"), "bootstrap.checkpoint"),
         (lambda data: shutil.rmtree(data / "__cluster_metadata-0"), "Kafka would begin an empty cluster"),
         (lambda data: (data / "meta.properties").unlink(), "it has no meta.properties"),
+        (_other_directory, "its directory.id is not the one that the partitions are said to lie in"),
         (lambda data: (data / "orders-0" / f"{0:020d}.log.swap").touch(), "a cleaning was interrupted"),
     ],
 )  # fmt: skip
@@ -275,6 +282,7 @@ def test_versions() -> None:
     [
         _no_marker,
         _other_marker,
+        _other_directory,
         _snapshot_gone,
         lambda data: (data / LOG.replace(".log", ".timeindex")).unlink(),
         lambda data: (data / LOG.replace(".log", ".index")).unlink(),

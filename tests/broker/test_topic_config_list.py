@@ -79,6 +79,10 @@ def test_a_config_that_cannot_be_honoured_is_refused_by_its_name(name: str) -> N
     validate({name: TOPIC_CONFIGS[name].default})
 
 
+def test_what_kafka_has_set_may_stay_beside_a_change() -> None:
+    validate({"preallocate": "true", "retention.ms": "1"}, changed={"retention.ms"})
+
+
 def test_what_is_refused_stands_among_what_is_not_there() -> None:
     page = (Path(__file__).parents[2] / "docs" / "unsupported.md").read_text()
     assert "`preallocate=true`" in page
