@@ -95,8 +95,8 @@ def test_topics_that_stand_in_the_bootstrap_file_only(tmp_path: Path, tidy: Any)
 def test_a_directory_under_another_id(tmp_path: Path, tidy: Any, by_kafka: bool) -> None:
     """DD42: how long a partition has no leader when `directory.id` has changed.
 
-    Kohort leaves leader 1 in the metadata, Kafka's own clean stop leaves none. With the first, 4.3.1 under load had none
-    for 200 s. `kohort graduate` tells of it beforehand, and a start of Kohort mends it.
+    Kohort leaves leader 1 in the metadata, Kafka's own clean stop leaves none. With the first, 4.3.1 under load
+    had none for 200 s. `kohort graduate` tells of it beforehand, and a start of Kohort mends it.
     """
     port = free_port()
     data = _written_by_kohort(tmp_path, tidy, port)
