@@ -162,13 +162,10 @@ class Ledger:
         pasts = self._pasts_of(index)
         past = pasts.get(item.group_id)
         if past is None:
-            past = Past()
-            if item.kind.startswith("rebalance_"):
-                # Nobody removes a group that never was: a commit for any name is refused, and told.
-                pasts[item.group_id] = past
+            past = pasts[item.group_id] = Past()
         record = making.record_of(item, self._common(index), past)
         if item.kind == "group_removed":
-            pasts.pop(item.group_id, None)
+            del pasts[item.group_id]
         return [record]
 
     def _interrupted(self, loaded: _Loaded) -> list[making.Record]:

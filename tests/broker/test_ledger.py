@@ -511,15 +511,3 @@ def test_a_name_that_is_too_long_for_a_record_is_cut():
     data = encode_value(record)
     assert len(data) <= RECORD_MAX_BYTES
     assert decode_value(data)["first_cause"]["client_id"] == "x" * 1_000
-
-
-def test_refused_commits_of_groups_that_never_were_leave_nothing_behind(house: House):
-    """Any client may name any group: what is remembered of groups is of such as have rebalanced."""
-    house.coordinator()
-    for number in range(50):
-        house.commit({0: 1}, member_id="nobody", generation=7, group_id=f"never-{number}")
-    house.advance(2_000)
-    assert sum(record["kind"] == "commits_refused" for record in house.told) == 50
-    assert sum(map(len, house.ledger._pasts.values())) == 0
-    house.stable("a", plan=[ALL])
-    assert sum(map(len, house.ledger._pasts.values())) == 1
