@@ -80,7 +80,8 @@ def consumer_group_records(rows: DataFrame) -> DataFrame:
 def dedupe(rows: DataFrame) -> DataFrame:
     """See `pipeline.decode`."""
     identity = ["log_partition", "log_offset"] if "log_offset" in rows.columns else ["topic", "partition", "offset"]
-    content = [name for name in rows.columns if name not in {*identity, *schemas.SOURCE.names}]
+    source = schemas.GROUP_SOURCE if "log_offset" in rows.columns else schemas.SOURCE
+    content = [name for name in rows.columns if name not in {*identity, *source.names}]
     same = Window.partitionBy(*identity).orderBy(*(["file"] if "file" in rows.columns else identity))
     whole = same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     # A digest, not a 64-bit hash: two copies that differ must not pass for one.

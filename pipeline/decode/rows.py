@@ -34,14 +34,15 @@ def raw_rows(records: Records, topic: str, partition: int, *, headers: bool) -> 
     return columns
 
 
-def source_columns(records: Records, file: str) -> list[Any]:
-    """The columns of `SOURCE`: the batch in which each record lies."""
+def source_columns(records: Records, file: str, *, leader_epoch: bool) -> list[Any]:
+    """The columns of `SOURCE`, or without the leader epoch of `GROUP_SOURCE`: the batch in which each record lies."""
     headers, batch = records.chunk.headers, records.batch
     producer = headers.column("producer_id")[batch]
+    epochs = [integers(headers.column("leader_epoch")[batch], None, pa.int32())] if leader_epoch else []
     return [
         constant(file, len(records), pa.string()),
         integers(headers.position[batch], None, pa.int64()),
-        integers(headers.column("leader_epoch")[batch], None, pa.int32()),
+        *epochs,
         integers(producer, producer < 0, pa.int64()),
         pa.array(headers.is_transactional[batch]),
     ]

@@ -45,6 +45,9 @@ SOURCE = pa.schema(
 )
 """Where a record's batch lies: added by `includeSource`. Position in bytes."""
 
+GROUP_SOURCE = pa.schema([field for field in SOURCE if field.name != "leader_epoch"])
+"""The same for group records, whose `leader_epoch` is that of the offset committed."""
+
 BATCHES = pa.schema(
     [
         ("topic", pa.string()),

@@ -38,7 +38,8 @@ def _whole_schema(options: Options) -> pa.Schema:
         schema = schemas.GROUP_RECORDS
     else:
         schema = schemas.RAW_WITH_HEADERS if options.include_headers else schemas.RAW
-    return pa.schema([*schema, *schemas.SOURCE]) if options.include_source else schema
+    source = schemas.GROUP_SOURCE if options.records == "group" else schemas.SOURCE
+    return pa.schema([*schema, *source]) if options.include_source else schema
 
 
 def read_splits(splits: Iterable[Split], options: Options) -> Iterator[pa.RecordBatch]:
@@ -166,5 +167,5 @@ class Decoder:
 
     def _finish(self, columns: list[pa.Array], records: Records, file: str) -> pa.RecordBatch:
         if self.options.include_source:
-            columns += source_columns(records, file)
+            columns += source_columns(records, file, leader_epoch=self.options.records != "group")
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

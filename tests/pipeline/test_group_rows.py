@@ -243,4 +243,4 @@ def test_the_arrow_batches_are_valid(tmp_path: Path):
 
     for batch in batches(tmp_path, records="group", includeSource="true"):
         batch.validate(full=True)
-        assert batch.schema.names == [*schemas.GROUP_RECORDS.names, *schemas.SOURCE.names]
+        assert batch.schema.names == [*schemas.GROUP_RECORDS.names, *schemas.GROUP_SOURCE.names]

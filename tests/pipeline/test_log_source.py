@@ -123,6 +123,12 @@ def test_copies_are_dropped_and_differences_are_errors(spark: Any, tmp_path: Pat
     assert twice.count() == 10
     assert sorted(row.offset for row in decode.dedupe(twice).collect()) == [0, 1, 2, 3, 4]
     assert decode.dedupe(read(spark, Path(both))).count() == 5
+    groups = [Log(tmp_path / name, "__consumer_offsets", 0) for name in ("three", "four")]
+    for log in groups:
+        log.append([commit("g", "t", part, 5) for part in range(4)])
+    copies = read(spark, Path(f"{tmp_path / 'three'},{tmp_path / 'four'}"), records="group", includeSource="true")
+    assert copies.columns == [*schemas.GROUP_RECORDS.names, *schemas.GROUP_SOURCE.names]
+    assert decode.dedupe(copies).count() == 4
     second.path.write_bytes(b"")
     second.next_offset = 0
     second.append([(b"k%d" % number, b"w" if number == 3 else b"v") for number in range(5)])
