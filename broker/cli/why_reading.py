@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _HTTP_TIMEOUT_S = 2.0
 _HTTP_PORT = 9644
 _HTTP_PLACE = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):([0-9]{1,5})/?")
+_LINGER_S = 0.05
 
 Record = dict[str, Any]
 
@@ -139,9 +141,13 @@ def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[t
         if low >= high:
             return
         consumer.assign([TopicPartition(topic, partition, low)])
+        give_up = time.monotonic() + cluster.timeout_s
         while True:
-            messages = consumer.consume(1_000, timeout=cluster.timeout_s)
-            if not messages:
+            # It waits for so many until its time is out, even when the end has been reached.
+            messages = consumer.consume(1_000, timeout=_LINGER_S)
+            if messages:
+                give_up = time.monotonic() + cluster.timeout_s
+            elif time.monotonic() > give_up:
                 raise Failed(f"{topic}-{partition} cannot be read: no answer within {cluster.timeout_s:g} s")
             for message in messages:
                 error = message.error()

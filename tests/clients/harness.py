@@ -113,6 +113,13 @@ class Worker:
         self.process.stdin.write("leave\n")
         self.process.stdin.flush()
 
+    def stall(self) -> None:
+        """Have it work without polling, for the `stall_ms` of its options."""
+        assert self.alive(), self._ended()
+        assert self.process.stdin is not None
+        self.process.stdin.write("stall\n")
+        self.process.stdin.flush()
+
     def leave(self, deadline_s: float = 20) -> None:
         """Close in good order, and wait for the process's end."""
         self.ask_to_leave()

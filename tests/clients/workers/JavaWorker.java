@@ -43,6 +43,7 @@ public class JavaWorker {
 
   static JsonNode options;
   static volatile boolean leaving;
+  static volatile boolean stalling;
 
   static void emit(String event, Object... facts) throws Exception {
     Map<String, Object> line = new LinkedHashMap<>();
@@ -137,6 +138,10 @@ public class JavaWorker {
       consumer.subscribe(List.of(topic), this);
       long commitAt = System.nanoTime() + commitEveryMs * 1_000_000;
       while (!leaving) {
+        if (stalling) {
+          stalling = false;
+          Thread.sleep(options.get("stall_ms").asLong());
+        }
         ConsumerRecords<byte[], byte[]> records;
         try {
           records = consumer.poll(Duration.ofMillis(50));
@@ -246,7 +251,8 @@ public class JavaWorker {
     switch (options.get("mode").asText()) {
       case "group" -> {
         Thread commands = new Thread(() -> {
-          try { new BufferedReader(new InputStreamReader(System.in)).readLine(); } catch (Exception e) { /* leave */ }
+          BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+          try { while ("stall".equals(lines.readLine())) stalling = true; } catch (Exception e) { /* leave */ }
           leaving = true;
         });
         commands.setDaemon(true);

@@ -37,6 +37,7 @@ class Group(ConsumerRebalanceListener):
             auto_offset_reset="earliest",
             metadata_max_age_ms=1000,
             fetch_max_wait_ms=100,
+            **({"max_poll_interval_ms": options["rebalance_timeout_ms"]} if "stall_ms" in options else {}),
         )
 
     async def on_partitions_revoked(self, revoked):
@@ -66,7 +67,7 @@ class Group(ConsumerRebalanceListener):
         else:
             emit("committed", offsets=shown)
 
-    async def run(self, leaving):
+    async def run(self, leaving, stalls=()):
         self.consumer.subscribe([self.topic], listener=self)
         # It asks each bootstrap server once; ours may be restarting just now.
         while not leaving.is_set():
@@ -77,6 +78,8 @@ class Group(ConsumerRebalanceListener):
         loop = asyncio.get_running_loop()
         commit_at = loop.time() + self.commit_every_s
         while not leaving.is_set():
+            if stalls:
+                await asyncio.sleep(stalls.pop())
             try:
                 batches = await self.consumer.getmany(timeout_ms=50)
             except KafkaError as error:
@@ -143,8 +146,13 @@ async def main():
     if options["mode"] == "group":
         leaving = asyncio.Event()
         loop = asyncio.get_running_loop()
-        on_command(lambda _: loop.call_soon_threadsafe(leaving.set))
-        await Group(options).run(leaving)
+        stalls = []
+        on_command(
+            lambda word: (
+                stalls.append(options["stall_ms"] / 1000) if word == "stall" else loop.call_soon_threadsafe(leaving.set)
+            )
+        )
+        await Group(options).run(leaving, stalls)
     else:
         await {"produce": produce, "read": read}[options["mode"]](options)
 

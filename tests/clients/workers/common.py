@@ -10,7 +10,7 @@ machine's monotonic clock in nanoseconds, so that histories of several processes
     fatal      the client gave up: the error's name
     left       closed in good order
 
-Commands on stdin, one a line: `leave` ends the worker in good order.
+Commands on stdin, one a line: `leave` ends the worker in good order; `stall` has it work `stall_ms` without polling.
 """
 
 import hashlib

@@ -92,10 +92,12 @@ class Group:
         else:
             emit("committed", offsets=offsets)
 
-    def run(self, leaving):
+    def run(self, leaving, stalls=()):
         self.consumer.subscribe([self.topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
         commit_at = time.monotonic() + self.commit_every_s
         while not leaving.is_set():
+            if stalls:
+                time.sleep(stalls.pop())
             batches = {}
             for message in self.consumer.consume(500, timeout=0.05):
                 if message.error() is None:
@@ -173,8 +175,9 @@ def main():
     options = settings()
     if options["mode"] == "group":
         leaving = threading.Event()
-        on_command(lambda _: leaving.set())
-        Group(options).run(leaving)
+        stalls = []
+        on_command(lambda word: stalls.append(options["stall_ms"] / 1000) if word == "stall" else leaving.set())
+        Group(options).run(leaving, stalls)
     else:
         {"produce": produce, "read": read}[options["mode"]](options)
 

@@ -89,7 +89,7 @@ class Group(AsyncConsumerRebalanceListener):
         else:
             emit("committed", offsets=shown(offsets))
 
-    def run(self, leaving):
+    def run(self, leaving, stalls=()):
         self.consumer.subscribe([self.topic], listener=self)
         # Its partitions are known before it joins: a leader of kafka-python 3.0.12 that learns of them afterwards joins
         # again, and where that takes longer than one short poll, forgets the answer and sends no heartbeat any more.
@@ -97,6 +97,8 @@ class Group(AsyncConsumerRebalanceListener):
             time.sleep(0.01)
         commit_at = time.monotonic() + self.commit_every_s
         while not leaving.is_set():
+            if stalls:
+                time.sleep(stalls.pop())
             try:
                 batches = self.consumer.poll(timeout_ms=50)
             except KafkaError as error:
@@ -156,8 +158,9 @@ def main():
     options = settings()
     if options["mode"] == "group":
         leaving = threading.Event()
-        on_command(lambda _: leaving.set())
-        Group(options).run(leaving)
+        stalls = []
+        on_command(lambda word: stalls.append(options["stall_ms"] / 1000) if word == "stall" else leaving.set())
+        Group(options).run(leaving, stalls)
     else:
         {"produce": produce, "read": read}[options["mode"]](options)
 
