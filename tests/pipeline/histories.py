@@ -21,6 +21,7 @@ from protocol.records import batch, control_records
 from protocol.records import consumer_group_records as cg
 from protocol.records import group_metadata as gm
 from protocol.records import group_records as g
+from tests.pipeline.history_bytes import assignment, subscription, uvarint
 
 T0 = 1_700_000_000_000
 LOG_PARTITIONS = 3
@@ -119,8 +120,6 @@ class Writer:
     def log_of(self, group_id: str) -> _Log:
         return self.logs[zlib.crc32(group_id.encode()) % LOG_PARTITIONS]
 
-    # -- steps
-
     def run(self, steps: Iterable[Step]) -> None:
         """Take every step."""
         for name, *arguments in steps:
@@ -139,7 +138,7 @@ class Writer:
         raw = metadata.encode()
         value = version.to_bytes(2, "big") + offset.to_bytes(8, "big")
         value += (7 if epoch else -1).to_bytes(4, "big", signed=True) if version >= 3 else b""
-        value += _uvarint(len(raw) + 1) if version == 4 else len(raw).to_bytes(2, "big")
+        value += uvarint(len(raw) + 1) if version == 4 else len(raw).to_bytes(2, "big")
         value += raw + self.now_ms.to_bytes(8, "big")
         if version == 1:
             value += (self.now_ms + 86_400_000 if epoch else -1).to_bytes(8, "big", signed=True)
@@ -166,8 +165,8 @@ class Writer:
                 client_host=f"/10.0.0.{number}",
                 rebalance_timeout=300_000,
                 session_timeout=45_000,
-                subscription=_subscription(number, share[name]) if protocol_type == "consumer" else b"\x01\x02",
-                assignment=_assignment(share[name]) if protocol_type == "consumer" else b"\x03",
+                subscription=subscription(number, TOPICS, share[name]) if protocol_type == "consumer" else b"\x01\x02",
+                assignment=assignment(share[name]) if protocol_type == "consumer" else b"\x03",
             )
             for number, name in zip(members, names, strict=True)
         }
@@ -316,8 +315,6 @@ class Writer:
             self._flush(log)
         self.compacted = compact
 
-    # -- files
-
     def _append(self, group: str, key: bytes | None, value: bytes | None) -> None:
         log = self.log_of(group)
         log.open.append(batch.Record(log.next_offset, self.now_ms, key, value))
@@ -399,41 +396,3 @@ def write(steps: Iterable[Step], directory: Path) -> Path:
     writer.run(steps)
     writer.write(directory)
     return directory
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return len(raw).to_bytes(2, "big") + raw
-
-
-def _places(places: Sequence[tuple[str, int]]) -> bytes:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in places:
-        topics.setdefault(topic, []).append(partition)
-    out = len(topics).to_bytes(4, "big")
-    for topic, partitions in topics.items():
-        out += _string(topic) + len(partitions).to_bytes(4, "big")
-        out += b"".join(partition.to_bytes(4, "big") for partition in partitions)
-    return out
-
-
-def _subscription(version: int, owned: Sequence[tuple[str, int]]) -> bytes:
-    out = version.to_bytes(2, "big") + (len(TOPICS)).to_bytes(4, "big") + b"".join(map(_string, TOPICS))
-    out += b"\x00\x00\x00\x02ud" if version % 2 else b"\xff\xff\xff\xff"
-    out += _places(owned) if version >= 1 else b""
-    out += (5).to_bytes(4, "big") if version >= 2 else b""
-    out += _string("rack-a") if version >= 3 else b""
-    return out
-
-
-def _assignment(places: Sequence[tuple[str, int]]) -> bytes:
-    return b"\x00\x00" + _places(places) + b"\xff\xff\xff\xff"

@@ -1,6 +1,7 @@
 """Every table of `pipeline.transformations`, row for row against the oracle: on golden directories and on histories."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,7 +108,14 @@ class Both:
         classic = sorted(group for group, types in kinds.items() if types <= {0, 1, 2})
         groups = oracle.groups(self.rows, self.generations, self.rebalances, lag)
         ours = t.groups(self.records, self.our_generations, self.our_consumer, self.our_rebalances, our_lag)
+        everything = self._read(topic="__consumer_offsets", records="group", isolationLevel="read_uncommitted")
+        logs = self.log.of("__consumer_offsets")
+        places = [(log.partition, log.first_dirty_offset, log.log_start_offset) for log in logs]
+        columns = "log_partition int, first_dirty_offset bigint, log_start_offset bigint"
+        cleaning = self.spark.createDataFrame(places, columns)
+        partitions = t.growth_partitions(everything, self._read(topic="__consumer_offsets", records="batch"), cleaning)
         return [
+            *differs("growth_partitions", partitions, oracle.growth_partitions(logs)),
             *differs("offset_commits", self.our_commits, self.commits),
             *differs("consumer_group_records", self.our_consumer, self.consumer_rows),
             *differs("growth", t.growth(self.records), oracle.growth(self.rows)),
@@ -177,7 +185,7 @@ COMMON: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=8, **COMMON)
+@settings(max_examples=int(os.environ.get("KOHORT_HISTORIES", "6")), **COMMON)
 @given(steps=histories(min_size=30, max_size=120))
 def test_tables_of_random_histories_equal_the_oracle(steps: list[Step], spark: "SparkSession", tmp_path_factory):
     """PL08-PL11, PL18-PL22, PL36 and whatever else the steps make of them; a failure prints how to replay it."""

@@ -7,7 +7,7 @@ with dictionaries, slow and easy to follow. Moments are epoch milliseconds; rows
 
 from tests.pipeline.oracle.epochs import fold as consumer_epochs
 from tests.pipeline.oracle.files import Batch, LogDirectory, PartitionLog, Record
-from tests.pipeline.oracle.growth import groups, growth
+from tests.pipeline.oracle.growth import groups, growth, growth_partitions
 from tests.pipeline.oracle.ledger import LEDGER, ledger_rebalances, with_ledger
 from tests.pipeline.oracle.positions import lag, stuck
 from tests.pipeline.oracle.records import group_records
@@ -32,6 +32,7 @@ __all__ = [
     "group_records",
     "groups",
     "growth",
+    "growth_partitions",
     "lag",
     "ledger_rebalances",
     "membership",

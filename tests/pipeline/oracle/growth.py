@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
-from tests.pipeline.oracle.records import Row
+from tests.pipeline.oracle.files import PartitionLog
+from tests.pipeline.oracle.records import Row, group_record
 from tests.pipeline.oracle.tables import framed_bytes, sound
 
 HOUR_MS = 3_600_000
@@ -47,6 +49,54 @@ def _hour(hour: int, group_id: str, rows: list[Row], total: int) -> Row:
         "commits_per_second": len(commits) / 3600,
         "bytes_per_day": size * 24,
         "verdict": "commit_per_message" if each or often else None,
+    }
+
+
+def growth_partitions(logs: Iterable[PartitionLog]) -> list[Row]:
+    """7.8, one row for each partition of `__consumer_offsets` that has a batch."""
+    return [_partition(log) for log in logs if log.batches]
+
+
+def _partition(log: PartitionLog) -> Row:
+    rows = [group_record(record) for record in log.records()]
+    files = list(dict.fromkeys(batch.file for batch in log.batches))
+    closed = [batch for batch in log.batches if batch.file != files[-1]]
+    dirty_from = log.first_dirty_offset or 0
+    dirty = sum(batch.size_bytes for batch in closed if batch.last_offset >= dirty_from)
+    ratio = dirty / sum(batch.size_bytes for batch in closed) if closed else 0.0
+    newest: dict[bytes | None, bool] = {}
+    sizes: dict[str, int] = {}
+    for record, row in zip(log.records(), rows, strict=True):
+        newest[record.key] = row["tombstone"]
+        if row["group_id"] is not None:
+            sizes[row["group_id"]] = sizes.get(row["group_id"], 0) + framed_bytes(row)
+    blocked = None
+    if len(files) == 1:
+        blocked = "only the active segment"
+    elif log.first_dirty_offset is None:
+        blocked = "no clean checkpoint"
+    elif log.open_transaction_from is not None and log.open_transaction_from <= log.first_dirty_offset:
+        first = next(batch for batch in log.batches if batch.base_offset == log.open_transaction_from)
+        began = datetime.fromtimestamp(first.base_timestamp_ms / 1000, UTC)
+        blocked = f"open transaction since {began:%Y-%m-%dT%H:%M:%S}.{began.microsecond // 1000:03}Z"
+    elif ratio < 0.5:
+        blocked = "ratio below threshold"
+    return {
+        "log_partition": log.partition,
+        "size_bytes": sum(batch.size_bytes for batch in log.batches),
+        "segments": len(files),
+        "log_start_offset": log.log_start_offset,
+        "first_dirty_offset": log.first_dirty_offset,
+        "log_end_offset": log.log_end_offset,
+        "dirty_bytes": dirty,
+        "dirty_ratio": ratio,
+        "live_keys": sum(not tombstone for tombstone in newest.values()),
+        "tombstones": sum(row["tombstone"] for row in rows),
+        "oldest_segment_at": log.batches[0].base_timestamp_ms,
+        "open_transaction_from": log.open_transaction_from,
+        "largest_group": min(sizes, key=lambda group: (-sizes[group], group), default=""),
+        "load_seconds_estimate": len(rows) / 400_000,
+        "blocked_by": blocked,
     }
 
 

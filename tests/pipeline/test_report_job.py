@@ -1,0 +1,37 @@
+"""What the report leaves to Spark: a series that is too long is thinned before it is collected."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pipeline.jobs.report import _thinned, rows_of
+from pipeline.report import POINTS_SHOWN
+from tests.pipeline.rows import NOON
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MINUTE_MS = 60_000
+
+
+def test_a_long_series_keeps_its_peaks_and_its_gaps(spark: "SparkSession"):
+    """20,000 minutes: at most 2,000 points, the spike, the trough, the hour nobody knows; a short series whole."""
+    series = spark.range(20_000).selectExpr(
+        "'long' AS group_id",
+        f"timestamp_micros({int(NOON.timestamp()) * 1_000_000} + id * 60000000) AS at",
+        "CASE WHEN id = 7777 THEN 99 WHEN id BETWEEN 5000 AND 5060 THEN NULL WHEN id = 12345 THEN 1 ELSE 5 END AS m",
+    )
+    short = series.where("m = 99 OR m = 1").selectExpr("'short' AS group_id", "at", "m")
+    both = series.unionByName(short).selectExpr(
+        "group_id", "at", "CAST(m AS bigint) AS lag_messages", "CAST(m AS double) / 2 AS lag_seconds"
+    )
+
+    rows = rows_of(_thinned(both, MINUTE_MS))
+
+    long = [row for row in rows if row["group_id"] == "long"]
+    assert len(long) <= POINTS_SHOWN
+    assert long == sorted(long, key=lambda row: row["at"])
+    by_value = {row["lag_messages"]: row["at"] for row in long}
+    assert by_value[99] == NOON + timedelta(minutes=7777)
+    assert by_value[1] == NOON + timedelta(minutes=12345)
+    assert None in by_value
+    assert len([row for row in rows if row["group_id"] == "short"]) == 2
