@@ -69,6 +69,9 @@ def changed_cause(draft: Draft, member: Member, join: Join) -> Cause | None:
             return cause_by(draft.now_ms, "subscription_changed", member, join.reason, topics)
     names_before = [name for name, _ in member.protocols]
     names = [name for name, _ in join.protocols]
+    if member.joined_at_ms is None:
+        # Not heard since it was read from the log, where only the chosen protocol of the member is.
+        names = [name for name in names if name in names_before]
     if names_before != names:
         detail = {"protocols_changed": [names_before, names]}
         return cause_by(draft.now_ms, "subscription_changed", member, join.reason, detail)

@@ -434,6 +434,13 @@ def _restarted() -> Driver:
     return broker
 
 
+def _restarted_with_two_protocols() -> Driver:
+    """The log holds the chosen protocol only; that a client offers more is no change of its."""
+    broker, [a, _] = _loaded()
+    broker.join(a, protocols=(*offer(subscription("t")), ("roundrobin", subscription("t"))))
+    return broker
+
+
 PATHS = [
     (_joined, "member_joined", "Empty"),
     (_left, "member_left", "Stable"),
@@ -453,6 +460,7 @@ PATHS = [
     (_not_written, "append_failed", "CompletingRebalance"),
     (_too_large, "over_capacity", "Stable"),
     (_restarted, "coordinator_restarted", "Stable"),
+    (_restarted_with_two_protocols, "coordinator_restarted", "Stable"),
 ]
 
 
