@@ -43,6 +43,8 @@ def run(asked: Asked) -> int:
     except (PipelineError, KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise  # a mistake of ours, whose trace is wanted
         explain(error)
     finally:
         spark.stop()

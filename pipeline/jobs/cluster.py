@@ -89,12 +89,14 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], tuple[i
     """Set the offsets of a group without members: (topic, partition) -> (offset, metadata). Raises: DataError."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition  # noqa: PLC0415
 
-    wanted = [TopicPartition(*place, offset, metadata or None) for place, (offset, metadata) in offsets.items()]
-    [future] = (
-        admin(bootstrap)
-        .alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)], request_timeout=TIMEOUT_S)
-        .values()
-    )
+    wanted = [
+        TopicPartition(*place, offset, metadata) if metadata else TopicPartition(*place, offset)
+        for place, (offset, metadata) in offsets.items()
+    ]
+    # The client must be kept until the answer: without one that holds it, it is gone, and so is the future.
+    client = admin(bootstrap)
+    asked = [ConsumerGroupTopicPartitions(group, wanted)]
+    [future] = client.alter_consumer_group_offsets(asked, request_timeout=TIMEOUT_S).values()
     try:
         done = future.result(TIMEOUT_S).topic_partitions
     except Exception as error:
@@ -120,4 +122,4 @@ def _result(future: Any, bootstrap: str) -> Any:
 
 def _words(error: Exception) -> str:
     inner = error.args[0] if error.args else error
-    return str(inner.str()) if hasattr(inner, "str") else str(error)
+    return str(inner.str()) if hasattr(inner, "str") else str(error) or f"no answer ({type(error).__name__})"

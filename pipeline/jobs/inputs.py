@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pyspark.sql import Observation
@@ -225,6 +226,22 @@ class Inputs:
         ]
         columns = "log_partition int, first_dirty_offset bigint, log_start_offset bigint"
         return self.spark.createDataFrame(rows, columns)
+
+    def compacted(self) -> DataFrame | None:
+        """(log_partition, first_dirty_offset): how far compaction has come; what was never compacted is at its start.
+
+        The cleaner's checkpoint of a log directory has an entry for each partition that it ever went through. For a
+        partition's folder alone, without the directory that it was in, nobody knows.
+        """
+        if self.asked.broker is not None:
+            return None
+        rows = [
+            (part.number, part.log_start_offset if part.first_dirty_offset is None else part.first_dirty_offset)
+            for part in self.partitions()
+            if part.topic == GROUPS_TOPIC
+            and (part.first_dirty_offset is not None or (Path(part.directory).parent / "meta.properties").exists())
+        ]
+        return self.spark.createDataFrame(rows, "log_partition int, first_dirty_offset bigint")
 
     def topic_ids(self) -> DataFrame:
         """(topic_id, topic) of what lies there now."""

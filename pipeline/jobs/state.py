@@ -22,9 +22,8 @@ def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
     asked = inputs.asked
     assert asked.at is not None
-    cleaning = inputs.cleaning()
     # Where cuts lie is told by the records of all groups.
-    whole = state_at(inputs.all_records(), asked.at, cleaning)
+    whole = state_at(inputs.all_records(), asked.at, inputs.compacted())
     if not asked.include_observers:
         from pipeline.jobs.inputs import OBSERVERS  # noqa: PLC0415
 
