@@ -12,6 +12,7 @@ from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.opening import Found
 from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
 from broker.groups import Groups
@@ -29,7 +30,7 @@ from storage.log_directory import LogDirectory, only_directory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.catalogue.catalogue import TopicsDelta
+    from broker.catalogue.topics_delta import TopicsDelta
     from broker.runtime import Runtime
     from broker.settings import Settings
     from broker.topics_image import TopicsImage
@@ -87,13 +88,8 @@ class Composition:
             new_uuid=random_uuid,
         )
         try:
-            torn = catalogue.open(
-                endpoints,
-                clean=clean or new,
-                log_epochs=logged_epochs(directory, scan),
-                stopped_at=stopped_at,
-                has_folders=bool(scan.logs),
-            )
+            found = Found(clean or new, logged_epochs(directory, scan), stopped_at, has_folders=bool(scan.logs))
+            torn = catalogue.open(endpoints, found)
         except (CorruptFile, DirectoryRefused):
             if stopped_at is not None:
                 # Refused before anything was written: the next start must not take it for a crash.

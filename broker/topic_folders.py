@@ -17,8 +17,8 @@ from storage.errors import CorruptFile, StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.catalogue.catalogue import TopicsDelta
     from broker.catalogue.cluster_state import ClusterState
+    from broker.catalogue.topics_delta import TopicsDelta
     from broker.partitions import Partitions
     from broker.runtime import Runtime
     from broker.topics_image import Topic, TopicsImage

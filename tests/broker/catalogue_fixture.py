@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.catalogue import Catalogue, Result, TopicsDelta
+from broker.catalogue.catalogue import Catalogue, Result
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.opening import Found
 from broker.catalogue.topic_changes import NewTopic, Placing
+from broker.catalogue.topics_delta import TopicsDelta
 from storage.files import DISK, Disk
 from tests.virtual_runtime import VirtualRuntime
 
@@ -69,7 +71,9 @@ class CatalogueDriver:
             new_uuid=lambda: next(ids).to_bytes(16),
             disk=disk,
         )
-        self.torn = self.catalogue.open([("PLAINTEXT", "localhost", 9092)], clean=clean, log_epochs=log_epochs)
+        self.torn = self.catalogue.open(
+            [("PLAINTEXT", "localhost", 9092)], Found(clean=clean, log_epochs=log_epochs or {})
+        )
         self.catalogue.listen(self.folders)
 
     def all(self, *calls: Callable[[Callable[[Result], None]], None]) -> list[Result]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.catalogue.catalogue import TopicsDelta
 from broker.catalogue.config_changes import ConfigChange, ConfigOperation
+from broker.catalogue.opening import Found
 from broker.catalogue.topic_changes import NewTopic
+from broker.catalogue.topics_delta import TopicsDelta
 from broker.config_def import ConfigKey, ConfigType
 from protocol.errors import ErrorCode
 from protocol.records import batch as record_batch
@@ -73,7 +74,7 @@ def test_the_first_batches_are_kafkas_golden_bytes(tmp_path: Path) -> None:
     driver.catalogue._new_uuid = lambda: next(ids)
     driver.catalogue.state = type(driver.catalogue.state)()
     (tmp_path / "__cluster_metadata-0/quorum-state").unlink()
-    driver.catalogue.open([("PLAINTEXT", "localhost", 9092)], clean=True)
+    driver.catalogue.open([("PLAINTEXT", "localhost", 9092)], Found(clean=True))
     driver.create("orders", 3, configs={"retention.ms": "-1"})
     data = (tmp_path / LOG).read_bytes()
     headers = list(record_batch.iterate_headers(data))
