@@ -51,18 +51,22 @@ def repeat_offender(window: Window) -> Finding | None:
 
 def _names_everybody(window: Window, key: tuple[str, str]) -> bool:
     """Whether all of several members go by this name, so that it says nothing."""
-    last = window.last_stable
-    there = [
-        identity(member)
-        for member in (last or {}).get("members") or ()
-        if member.get("change") in ("joined", "stayed", "replaced")
-    ]
+    there = [identity(member) for member in _there(window.last_stable or {})]
     return len(there) > 1 and set(there) == {key}
 
 
+def _there(record: Facts) -> list[Facts]:
+    """The members that a rebalance ended with."""
+    members = record.get("members") or ()
+    return [member for member in members if member.get("change") in ("joined", "stayed", "replaced")]
+
+
 def slow_joiner(window: Window) -> Finding | None:
-    """One member was the slowest to join in at least half of the rebalances, over a second."""
-    ended = [record for record in window.ended if not record.get("initial_delay_ms")]
+    """One member was the slowest to join in at least half of the rebalances, over a second.
+
+    A member that is alone holds nobody up.
+    """
+    ended = [record for record in window.ended if not record.get("initial_delay_ms") and len(_there(record)) != 1]
     by: dict[tuple[str, str], list[Facts]] = {}
     for record in ended:
         slowest = record.get("slowest_to_join")
@@ -76,10 +80,11 @@ def slow_joiner(window: Window) -> Finding | None:
         return None
     waited_ms = sum(one["after_ms"] for one in mine)
     stopped_ms = sum(record.get("stopped_ms") or 0 for record in ended)
+    still = f"; members stood still for {duration(stopped_ms)} of the last {duration(window.span_ms())}"
     says = (
         f"{duration(waited_ms)} were spent waiting for {name_of(mine)}, in {len(mine)} of "
-        f"{plural(len(ended), 'rebalance')}; members stood still for {duration(stopped_ms)} of the last "
-        f"{duration(window.span_ms())}: a rebalance takes as long as the slowest poll loop"
+        f"{plural(len(ended), 'rebalance')}{still if stopped_ms >= SLOW_MS else ''}: a rebalance takes as long as the "
+        "slowest poll loop"
     )
     facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
     return _finding("slow_joiner", says, {**facts, "waited_ms": waited_ms, "stopped_ms": stopped_ms})

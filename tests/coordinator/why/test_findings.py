@@ -145,6 +145,15 @@ def test_a_name_that_everybody_has_says_nothing():
     assert RULES["repeat_offender"](Window(records, {}, NOW)) is None
 
 
+def test_a_member_that_is_alone_holds_nobody_up():
+    gone = cause("session_expired", "worker-2")
+    waits = {"slowest_to_join": waited(2_000), "stopped_ms": 2_000}
+    alone = series(3, gone, **waits, members=[member("worker-1"), member("worker-2", "expired")])
+    assert "slow_joiner" not in {finding["rule"] for finding in findings(alone, {}, now_ms=NOW)}
+    others = series(3, gone, **waits, members=[member("worker-1"), member("worker-3")])
+    assert "slow_joiner" in {finding["rule"] for finding in findings(others, {}, now_ms=NOW)}
+
+
 def test_unknown_fields_and_triggers_do_no_harm():
     """Ledger 2: readers ignore what they do not know, and records may lack what is newer than they."""
     strange = cause("a_trigger_of_later", "x")
