@@ -160,7 +160,7 @@ def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_clos
     loop.close()
 
     assert set(threading.enumerate()) == before
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60  # the works are not waited for: each would take a minute
 
 
 def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_work():

@@ -1,7 +1,5 @@
 """One heap of deadlines: at most one call per `set`, never early, never after `cancel`."""
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,13 +122,10 @@ def test_a_hundred_thousand_sessions_are_renewed_without_heap_work():
         timers.set(("session", number), 45_000 + number, int)
     heap = len(timers._heap)
 
-    started = time.process_time()
     for number in range(100_000):
         timers.set(("session", number), 90_000 + number, int)
-    spent_s = time.process_time() - started
 
     assert len(timers._heap) == heap
-    assert spent_s < 2.0  # 0.06 s where this was written
 
 
 _STEPS = st.tuples(st.sampled_from(["set", "cancel", "run"]), st.integers(0, 8), st.integers(0, 100))

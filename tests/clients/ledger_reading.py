@@ -95,9 +95,10 @@ class Member:
         """What it was given last."""
         return self.assignments[-1] if self.assignments else []
 
-    def stall(self, seconds: float) -> None:
-        """Work without polling for so long."""
+    def stall(self, seconds: float) -> float:
+        """Work without polling for so long; return until when, ms since 1970."""
         self._stalled_until = time.monotonic() + seconds
+        return (time.time() + seconds) * 1_000
 
     def subscribe(self, topics: list[str]) -> None:
         """Read other topics."""

@@ -18,16 +18,16 @@ from tests.wire import Wire
 
 GROUPS = [f"storm-{n}" for n in range(200)]
 CLIENTS, IN_FLIGHT = 20, 3
-STORM_S = 3.0
+COMMITS = 1_000
+"""By each client."""
 
 
 class Storm:
-    """Commits of rising offsets for all groups, from threads, for a while; done when constructed."""
+    """Commits of rising offsets for all groups, from threads, so many by each; done when constructed."""
 
     def __init__(self, address: str, topic: str, first_offset: int) -> None:
         self.acknowledged: dict[str, int] = {}
         self.commits = 0
-        self.slowest_s = 0.0
         self.failures: list[str] = []
         self._lock = threading.Lock()
         threads = [
@@ -40,33 +40,29 @@ class Storm:
             thread.join()
 
     def _commit(self, address: str, topic: str, groups: list[str], offset: int) -> None:
-        sent: list[tuple[str, int, float]] = []
+        sent: list[tuple[str, int]] = []
         acknowledged: dict[str, int] = {}
-        commits, slowest_s = 0, 0.0
+        commits, last = 0, offset + COMMITS
         try:
             with Wire(address) as wire:
-                end = time.monotonic() + STORM_S
-                while time.monotonic() < end or sent:
-                    while len(sent) < IN_FLIGHT and time.monotonic() < end:
+                while offset < last or sent:
+                    while len(sent) < IN_FLIGHT and offset < last:
                         group = groups[offset % len(groups)]
                         wire.send_commit(group, topic, {0: offset})
-                        sent.append((group, offset, time.monotonic()))
+                        sent.append((group, offset))
                         offset += 1
-                    if not sent:
-                        break
                     answer = wire.receive()
-                    group, committed, when = sent.pop(0)
+                    group, committed = sent.pop(0)
                     error = answer.topics[0].partitions[0].error_code
                     if error:
                         raise AssertionError(f"{group}: error {error}")
                     acknowledged[group] = committed
-                    commits, slowest_s = commits + 1, max(slowest_s, time.monotonic() - when)
+                    commits += 1
         except Exception as error:
             self.failures.append(repr(error))
         with self._lock:
             self.acknowledged.update(acknowledged)
             self.commits += commits
-            self.slowest_s = max(self.slowest_s, slowest_s)
 
 
 @contextlib.contextmanager
@@ -136,37 +132,23 @@ def rests(broker: BrokerProcess) -> bool:
 
 
 @pytest.mark.xdist_group("crash")
-def test_a_commit_storm_is_not_slowed_beyond_its_share_by_hostile_connections(
-    start_broker: Callable[..., BrokerProcess],
-):
-    """CR06: nothing lost, nothing far slower; the broker's memory stays where it was."""
+def test_a_commit_storm_is_answered_whole_beside_hostile_connections(start_broker: Callable[..., BrokerProcess]):
+    """CR06: every commit is answered and none is lost; the broker's memory stays where it was.
+
+    How much hostile connections slow the others down is for `benchmarks/hostile.py` to say.
+    """
     broker = start_broker()
-    # Enough topics that an answer with all metadata is some kilobytes, and nobody's socket buffer takes many of them.
-    for number in range(20):
-        harness.create_topic(broker.address, f"topic-{number}", 10)
-    with Wire(broker.address) as wire:
-        # The offsets topic is made when somebody first asks for a coordinator; Apache Kafka then loads it bit by bit.
-        eventually(lambda: wire.coordinator_error(GROUPS[0]) == 0, deadline_s=30)
-        for group in GROUPS:
-            eventually(lambda group=group: wire.commit(group, "topic-0", {0: 0}) == {0}, deadline_s=30)
+    prepare(broker)
     Storm(broker.address, "topic-0", 1)  # warms up
     before = broker.memory_bytes()
 
-    # Three times, for the sake of a busy machine: what hostile connections take they take every time.
-    for attempt in range(1, 4):
-        alone = Storm(broker.address, "topic-0", 2 * attempt * 1_000_000)
-        with garbage(broker.address, seed=attempt) as frames, deaf(broker) as requests:
-            beside = Storm(broker.address, "topic-0", (2 * attempt + 1) * 1_000_000)
-        assert not alone.failures + beside.failures
-        assert frames[0] > 100
-        assert requests[0] > 10
-        if fair(alone, beside):
-            break
-    else:
-        raise AssertionError(
-            f"{beside.commits} commits, {alone.commits} without hostile connections; "
-            f"the slowest {beside.slowest_s:.2f} s, {alone.slowest_s:.2f} s without them"
-        )
+    with garbage(broker.address, seed=1) as frames, deaf(broker) as requests:
+        beside = Storm(broker.address, "topic-0", 1_000_000)
+    assert not beside.failures
+    assert beside.commits == CLIENTS * COMMITS
+    assert beside.acknowledged.keys() == set(GROUPS)
+    assert frames[0] > 100
+    assert requests[0] > 10
     grown = broker.memory_bytes() - before
     if isinstance(broker, Kohort):  # a JVM takes what its heap allows
         assert grown < 100 << 20, f"{grown / 1e6:.0f} MB more memory"
@@ -176,6 +158,13 @@ def test_a_commit_storm_is_not_slowed_beyond_its_share_by_hostile_connections(
             assert load.stored(wire, group, "topic-0", [0]) == {0: offset}
 
 
-def fair(alone: Storm, beside: Storm) -> bool:
-    """Three parties want the processor where one did, and the hostile ones' own threads run in this process too."""
-    return beside.commits > alone.commits / 5 and beside.slowest_s < max(1.0, 5 * alone.slowest_s)
+def prepare(broker: BrokerProcess) -> None:
+    """Topics, and every group with an offset."""
+    # Enough topics that an answer with all metadata is some kilobytes, and nobody's socket buffer takes many of them.
+    for number in range(20):
+        harness.create_topic(broker.address, f"topic-{number}", 10)
+    with Wire(broker.address) as wire:
+        # The offsets topic is made when somebody first asks for a coordinator; Apache Kafka then loads it bit by bit.
+        eventually(lambda: wire.coordinator_error(GROUPS[0]) == 0, deadline_s=60)
+        for group in GROUPS:
+            eventually(lambda group=group: wire.commit(group, "topic-0", {0: 0}) == {0}, deadline_s=60)

@@ -110,12 +110,10 @@ def test_pl33_without_java_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "__consumer_offsets-0").mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(tmp_path)}
     words = [sys.executable, "-m", "pipeline.cli", "groups", "--from", str(tmp_path)]
-    started = time.monotonic()
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("kohort pipeline needs Java 17 or newer, and found none on PATH or in JAVA_HOME.")
     assert len(done.stderr.splitlines()) == 1
-    assert time.monotonic() - started < 10  # a second, where nothing else is going on
 
 
 def test_moments_are_written_as_people_do() -> None:

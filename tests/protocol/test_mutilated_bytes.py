@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 import tracemalloc
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -125,14 +124,12 @@ def test_a_count_beyond_the_frame_makes_nothing(cls: type[Message], version: int
     """Two thousand million elements in a few bytes are refused before anything is made for them."""
     decode = cls.decoder(version)
     tracemalloc.start()
-    began = time.perf_counter()
     with pytest.raises(ProtocolError, match="cannot fit"):
         decode(data, 0)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert peak_bytes < 20_000
-    assert time.perf_counter() - began < 1
 
 
 def test_a_frame_full_of_tagged_fields_that_nobody_knows_is_skipped() -> None:

@@ -66,7 +66,7 @@ def tool(name: str, *words: object, version: str = "4.3.1") -> str:
         env={"KAFKA_VERSION": version, "KAFKA_HEAP": "128m", **_environment()},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, f"{name} {words}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
@@ -101,7 +101,7 @@ class Load:
                 "bootstrap.servers": self._address,
                 "enable.idempotence": True,
                 "linger.ms": 5,
-                "message.timeout.ms": 90_000,
+                "message.timeout.ms": 600_000,
                 "reconnect.backoff.max.ms": 200,
                 **QUIET,
             }
@@ -119,7 +119,7 @@ class Load:
                 self.written += 1
             producer.poll(0)
             self._stop.wait(self._pause_s)
-        producer.flush(90)
+        producer.flush(300)
         self._settled.set()
 
     def _read(self) -> None:
@@ -151,12 +151,12 @@ class Load:
 
     def wait_until_written(self, count: int) -> None:
         """Until so many records are on their way and a part of them has been read."""
-        eventually(lambda: self.written >= count and len(self.read) >= count // 2, deadline_s=60)
+        eventually(lambda: self.written >= count and len(self.read) >= count // 2, deadline_s=180)
 
     def finish_writing(self) -> None:
         """Write no more, and leave the group; everything is acknowledged."""
         self._stop.set()
-        assert self._settled.wait(90), "records are unacknowledged"
+        assert self._settled.wait(300), "records are unacknowledged"
         assert not self.failed, self.failed[:3]
         self._reading.set()
         self._threads[1].join(20)
@@ -164,10 +164,10 @@ class Load:
     def finish(self) -> None:
         """Write no more; wait until everything is acknowledged, read and committed."""
         self._stop.set()
-        assert self._settled.wait(90), "records are unacknowledged"
+        assert self._settled.wait(300), "records are unacknowledged"
         assert not self.failed, self.failed[:3]
         try:
-            eventually(lambda: len(self.read) == self.written, deadline_s=60)
+            eventually(lambda: len(self.read) == self.written, deadline_s=180)
         finally:
             self._reading.set()
             self._threads[1].join(20)
@@ -217,39 +217,46 @@ def committed(address: str, group: str, topic: str, partitions: int = PARTITIONS
     """The group's committed offsets."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, number) for number in range(partitions)])]
-    answer = next(iter(admin.list_consumer_group_offsets(asked).values())).result(30)
+    answer = next(iter(admin.list_consumer_group_offsets(asked).values())).result(120)
     return {one.partition: one.offset for one in answer.topic_partitions}
 
 
 def topics(address: str) -> dict[str, tuple[str, int]]:
     """name -> (topic id, partitions)."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    names = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
+    names = [name for name in admin.list_topics(timeout=120).topics if not name.startswith("__")]
     from confluent_kafka import TopicCollection
 
     described = admin.describe_topics(TopicCollection(names))
-    return {name: (str(one.result(30).topic_id), len(one.result(30).partitions)) for name, one in described.items()}
+    return {name: (str(one.result(120).topic_id), len(one.result(120).partitions)) for name, one in described.items()}
+
+
+def leaders(address: str) -> set[int]:
+    """The nodes that lead any partition, as this broker tells; -1 where there is none."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    told = admin.list_topics(timeout=60).topics.values()
+    return {partition.leader for topic in told for partition in topic.partitions.values()}
 
 
 def overrides(address: str, topic: str) -> dict[str, str]:
     """The configs that were set at the topic itself."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     (answer,) = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
-    return {name: entry.value for name, entry in answer.result(30).items() if entry.source == 1}
+    return {name: entry.value for name, entry in answer.result(120).items() if entry.source == 1}
 
 
 def create(address: str, name: str, partitions: int = PARTITIONS, **config: str) -> None:
     """Create a topic."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     wish = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
-    admin.create_topics([wish])[name].result(30)
-    eventually(lambda: name in admin.list_topics(timeout=30).topics, deadline_s=20)
+    admin.create_topics([wish])[name].result(120)
+    eventually(lambda: name in admin.list_topics(timeout=120).topics, deadline_s=60)
 
 
 def delete(address: str, name: str) -> None:
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})  # kept: its end would take back what it was asked
-    admin.delete_topics([name])[name].result(30)
+    admin.delete_topics([name])[name].result(120)
 
 
 def write(address: str, topic: str, *values: bytes, partition: int = 0) -> None:
@@ -260,7 +267,7 @@ def write(address: str, topic: str, *values: bytes, partition: int = 0) -> None:
         producer.produce(
             topic, value, b"k" + value, partition=partition, on_delivery=lambda e, _: e and failed.append(str(e))
         )
-    assert producer.flush(30) == 0 and not failed, failed
+    assert producer.flush(120) == 0 and not failed, failed
 
 
 def commit(address: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
@@ -277,7 +284,7 @@ def commit(address: str, group: str, topic: str, offset: int, partition: int = 0
             raise
         return True
 
-    eventually(done, deadline_s=30, every_s=0.2)
+    eventually(done, deadline_s=120, every_s=0.2)
     consumer.close()
 
 
