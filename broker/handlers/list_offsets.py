@@ -5,6 +5,7 @@ Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, Lea
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.authorizer import Operation, ResourceType, authorize
@@ -44,7 +45,7 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
     """The offset for each partition's timestamp; -1 with no error where no record fits."""
     committed_only = request.isolation_level == 1
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    twice = {key for key in asked if asked.count(key) > 1} if len(set(asked)) < len(asked) else set()
+    twice = {key for key, times in Counter(asked).items() if times > 1} if len(set(asked)) < len(asked) else set()
     topics = []
     for topic in request.topics:
         allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)

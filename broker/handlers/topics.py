@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.authorizer import Operation, ResourceType, authorize
 from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
-from broker.handlers.configs import topic_entries
+from broker.handlers.configs import Entries, topic_entries
 from broker.handlers.gathering import Gathering
 from broker.internal_topics import OFFSETS_TOPIC
 from protocol.errors import ErrorCode
@@ -40,6 +40,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
     names = Counter(topic.name for topic in request.topics)
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
+    made: Entries = {}
     for index, topic in enumerate(wishes):
         refused = _refusal(context, topic, twice=names[topic.name] > 1)
         if refused is not None:
@@ -54,7 +55,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
         )
 
         def created(result: Result, index: int = index, name: str = topic.name) -> None:
-            gathering.put(index, _created(broker, name, result))
+            gathering.put(index, _created(broker, name, result, made))
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
     return gathering.deferred
@@ -76,7 +77,7 @@ def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> 
     )
 
 
-def _created(broker: Broker, name: str, result: Result) -> CreatableTopicResult:
+def _created(broker: Broker, name: str, result: Result, made: Entries) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE or result.value is None:
         error = result.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted again before we could look
         return CreatableTopicResult(
@@ -98,7 +99,7 @@ def _created(broker: Broker, name: str, result: Result) -> CreatableTopicResult:
                 config_source=entry.config_source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in topic_entries(broker, topic.configs, None)
+            for entry in topic_entries(broker, topic.configs, None, made=made)
         ],
     )
 

@@ -142,16 +142,20 @@ def all_partitions(commit: CommitOffsets, error: ErrorCode) -> OffsetCommitRespo
 def merged(
     refused: Sequence[OffsetCommitResponseTopic], answers: Sequence[OffsetCommitResponseTopic]
 ) -> list[OffsetCommitResponseTopic]:
-    """Refused topics first, then the others; a topic with partitions of both kinds stands where it was refused."""
-    topics = list(refused)
-    by_name = {(topic.name, topic.topic_id): topic for topic in topics}
-    for answer in answers:
-        known = by_name.get((answer.name, answer.topic_id))
+    """Refused topics first, then the others; a topic with partitions of both kinds stands where it was refused.
+
+    `refused` is left as it is: should the append fail, it is merged with other answers.
+    """
+    if not refused:
+        return list(answers)
+    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
+    for topic in (*refused, *answers):
+        key = topic.name, topic.topic_id
+        known = topics.get(key)
         if known is None:
-            topics.append(answer)
-        else:
-            known.partitions = [*known.partitions, *answer.partitions]
-    return topics
+            known = topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+        known.partitions += topic.partitions
+    return list(topics.values())
 
 
 def utf16_length(text: str) -> int:

@@ -85,15 +85,16 @@ def _is_subscribed(group: Group, topic: str) -> bool:
 
 
 def _merged(request: DeleteOffsets, answers: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    topics = list(request.refused)
-    by_name = {topic.name: topic for topic in topics}
-    for answer in answers:
-        known = by_name.get(answer.name)
+    """As `commit.merged`."""
+    if not request.refused:
+        return answers
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for topic in (*request.refused, *answers):
+        known = topics.get(topic.name)
         if known is None:
-            topics.append(answer)
-        else:
-            known.partitions = [*known.partitions, *answer.partitions]
-    return topics
+            known = topics[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+        known.partitions += topic.partitions
+    return list(topics.values())
 
 
 def offset_delete_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.context import RequestContext
+from broker.handlers.list_offsets import list_offsets
 from broker.handlers.log_dirs import describe_log_dirs
 from broker.handlers.producer_ids import init_producer_id
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, encode_batch
 from tests.broker.data_plane import NOW_MS, DataPlane, batch, marker
 
@@ -103,6 +105,23 @@ def test_read_committed_ends_at_the_last_stable_offset(plane: DataPlane) -> None
     assert found(plane, 150, isolation_level=1) == (0, -1, -1)
     assert found(plane, -3, isolation_level=1) == (0, -1, -1)
     assert found(plane, 50, isolation_level=1) == (0, 0, 100)
+
+
+def test_partitions_that_are_asked_for_twice(plane: DataPlane) -> None:
+    """Each time they stand there, as in Kafka; the others are answered. Looking for them must not be quadratic: a
+    third of a megabyte of them held the loop for nine seconds."""
+    asked = [0, *range(1, 10_001), *range(1, 10_001)]
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name="t", partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in asked]
+            )
+        ],
+    )
+    (topic,) = list_offsets(plane.broker, RequestContext(version=5), request).topics
+    assert [result.partition_index for result in topic.partitions] == asked
+    assert [result.error_code for result in topic.partitions] == [0] + [ErrorCode.INVALID_REQUEST] * 20_000
 
 
 # -- OffsetForLeaderEpoch ----------------------------------------------------------------------------------------------

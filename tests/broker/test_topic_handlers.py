@@ -270,6 +270,27 @@ def entries(desk: Desk, kind: int, name: str, version: int = 4, **more: Any) -> 
     return {entry.name: entry for entry in result.configs}
 
 
+def test_topics_of_one_answer_keep_their_own_configs(tmp_path: Path) -> None:
+    """What is worked out once for topics with the same overrides is told of those alone, and of the keys asked for."""
+    desk = Desk(tmp_path)
+    for name, overrides in (("a", {}), ("b", {"retention.ms": "7"}), ("c", {})):
+        desk.driver.create(name, configs=overrides)
+    resources = [
+        describe.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=keys)
+        for name, keys in (("a", None), ("b", None), ("c", ["retention.ms"]), ("c", None), ("b", ["retention.ms"]))
+    ]
+    results = desk.ask(configs.describe_configs, describe.DescribeConfigsRequest(resources=resources), 4).results
+    assert [len(result.configs) for result in results] == [33, 33, 1, 33, 1]
+    told = [next(entry for entry in result.configs if entry.name == "retention.ms") for result in results]
+    assert [(entry.value, entry.config_source) for entry in told] == [
+        ("604800000", 5),
+        ("7", 1),
+        ("604800000", 5),
+        ("604800000", 5),
+        ("7", 1),
+    ]
+
+
 def test_a_fresh_topic_lists_every_key_with_its_default(tmp_path: Path) -> None:
     """kafka-python's suite: retention.bytes is "-1", LONG, source 5, not read only, without synonyms."""
     desk = Desk(tmp_path)

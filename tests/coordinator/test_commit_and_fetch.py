@@ -206,6 +206,18 @@ def test_refused_topics_come_first_and_keep_their_place_for_the_rest():
     ]
 
 
+def test_topics_that_are_named_again_and_again_are_one_where_something_was_refused():
+    """As Kafka's builder of the answer. A hundred thousand entries must not be put together by copying each time."""
+    broker = OffsetDriver()
+    topics = [OffsetCommitRequestTopic(name="t1", partitions=_partitions(9))]
+    topics += [OffsetCommitRequestTopic(name=name, partitions=_partitions(0)) for name in ("t1", "t2") * 5_000]
+    accepted, refused = filter_commit(topics, broker.topics, lambda _: True, by_id=False)
+    request = broker.request("commit")
+    broker.feed(CommitOffsets("g", "", None, -1, accepted, 8, -1, request, refused))
+
+    assert [(t.name, len(t.partitions)) for t in request.response.topics] == [("t1", 5_001), ("t2", 5_000)]
+
+
 def test_a_group_error_goes_onto_every_partition_that_reached_the_coordinator():
     broker = OffsetDriver()
     topic = OffsetCommitRequestTopic(name="t1", partitions=_partitions(0, 1, 2))
@@ -376,6 +388,22 @@ def test_a_refused_commit_is_answered_with_the_mapped_error_and_leaves_no_group_
 
     assert broker.group is None
     assert not broker.stored()
+
+
+def test_a_refused_commit_tells_each_partition_one_error():
+    """Of a topic with an unknown partition too: nobody may read that the others were stored."""
+    broker = OffsetDriver()
+    broker.fail_appends(ErrorCode.NOT_ENOUGH_REPLICAS)
+    topics = [OffsetCommitRequestTopic(name="t1", partitions=_partitions(0, 9))]
+    accepted, refused = filter_commit(topics, broker.topics, lambda _: True, by_id=False)
+    request = broker.request("commit")
+    broker.feed(CommitOffsets("g", "", None, -1, accepted, 8, -1, request, refused))
+
+    (topic,) = request.response.topics
+    assert [(p.partition_index, p.error_code) for p in topic.partitions] == [
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ]
 
 
 def test_a_refused_commit_leaves_a_group_with_offsets_alone():
