@@ -18,15 +18,16 @@ SEED ?= 1
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
 
-# A Docker engine for the tests of the image, where there is none: only for CI and `make test-all`, never unasked.
-ENGINE := eval "$$(tools/docker start)" && tools/docker base &&
+# A Docker engine for the tests of the image, where there is none, and shells for those of completion: only for CI and
+# `make test-all`, never unasked.
+BROUGHT := tools/shells && eval "$$(tools/docker start)" && tools/docker base &&
 
 # In CI the slow tests run too (CI=true); `make test-all` is the same by hand.
 test: $(VENV)/.dev ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
-	$(if $(CI),$(ENGINE)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
+	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
 test-all: $(VENV)/.dev ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
-	$(ENGINE) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BROUGHT) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/ruff format --check .

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
 def test_a_broker_that_nobody_has_asked_for_a_group_answers_at_once(tmp_path: Path) -> None:
     """The library gives up on a coordinator that is not there within 0.3 s, and would be silent for 30 s."""
     with Kohort(tmp_path, QUICK_GROUPS) as fresh:
-        began = time.monotonic()
-        ended = kohort("groups", "describe", "nobody", "-b", fresh.address)
+        # A time limit that ran out would be another sentence.
+        ended = kohort("groups", "describe", "nobody", "-b", fresh.address, "--timeout", "25000")
         assert (ended.code, ended.err) == (1, "kohort: group 'nobody' does not exist\n")
-        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("place", ["before the command", "behind it"])

@@ -26,3 +26,10 @@ def broker(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
 def name() -> str:
     """A name for topics and groups that no other test has."""
     return f"t-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def only_kohort(against: str) -> None:
+    """For what only Kohort has."""
+    if against != "kohort":
+        pytest.skip("Apache Kafka keeps no ledger")

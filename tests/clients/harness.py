@@ -27,6 +27,8 @@ ASSIGNORS = {
 CLIENTS = tuple(ASSIGNORS)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+KAFKAJS = "2.2.4"
+
 Event = dict[str, Any]
 
 
@@ -49,6 +51,22 @@ def java_classes(cache: Path) -> str:
     return f"{classes}:{libraries}/*"
 
 
+def kafkajs() -> Path:
+    """The folder that node finds kafkajs in, installed on first use. Skips the test where there is no node."""
+    need("node", "npm")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kohort-reference"
+    modules = cache / f"kafkajs-{KAFKAJS}" / "node_modules"
+    if not modules.exists():
+        # Installed beside and renamed, so that another test process never sees half of it.
+        building = cache / f"kafkajs-{os.getpid()}"
+        building.mkdir(parents=True)
+        words = ["npm", "install", "--no-save", "--no-audit", "--no-fund", "--prefix", str(building)]
+        subprocess.run([*words, f"kafkajs@{KAFKAJS}"], check=True, capture_output=True, timeout=300)
+        with contextlib.suppress(OSError):  # another was first
+            building.rename(modules.parent)
+    return modules
+
+
 class Worker:
     """One scripted client in its own process, and the events it has printed."""
 
@@ -58,6 +76,7 @@ class Worker:
         self.events: list[Event] = []
         self.log = log
         self.killed_at: int | None = None
+        environment = dict(os.environ)
         if client == "java":
             command = [
                 "java",
@@ -68,6 +87,9 @@ class Worker:
                 class_path,
                 "JavaWorker",
             ]
+        elif client == "kafkajs":
+            command = ["node", str(WORKERS / "kafkajs_worker.js")]
+            environment["NODE_PATH"] = str(kafkajs())
         else:
             command = [sys.executable, "-u", str(WORKERS / f"{client}_worker.py")]
         with log.open("ab") as errors:
@@ -78,6 +100,7 @@ class Worker:
                 stderr=errors,
                 text=True,
                 cwd=WORKERS,
+                env=environment,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
