@@ -7,8 +7,12 @@ standard error and an exit code: 1 when the data cannot be read or something was
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from pipeline.errors import DataError, EnvironmentMissing, PipelineError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
 
 DONE, LOSS, MISUSED = 0, 1, 2
 
@@ -36,6 +40,13 @@ def main(words: list[str]) -> int:
         return _refuse(str(error), LOSS)
     except KeyboardInterrupt:
         return _refuse("interrupted", 130)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What shell completion is made of."""
+    from pipeline import asked  # noqa: PLC0415  as above
+
+    return asked.parser()
 
 
 def _refuse(message: str, code: int) -> int:

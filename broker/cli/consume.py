@@ -70,8 +70,10 @@ def parser() -> argparse.ArgumentParser:
 def consume(options: argparse.Namespace) -> int:
     """Print records until told to end. Raises: Failed, UsageError."""
     topics = list(dict.fromkeys([*options.topics, *options.topic]))
-    if not topics:
+    if not all(topics) or not topics:
         raise UsageError("name a TOPIC")
+    if options.group == "":
+        raise UsageError("--group takes a name")
     if options.group and (options.partition or options.offset is not None):
         raise UsageError("--partition and --offset are for reading without --group")
     start = _start(options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.cli import VERBS
+from broker.cli.completion import nodes
 from tests.broker_process import need
 from tests.cli.conftest import kohort
 
@@ -49,7 +50,15 @@ def test_bash_offers_what_the_parsers_know(script: Path) -> None:
     assert offered(script, "kohort produce t --compression ''") == {"none", "gzip", "snappy", "lz4", "zstd"}
     assert offered(script, "kohort serve --o") == {"--override"}
     assert offered(script, "kohort completion ''") >= {"bash", "zsh", "fish"}
+    assert offered(script, "kohort pipeline re") >= {"rebalances", "report", "restore"}
+    assert offered(script, "kohort pipeline lag --ev") == {"--every"}
     assert offered(script, "kohort groups list -b ''") == set()
+
+
+def test_no_verb_keeps_its_words_to_itself() -> None:
+    """Each declares a parser where completion looks for it."""
+    silent = [node.path for node in nodes() if not node.options and not node.commands]
+    assert silent == []
 
 
 def test_bash_offers_files_where_files_go(script: Path, tmp_path: Path) -> None:

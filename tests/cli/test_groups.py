@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.broker_process import eventually
 from tests.cli.conftest import Member, Run, committed_group, fill, kohort, until_owned
+from tests.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,3 +267,25 @@ def test_settings_of_javas_clients_are_taken(run: Run, text_file: Callable[[str]
     wrong = run("groups", "list", "--command-config", text_file("security.protocol=PIGEON\n"))
     assert wrong.code == 2
     assert "security.protocol" in wrong.err
+
+
+def test_groups_that_the_client_library_cannot_name(run: Run, broker: BrokerProcess, name: str) -> None:
+    """Ids come from clients: an empty one, and two that differ behind a zero byte, leave the others as they are."""
+    fill(broker.address, name, partitions=1, records=1)
+    with Wire(broker.address) as wire:
+        eventually(lambda: wire.coordinator_error(name) == 0)
+        for group_id in ("", f"{name}\0a", f"{name}\0b", name):
+            assert wire.commit(group_id, name, {0: 0}) == {0}
+    try:
+        ended = run("groups", "describe", "--all-groups")
+        assert ended.code == 0
+        assert "cannot ask for the offsets of the group whose id is empty" in ended.err
+        assert [row["TOPIC"] for row in ended.rows() if row["GROUP"] == name] == [name]
+        for words in (("describe",), ("delete-offsets", "--all-topics"), ("reset-offsets", "--all-topics")):
+            more = ("--to-earliest",) if words[0] == "reset-offsets" else ()
+            ended = run("groups", words[0], "", *words[1:], *more)
+            assert (ended.code, ended.err.count("\n")) == (1, 1), ended
+            assert "whose id is empty" in ended.err
+        assert run("groups", "describe", "", "--state").code == 0
+    finally:
+        assert run("groups", "delete", "").code == 0

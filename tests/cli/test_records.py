@@ -121,6 +121,8 @@ def test_a_reader_that_has_enough_is_no_trace(broker: BrokerProcess, run: Run, n
         (("produce", "T", "--partition", "7", "--timeout", "3000"), "a\n", 1, "Unknown partition"),
         (("produce", "T"), "x" * 3_000_000 + "\n", 1, "not acknowledged"),
         (("consume",), "", 2, "name a TOPIC"),
+        (("consume", ""), "", 2, "name a TOPIC"),
+        (("consume", "t", "--group", ""), "", 2, "--group takes a name"),
         (("consume", "T", "--offset", "soon"), "", 2, "it takes a number"),
         (("consume", "T", "--partition", "5"), "", 1, "none of number 5"),
         (("consume", "T", "-g", "g", "--offset", "3"), "", 2, "without --group"),

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from broker.cli.cluster import Cluster
+from broker.cli.errors import Failed
 from broker.cli.groups.reading import end_offsets, existing_groups, read_offsets, wanted_groups
 from broker.cli.options import print_json
 from broker.cli.tables import plain, print_table
@@ -39,7 +40,12 @@ def describe(options: argparse.Namespace) -> int:
     groups = existing_groups(cluster, wanted_groups(cluster, options))
     if not (options.members or options.state):
         for group in groups:
-            group.offsets = read_offsets(cluster, group.group_id)
+            try:
+                group.offsets = read_offsets(cluster, group.group_id)
+            except Failed as error:
+                if group.group_id or not options.all_groups:
+                    raise
+                print(f"kohort: {error}", file=sys.stderr)  # the others are told all the same
     ends = end_offsets(cluster, {place for group in groups for place in _all_places(group)})
     if options.json:
         print_json([_as_json(group, ends, options) for group in groups])

@@ -84,9 +84,9 @@ def wanted_groups(cluster: Cluster, options: argparse.Namespace) -> list[str]:
 
 
 def all_groups(cluster: Cluster) -> list[str]:
-    """The ids of all groups, sorted."""
+    """The ids of all groups, sorted. The library cuts an id at a zero byte, so that two may seem to be one."""
     listed = cluster.result(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
-    return sorted(one.group_id for one in listed.valid or ())
+    return sorted({one.group_id for one in listed.valid or ()})
 
 
 def read_groups(cluster: Cluster, names: Sequence[str]) -> tuple[list[Group], dict[str, KafkaError]]:
@@ -142,7 +142,9 @@ def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
 
 
 def read_offsets(cluster: Cluster, group_id: str) -> dict[Place, tuple[int, int | None]]:
-    """What a group has committed: (offset, leader epoch) by partition, sorted."""
+    """What a group has committed: (offset, leader epoch) by partition, sorted. Raises: Failed."""
+    if not group_id:
+        raise Failed("the client library cannot ask for the offsets of the group whose id is empty")
     asked = [ConsumerGroupTopicPartitions(group_id)]
     future = cluster.admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s)[group_id]
     found = cluster.result(future).topic_partitions or []

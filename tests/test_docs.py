@@ -1,0 +1,182 @@
+"""What the pages show a reader is there: links, commands and their options, files, settings, paths of HTTP."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.cli import VERBS
+from broker.cli.completion import nodes
+from broker.cli.kafka_tools import TOOLS
+from broker.http.routes import ROUTES
+from broker.settings import Settings
+from tests.scenarios import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+# Where every option that is named is one of kohort's own.
+COMMAND_PAGES = [ROOT / "docs" / name for name in ("cli.md", "pipeline-verbs.md", "rebalance-ledger.md")]
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`\n]+)`")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def _id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=_id)
+
+
+def _prose(page: Path) -> str:
+    return _FENCE.sub("", page.read_text())
+
+
+def _spans(page: Path) -> list[str]:
+    return _SPAN.findall(_prose(page))
+
+
+def _links(page: Path) -> Iterator[tuple[Path, str]]:
+    """(file, anchor or "") of each link into the repository."""
+    for target in _LINK.findall(_prose(page)):
+        if "://" in target:
+            continue
+        place, _, anchor = target.partition("#")
+        yield (page.parent / place).resolve() if place else page, anchor
+
+
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(page.read_text()))
+    return {text.strip().replace(" ", "-") for text in kept}
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for target, anchor in _links(page):
+        assert target.exists(), f"{target} is linked and not there"
+        assert not anchor or anchor in _anchors(target), f"{target.name} has no heading {anchor!r}"
+
+
+def test_every_page_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
+    """Of `docs/decisions` the page that says what they are: the others are the list that stands beside it."""
+    seen: set[Path] = set()
+    ahead = [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            ahead += [target for target, _ in _links(page)]
+
+    missing = [_id(page) for page in PAGES if page not in seen and page.parent.name != "decisions"]
+    assert missing == []
+
+
+# -- commands ------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _known() -> dict[tuple[str, ...], set[str]]:
+    """What may be said behind each verb and command: options, and further words."""
+    return {node.path: {option.word for option in (*node.options, *node.commands)} for node in nodes()}
+
+
+def _shown_lines(page: Path) -> Iterator[str]:
+    """What a reader would type: of a block the lines behind a prompt, or all without one; in text `kohort ...`."""
+    for _, block in _FENCE.findall(page.read_text()):
+        typed = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+        yield from typed or block.splitlines()
+    yield from (span for span in _spans(page) if span.split()[0] in ("kohort", "make"))
+
+
+def _commands(page: Path, program: str) -> Iterator[list[str]]:
+    """The words behind `program`, wherever a command begins with it."""
+    for line in _shown_lines(page):
+        lexer = shlex.shlex(line.replace("[", " ").replace("]", " "), posix=True, punctuation_chars="|&;<>()")
+        lexer.whitespace_split = True
+        try:
+            words = list(lexer)
+        except ValueError:  # a quotation that goes on in the next line: none of ours
+            continue
+        command: list[str] | None = None
+        for word in [*words, ";"]:
+            if set(word) <= set("|&;<>()"):
+                if command:
+                    yield command
+                command = None
+            elif command is not None:
+                command.append(word)
+            elif word == program or word.endswith(f"/{program}"):
+                command = []
+
+
+@each_page
+def test_commands_that_are_shown_can_be_given(page: Path) -> None:
+    known = _known()
+    for words in _commands(page, "kohort"):
+        verb = words[0]
+        if verb in (*(f"{tool}.sh" for tool in TOOLS), "VERB", "--help") or not re.fullmatch(r"[a-z-]+", verb):
+            continue
+        assert verb in VERBS, f"kohort {' '.join(words)}"
+        path: tuple[str, ...] = (verb,)
+        for word in words[1:]:
+            path = (*path, word) if (*path, word) in known else path
+        # Options that all commands of a verb share may stand before the command too.
+        allowed = known[path] | known[(verb,)] | {"--help"}
+        for word in words[1:]:
+            if word.startswith("-") and not re.fullmatch(r"-\d+|-[a-z]*\d+[smhd]?|-", word):
+                assert word.partition("=")[0] in allowed, f"{word} in: kohort {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", COMMAND_PAGES, ids=_id)
+def test_options_that_are_named_exist(page: Path) -> None:
+    every = {word for words in _known().values() for word in words}
+    for span in _spans(page):
+        if span.startswith("--") and len(span) > 2:
+            for word in re.findall(r"(?<!\S)--[a-z-]+", span):
+                assert word in every, f"`{span}`"
+
+
+@each_page
+def test_make_targets_that_are_shown_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in _commands(page, "make"):
+        for word in words:
+            if not re.fullmatch(r"[a-z][a-z-]*", word):
+                break
+            assert word in targets, f"make {' '.join(words)}"
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+@each_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    """`tests/metrics/`, `broker/cli/*.py`, `offsets/rules.py` on a page about one room: a path into the repository."""
+    tops = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    for span in _spans(page):
+        if re.fullmatch(r"[a-z_]+/[\w./*-]*", span) and span.split("/")[0] in tops - {"data"}:
+            assert list(ROOT.glob(span.rstrip("/"))), f"`{span}` is not there"
+
+
+@each_page
+def test_settings_of_ours_that_are_named_exist(page: Path) -> None:
+    definitions = Settings({}).definitions
+    for name in re.findall(r"\bkohort(?:\.[a-z]+)+(?=[=`:,. )])", page.read_text()):
+        is_section = any(key.startswith(f"{name}.") for key in definitions)
+        assert name in definitions or is_section or (ROOT / "examples" / "grafana" / name).exists(), name
+
+
+def test_the_page_about_http_has_every_path() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    rows = {row.partition("?")[0] for row in re.findall(r"^\| `(/[^`]*)` \|", page, re.MULTILINE)}
+    assert rows == set(ROUTES) - {"/"}
