@@ -9,6 +9,7 @@ Source: Kafka's BrokerMetadataPublisher.
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.logs import get_logger
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from broker.catalogue.cluster_state import ClusterState
     from broker.catalogue.topics_delta import TopicsDelta
     from broker.partitions import Partitions
+    from broker.partitions.table import Key
     from broker.runtime import Runtime
     from broker.topics_image import Topic, TopicsImage
     from storage.log_directory import LogDirectory, Scan
@@ -73,20 +75,34 @@ class TopicFolders:
         self._partitions.topics_changed(image.names(), image)
         self._remove_later(scan.to_delete)
 
-    def prepare(self, delta: TopicsDelta) -> None:
-        """Make the folders of new partitions. One that cannot be made puts its partition out of service."""
+    def prepare(self, delta: TopicsDelta) -> dict[Key, bytes]:
+        """Make the folders of new partitions; return the topic ids of those whose folders the disk refused.
+
+        They are out of service until somebody asks for them when the folder can be made: records in a folder without
+        its topic's id would be taken for somebody else's at the next start, by Kafka too.
+        """
         wanted = {(t.name, p): t.topic_id for t in delta.created for p in range(t.partition_count)}
         for before, after in delta.grown:
             for partition in range(before.partition_count, after.partition_count):
                 wanted[after.name, partition] = after.topic_id
         try:
-            self._directory.create_folders(wanted)
-        except StorageError as error:
+            self._make(wanted)
+        except (StorageError, CorruptFile) as error:
             log.error("folders_not_created", error=str(error))
+            return wanted
+        return {}
 
-    def publish(self, image: TopicsImage, delta: TopicsDelta, _prepared: Any) -> None:
+    def _make(self, wanted: dict[Key, bytes]) -> None:
+        for (name, partition), topic_id in wanted.items():
+            # The folder of a topic of this name that was deleted, if the disk refused to rename it then.
+            self._directory.retire_others(name, partition, topic_id, unique=self._new_uuid)
+        self._directory.create_folders(wanted)
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, refused: dict[Key, bytes]) -> None:
         """The partitions are now as `image` says."""
         self._partitions.topics_changed(_names(delta), image)
+        for key, topic_id in refused.items():
+            self._partitions.unmade[key] = partial(self._make, {key: topic_id})
 
     def discard(self, delta: TopicsDelta) -> None:
         """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""

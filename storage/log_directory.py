@@ -203,6 +203,11 @@ class LogDirectory:
         """Whether a partition's folder holds nothing, or only what `create_folders` was about to finish."""
         return all(path.name.endswith(".tmp") for path in self.folder(topic, partition).iterdir())
 
+    def retire_others(self, topic: str, partition: int, topic_id: bytes, *, unique: Callable[[], bytes]) -> None:
+        """Rename to `-delete` what has a partition's name and another topic's id. Raises: StorageError, CorruptFile."""
+        if read_topic_id(self.folder(topic, partition)) not in (None, topic_id):
+            self.retire(topic, partition, unique=unique())
+
     def retire(self, topic: str, partition: int, *, unique: bytes, kind: str = "delete") -> Path | None:
         """Rename a partition's folder to `-delete` or `-stray`; None when there is none. Raises: StorageError."""
         folder = self.folder(topic, partition)

@@ -92,6 +92,8 @@ class Partitions:
         self._partitions: dict[Key, Partition] = {}
         self.loading: set[Key] = set()
         """Being opened in a worker thread."""
+        self.unmade: dict[Key, Callable[[], None]] = {}
+        """What makes the folders that the disk has refused. No log is opened in a folder that is not whole."""
         self.refusal: tuple[int, str] | None = None
         """When an append was last refused by the disk (ms), and how."""
         self.refusal_count = 0
@@ -181,6 +183,10 @@ class Partitions:
         """The log of a partition, recovered if the last stop was not clean. Any thread, but one at a time per log."""
         key = topic.name, index
         try:
+            make = self.unmade.get(key)
+            if make is not None:
+                make()
+                self.unmade.pop(key, None)
             return PartitionLog.open(
                 self.folder(topic.name, index),
                 self.settings_of(topic).log,
@@ -310,6 +316,7 @@ class Partitions:
             self.failures.pop(key, None)
             self.recovery_points.pop(key, None)
             self.log_starts.pop(key, None)
+            self.unmade.pop(key, None)
             partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.delete()

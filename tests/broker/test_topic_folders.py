@@ -1,4 +1,4 @@
-"""What a start does with the folders that it finds: nothing that may be a copy of records goes."""
+"""What becomes of the folders that a start finds, and of those that the disk refuses: no copy of records goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 
 from broker.topic_folders import TopicFolders
 from broker.topics_image import Topic, TopicsImage
+from protocol.errors import ErrorCode, KafkaError
+from storage.files import DISK, Disk
 from storage.log_directory import LogDirectory, read_topic_id
+from tests.broker.whole_broker import Whole
 from tests.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
@@ -81,3 +84,56 @@ def test_a_folder_that_was_being_made_when_the_broker_died_is_finished_or_remove
     start.runtime.advance(60_001)
     assert start.folders() == ["t-0", "t-1"]
     assert [read_topic_id(start.path / name) for name in ("t-0", "t-1")] == [WANTED, WANTED]
+
+
+def test_nothing_is_appended_in_a_folder_that_could_not_be_made_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its topic's id a folder is nobody's at the next start, and what was acknowledged in it would be gone."""
+    broker = Whole(tmp_path)
+
+    def full(path: Any, *rest: Any) -> int:
+        if "partition.metadata" in str(path):
+            raise OSError(28, "No space left on device")
+        return Disk.open(path, *rest)
+
+    monkeypatch.setattr(DISK, "open", full)
+    assert broker.create("t") is ErrorCode.NONE
+    with pytest.raises(KafkaError, match="No space left on device"):
+        broker.produce("t", b"refused")
+    assert broker.broker.partitions.not_ready is not None
+    monkeypatch.undo()
+    broker.produce("t", b"accepted")
+    assert broker.broker.partitions.not_ready is None
+    assert broker.stop()
+
+    again = Whole(tmp_path)
+    assert again.values("t") == [b"accepted"]
+    assert again.stop()
+
+
+def test_a_topic_made_anew_does_not_inherit_a_folder_that_could_not_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its own folder taken for that of the deleted one at the next start."""
+    broker = Whole(tmp_path)
+    assert broker.create("t") is ErrorCode.NONE
+    broker.produce("t", b"old")
+
+    def refused(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(DISK, "rename", refused)
+    assert broker.delete("t") is ErrorCode.NONE
+    assert "folder_not_renamed" in broker.log.getvalue()
+    assert broker.create("t") is ErrorCode.NONE
+    with pytest.raises(KafkaError, match="Input/output error"):
+        broker.produce("t", b"refused")
+    monkeypatch.undo()
+    broker.produce("t", b"new")
+    assert broker.values("t") == [b"new"]
+    assert broker.stop()
+
+    again = Whole(tmp_path)
+    assert again.values("t") == [b"new"]
+    assert again.stop()
