@@ -73,8 +73,8 @@ class BrokerProcess:
     """What `Kohort` and `Kafka` have in common. `settings` are Kafka's names; `directory` holds data and logs."""
 
     name = ""
-    ready_within_s = 20.0
-    stop_within_s = 10.0
+    ready_within_s = 60.0
+    stop_within_s = 30.0
 
     def __init__(
         self, directory: Path, settings: Mapping[str, object] | None = None, *, port: int | None = None

@@ -143,7 +143,7 @@ class Worker:
         self.process.stdin.write("stall\n")
         self.process.stdin.flush()
 
-    def leave(self, deadline_s: float = 20) -> None:
+    def leave(self, deadline_s: float = 60) -> None:
         """Close in good order, and wait for the process's end."""
         self.ask_to_leave()
         self.finish(deadline_s)
@@ -238,7 +238,7 @@ def create_topic(address: str, name: str, partitions: int = PARTITIONS, **config
     eventually(has_leaders)
 
 
-def wait_until_shared(workers: Sequence[Worker], *, deadline_s: float = 30) -> None:
+def wait_until_shared(workers: Sequence[Worker], *, deadline_s: float = 60) -> None:
     """Wait until these workers together own every partition, each of them at least one."""
 
     def shared() -> bool:
@@ -255,7 +255,7 @@ def wait_until_shared(workers: Sequence[Worker], *, deadline_s: float = 30) -> N
         ) from None
 
 
-def wait_until_read(workers: Sequence[Worker], written: Mapping[int, int], *, deadline_s: float = 30) -> None:
+def wait_until_read(workers: Sequence[Worker], written: Mapping[int, int], *, deadline_s: float = 60) -> None:
     """Wait until every record written has been read, and its position committed."""
 
     def caught_up() -> bool:

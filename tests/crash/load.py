@@ -153,7 +153,7 @@ def stored(wire: Wire, group: str, topic: str, partitions: Sequence[int] = range
         assert error in (0, *NOT_YET), f"{group}: error {error}"
         return [] if error else [offsets]
 
-    return eventually(told, deadline_s=30, what=f"the coordinator of {group}")[0]
+    return eventually(told, deadline_s=60, what=f"the coordinator of {group}")[0]
 
 
 def check_commits(broker: BrokerProcess, committers: Committers, acknowledged: dict[str, int]) -> None:
@@ -198,13 +198,13 @@ def check_records(broker: BrokerProcess, producers: Producers, acknowledged: dic
     )
     ends = {}
     for partition in range(PARTITIONS):
-        ends[partition] = consumer.get_watermark_offsets(ck.TopicPartition(producers.topic, partition), timeout=20)[1]
+        ends[partition] = consumer.get_watermark_offsets(ck.TopicPartition(producers.topic, partition), timeout=60)[1]
     consumer.assign([ck.TopicPartition(producers.topic, partition, 0) for partition in range(PARTITIONS)])
     position = dict.fromkeys(range(PARTITIONS), 0)
     found: dict[tuple[str, int], int] = defaultdict(int)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while any(position[partition] < end for partition, end in ends.items()):
-        assert time.monotonic() < deadline, f"read to {position} of {ends} in a minute"
+        assert time.monotonic() < deadline, f"read to {position} of {ends} in two minutes"
         for message in consumer.consume(5000, timeout=1):
             assert message.error() is None, message.error()
             partition = message.partition()
@@ -220,7 +220,7 @@ def check_records(broker: BrokerProcess, producers: Producers, acknowledged: dic
         assert found[key] >= count, f"{key}: {count} acknowledged, {found[key]} there"
 
 
-def until_resumed(report: Callable[[], int], *, deadline_s: float = 30, what: str) -> None:
+def until_resumed(report: Callable[[], int], *, deadline_s: float = 90, what: str) -> None:
     """Wait until a count of acknowledgements grows."""
     before = report()
     eventually(lambda: report() > before, deadline_s=deadline_s, what=what)

@@ -89,7 +89,7 @@ def members_of(broker: BrokerProcess, group: str) -> set[str]:
             assert described.error_code in (0, *load.NOT_YET), described.error_code
             return [] if described.error_code else [{member.member_id for member in described.members}]
 
-        return eventually(told, deadline_s=30)[0]
+        return eventually(told, deadline_s=90)[0]
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_hundred_restarts_under_churn_forget_no_member_and_no_offset(
             everybody += [member for member in churn.members if member not in everybody]
         load.until_resumed(
             lambda: sum(len(member.seen("committed")) for member in churn.members),
-            deadline_s=60,
+            deadline_s=90,
             what=f"commits after restart {number}: {[(m.name, m.events[-2:]) for m in churn.members]}",
         )
         settled = {member: member.seen("assigned")[-1] for member in churn.settled()}
@@ -128,7 +128,7 @@ def test_a_hundred_restarts_under_churn_forget_no_member_and_no_offset(
 
     written = writer.stop()
     assert not writer.errors, writer.errors[:3]
-    harness.wait_until_read(everybody, written, deadline_s=60)
+    harness.wait_until_read(everybody, written, deadline_s=90)
     for member in churn.members:
         member.leave()
     for member in churn.gone:
