@@ -14,7 +14,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip --python /opt/venv/bin/python install --no-deps . \
-    && /opt/venv/bin/python -m compileall -q /opt/venv/lib || true
+    && { /opt/venv/bin/python -m compileall -q /opt/venv/lib || true; }
 
 FROM python:3.11-slim
 # Not every base ships its library compiled, and an unprivileged user cannot keep what it compiles: it would pay at every

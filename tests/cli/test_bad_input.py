@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from broker import cli
 from broker.cli import VERBS, main
 from broker.cli.errors import Failed, UsageError, WrongInput
-from tests.broker_process import ROOT
+from tests.broker_process import ROOT, need
 from tests.cli.conftest import kohort, kohort_process
 
 if TYPE_CHECKING:
@@ -75,6 +76,22 @@ def test_a_directory_in_use_is_named_with_what_to_do(broker: BrokerProcess) -> N
     ended = kohort_process("graduate", "--override", f"log.dirs={broker.data}")
     assert ended.code == 1
     assert "is in use by another process" in ended.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away; others see it in test_process")
+def test_a_directory_of_another_user_is_named_with_its_owner(tmp_path: Path) -> None:
+    need("setpriv")
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    os.chown(data, 65_534, 65_534)
+    overrides = (f"log.dirs={data}", "listeners=PLAINTEXT://127.0.0.1:0", "kohort.http.listener=")
+    words = [sys.executable, "-m", "broker", "serve", *(word for one in overrides for word in ("--override", one))]
+    # Root may write everywhere; without these two rights it is a user like any other.
+    like_others = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    done = subprocess.run([*like_others, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert f"{data} belongs to uid 65534, this process runs as uid 0: chown it" in one_sentence(done.stderr)
+    assert list(data.iterdir()) == []
 
 
 def test_no_verb_and_an_unknown_one_list_the_verbs() -> None:

@@ -6,14 +6,13 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker_process import eventually
+from tests.broker_process import eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def engine() -> None:
     """Some Docker engine answers. Skips where none does, but in CI that is a failure."""
     probe = ["docker", "version", "--format", "{{.Server.Version}}"]
-    if shutil.which("docker") and subprocess.run(probe, capture_output=True, timeout=10, check=False).returncode == 0:
+    if shutil.which("docker") and subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode == 0:
         return
     (pytest.fail if os.environ.get("CI") else pytest.skip)("no Docker engine answers: `make test-all` brings one")
 
@@ -44,8 +43,8 @@ class Project:
 
     def __init__(self, folder: Path, *files: Path) -> None:
         self.name = f"kohort-test-{uuid.uuid4().hex[:8]}"
-        self.port = _free_port()
-        self.http_port = _free_port()
+        self.port = free_port()
+        self.http_port = free_port()
         self._folder = folder
         self._files = [word for file in files for word in ("-f", str(file))]
         self._environment = {
@@ -60,7 +59,7 @@ class Project:
         """Where the broker is reached from this machine."""
         return f"127.0.0.1:{self.port}"
 
-    def compose(self, *words: str, timeout_s: float = 120, check: bool = True) -> str:
+    def compose(self, *words: str, timeout_s: float = 300, check: bool = True) -> str:
         """Run `docker compose`; its output."""
         command = ["docker", "compose", "-p", self.name, *self._files, "--profile", "demo", "--ansi", "never", *words]
         done = subprocess.run(
@@ -78,7 +77,7 @@ class Project:
 
     def up(self, *services: str, scale: str | None = None) -> None:
         """Start services and wait until they are healthy."""
-        words = ["up", "--detach", "--no-build", "--wait", "--wait-timeout", "60"]
+        words = ["up", "--detach", "--no-build", "--wait", "--wait-timeout", "180"]
         self.compose(*words, *(("--scale", scale) if scale else ()), *services)
 
     def logs(self, service: str) -> str:
@@ -95,13 +94,13 @@ class Project:
         found = []
         for container in self.containers(service):
             said = subprocess.run(
-                ["docker", "logs", container["Name"]], capture_output=True, text=True, check=True, timeout=20
+                ["docker", "logs", container["Name"]], capture_output=True, text=True, check=True, timeout=60
             ).stdout
             owns = [line for line in said.splitlines() if line.startswith("owns ")]
             found.append(json.loads(owns[-1].removeprefix("owns ")) if owns else [])
         return found
 
-    def wait_until_shared(self, members: int, deadline_s: float = 60) -> None:
+    def wait_until_shared(self, members: int, deadline_s: float = 180) -> None:
         """Until so many consumers own the four partitions between them, each once."""
 
         def shared() -> bool:
@@ -123,10 +122,3 @@ def project(images: Path) -> Iterator[Callable[..., Project]]:
     yield make
     for one in made:
         one.compose("down", "--volumes", "--remove-orphans", "--timeout", "5", check=False)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -89,13 +89,13 @@ def test_consumers_form_a_group_and_the_broker_can_be_killed(project: Callable[.
     running.up("consumer", scale="consumer=2")
     running.wait_until_shared(2)
     victim = running.containers("consumer")[0]["Name"]
-    subprocess.run(["docker", "kill", "-s", "KILL", victim], check=True, capture_output=True, timeout=30)
+    subprocess.run(["docker", "kill", "-s", "KILL", victim], check=True, capture_output=True, timeout=60)
     running.wait_until_shared(1)
-    before = eventually(lambda: end_offset(running), what="records")
+    before = eventually(lambda: end_offset(running), deadline_s=60, what="records")
     running.compose("kill", "-s", "KILL", "broker")
     running.up("broker")
     assert end_offset(running) >= before
-    eventually(lambda: end_offset(running) > before, deadline_s=60, what="the producer goes on")
+    eventually(lambda: end_offset(running) > before, deadline_s=180, what="the producer goes on")
     running.wait_until_shared(1)
     assert "Traceback" not in running.logs("broker")
 
@@ -173,7 +173,7 @@ def test_wrong_settings_end_the_container_with_a_sentence(project: Callable[...,
     file.write_text(_ALONE + "    environment: {KAFKA_NUM_PARTITIONS: many}\n")
     running = project(file)
     running.compose("up", "--detach", "--no-build", check=False)
-    eventually(lambda: "num.partitions" in running.logs("broker"), deadline_s=20, what="a sentence")
+    eventually(lambda: "num.partitions" in running.logs("broker"), deadline_s=60, what="a sentence")
     logs = running.logs("broker")
     assert "many" in logs
     assert "Traceback" not in logs
@@ -186,7 +186,7 @@ def test_an_existing_compose_file_starts_with_only_the_images_name_changed(
     file = tmp_path / "compose.yml"
     file.write_text(_EXISTING.replace("apache/kafka:4.1.0", "kohort"))
     running = project(file)
-    running.compose("up", "--detach", "--no-build", "--wait", "--wait-timeout", "60", "kafka")
+    running.compose("up", "--detach", "--no-build", "--wait", "--wait-timeout", "180", "kafka")
     (kafka,) = running.containers("kafka")
     assert kafka["Health"] == "healthy"
     running.compose("up", "--no-build", "--exit-code-from", "kafka-init", "kafka-init")
@@ -219,13 +219,13 @@ def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine
     one.up("broker")
     script = (
         "from urllib.request import urlopen;"
-        "print(urlopen('http://broker:9644/metrics', timeout=10).read().decode());"
-        "print(urlopen('http://broker:9644/readyz', timeout=10).status)"
+        "print(urlopen('http://broker:9644/metrics', timeout=60).read().decode());"
+        "print(urlopen('http://broker:9644/readyz', timeout=60).status)"
     )
 
     printed = one.compose("run", "--rm", "--no-deps", "-T", "consumer", "python", "-c", script)
 
     assert "kafka_brokers 1\n" in printed
     assert printed.splitlines()[-1].strip() == "200"
-    with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=60) as answer:
         assert answer.status == 200
