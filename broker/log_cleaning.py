@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.logs import get_logger
 from protocol.errors import KafkaError
 from storage.checkpoints import CLEANER
+from storage.cleaning import max_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.partition_log import PartitionLog
     from storage.swap import Swap
-
-BYTES_PER_KEY = 24
-"""What a key takes in Kafka's map: `log.cleaner.dedupe.buffer.size` divided by it is how many keys a pass maps."""
 
 log = get_logger()
 
@@ -125,19 +123,31 @@ class LogCleaning:
                 dirty = partition.log.dirty_range(self._cleaned.get(key), now_ms, durable_end(partition))
             except KafkaError:
                 continue  # being loaded, or failed: said elsewhere
+            if dirty.checkpoint_reset:
+                self._correct(key, dirty.first_dirty)
             due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)
             if due and (best is None or dirty.ratio > best[1].ratio):
                 best = partition, dirty
         return best
 
+    def _correct(self, key: Key, first_dirty: int) -> None:
+        """The checkpoint lies outside of the log. Left, it would call clean what comes to lie below it later."""
+        log.warning(
+            "cleaner_checkpoint_corrected",
+            topic=key[0],
+            partition=key[1],
+            was=self._cleaned[key],
+            first_dirty_offset=first_dirty,
+        )
+        self._cleaned[key] = first_dirty
+        self._write_checkpoint()
+
     def _begin(self, partition: Partition, dirty: DirtyRange) -> None:
         from storage.cleaner import clean  # noqa: PLC0415  start-up does not pay for it
 
         settings = self._settings
-        max_keys = int(
-            settings.log_cleaner_dedupe_buffer_size * settings.log_cleaner_io_buffer_load_factor / BYTES_PER_KEY
-        )
-        plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), max(max_keys, 1))
+        limit = max_keys(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
+        plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), limit)
         self._running = True
         self._began_ms = self._runtime.now_ms()
         cleaned_log = partition.log

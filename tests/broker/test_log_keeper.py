@@ -511,3 +511,34 @@ def test_a_compacted_topic_made_again_is_cleaned_from_its_start(tmp_path: Path) 
     kept.runtime.advance(40_000)
     found = kept.plane.fetch("t", 0)[0]
     assert found.base_offsets[0] == 4
+
+
+def test_a_checkpoint_outside_of_the_log_is_corrected_before_the_log_reaches_it(tmp_path: Path) -> None:
+    """C09: kept, it would call records clean that no pass has seen, and a superseded value would stay for good."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / CLEANER).write_text("0\n1\nt 0 5\n")
+    kept = compacted(directory)
+    kept.runtime.advance(35_000)
+    assert kept.checkpoint(CLEANER) == {("t", 0): 0}
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % (at % 2)))
+    kept.runtime.advance(35_000)
+    assert kept.plane.fetch("t", 0)[0].base_offsets[0] == 3
+
+
+def test_a_pass_maps_as_many_keys_as_its_memory_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key takes 150 bytes here, not Kafka's 24: by those a pass would take six times its memory."""
+    kept = compacted(tmp_path / "data")
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k"))
+    plans: list[Any] = []
+    in_process = kept.runtime.in_process
+
+    def look(work: Any, arguments: Any, *rest: Any) -> None:
+        plans.extend(arguments)
+        in_process(work, arguments, *rest)
+
+    monkeypatch.setattr(kept.runtime, "in_process", look)
+    kept.runtime.advance(35_000)
+    assert plans[0].max_keys == int(134_217_728 * 0.9) // 150
