@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import UsageError
+from pipeline.session import LOCAL
 
 VERBS = {
     "commits": "every offset commit that is still in the log",
@@ -58,7 +59,7 @@ class Asked:
     include_observers: bool = False
     limit: int | None = None
     overwrite: bool = False
-    master: str = "local[*]"
+    master: str = LOCAL
     jars: tuple[str, ...] = ()
     execute: bool = False
     bootstrap: str | None = None
@@ -129,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
         help="several directories: of each partition the one that reaches furthest",
     )
     add("--include-observers", action="store_true", help="also the groups that Spark's own connector makes up to read")
-    add("--master", default="local[*]", metavar="URL", help="Spark's master (local[*])")
+    add("--master", default=LOCAL, metavar="URL", help=f"Spark's master ({LOCAL})")
     add("--jars", default="", metavar="PATH,..", help="jars for Spark")
     add("--execute", action="store_true", help="restore: commit the offsets to the group, which must have no members")
     add("--bootstrap", metavar="HOST:PORT", help="the broker for --execute and --as-group, when --from is a directory")

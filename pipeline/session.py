@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
+LOCAL = "local[*,4]"
+"""All cores; a task whose worker dies, for want of memory say, is tried again, which a plain `local[*]` does not do."""
 NEEDS_JAVA = "kohort pipeline needs Java 17 or newer, and found {found}. "
 NEEDS_JAVA += "Install a JRE (Debian: openjdk-17-jre-headless), then try again."
 NEEDS_EXTRA = "kohort pipeline needs PySpark: pip install 'kohort[pipeline]'"
@@ -52,7 +54,7 @@ def java_version() -> tuple[int, str] | None:
     if java is None or not Path(java).exists():
         return None
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', done.stderr + done.stdout)
@@ -61,7 +63,7 @@ def java_version() -> tuple[int, str] | None:
 
 def build(
     *,
-    master: str = "local[*]",
+    master: str = LOCAL,
     name: str = "kohort",
     jars: Sequence[str] = (),
     connector: bool = False,

@@ -14,7 +14,7 @@ from pipeline.errors import DataError, EnvironmentMissing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 30.0
 
 
 def admin(bootstrap: str) -> Any:

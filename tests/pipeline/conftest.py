@@ -15,6 +15,15 @@ from pipeline.session import build, check_environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Over a few hundred rows, compiling takes longer than running, in Spark and in the JVM. Half the CPU of the defaults,
+# which `test_main_job` runs with; and a small heap, for other JVMs may be at work beside it.
+SMALL = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -24,14 +33,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """local[2], with `kohort-log` and `kohort-kafka` registered."""
+    """Two cores, with both formats registered."""
     try:
         check_environment()
     except EnvironmentMissing as missing:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(missing))
-    session = build(master="local[2]", name="tests")
+    session = build(master="local[2,4]", name="tests", settings=SMALL)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

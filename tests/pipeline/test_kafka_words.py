@@ -29,7 +29,7 @@ def dumped(folder: Path) -> list[tuple[int, int, Any, Any]]:
         return []
     words = ["run", "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder", "--print-data-log", "--files", files]
     ended = subprocess.run(
-        [str(ROOT / "tools/kafka"), *words], capture_output=True, text=True, timeout=120, check=False
+        [str(ROOT / "tools/kafka"), *words], capture_output=True, text=True, timeout=600, check=False
     )
     assert ended.returncode == 0, ended.stderr
     found = []

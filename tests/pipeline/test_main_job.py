@@ -16,7 +16,8 @@ from tests.pipeline.main_job import SETTINGS, compare, have_work_done, rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+# Other JVMs beside the session of the tests would take its memory and both cores.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 
 def check(said: dict[str, object], tables: dict[str, list[dict[str, object]]]) -> None:

@@ -197,7 +197,7 @@ def test_pl30_a_group_that_was_left_behind_is_caught_up_before_the_next_batch(
 
     member = Consumer({"bootstrap.servers": broker.address, "group.id": "busy", "auto.offset.reset": "earliest"})
     member.subscribe(["__consumer_offsets"])
-    eventually(lambda: member.poll(0.2) or member.assignment(), deadline_s=30, what="an assignment")
+    eventually(lambda: member.poll(0.2) or member.assignment(), deadline_s=120, what="an assignment")
     with pytest.raises(group_commit.GroupRefused, match="group busy has active members; choose another group id"):
         group_commit.catch_up(tmp_path / "out.cp", bootstrap=broker.address, group_id="busy")
     member.close()
@@ -230,12 +230,12 @@ def test_pl31_a_query_is_seen_as_a_group_without_lag(
     try:
         eventually(lambda: sum(seen) >= 40_000 or query.exception(), deadline_s=240, what="all records")
         assert query.exception() is None
-        ends = eventually(lambda: json.loads(group_commit.offsets_of(broker.address, "spark-orders")), deadline_s=30)
+        ends = eventually(lambda: json.loads(group_commit.offsets_of(broker.address, "spark-orders")), deadline_s=120)
         eventually(
             lambda: (
                 sum(json.loads(group_commit.offsets_of(broker.address, "spark-orders"))["orders"].values()) == 40_000
             ),
-            deadline_s=30,
+            deadline_s=120,
             what="the last commit",
         )
     finally:

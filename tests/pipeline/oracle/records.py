@@ -60,7 +60,7 @@ class Reader:
 
     def take(self, count: int) -> bytes:
         if count < 0 or self.at + count > len(self.data):
-            raise Bad(f"truncated at byte {self.at}")
+            raise Bad(f"truncated at byte {len(self.data)}")
         self.at += count
         return self.data[self.at - count : self.at]
 
@@ -188,7 +188,7 @@ def _key(key: bytes, parts: tuple[str, ...]) -> Row:
 
 def _value(kind: int, name: str, newest: int, value: bytes) -> Row:
     if len(value) < 2:
-        raise Bad("truncated at byte 0")
+        raise Bad(f"truncated at byte {len(value)}")
     version = int.from_bytes(value[:2], "big", signed=True)
     if not 0 <= version <= newest:
         raise Bad(f"unknown value version {version} of {name}")
@@ -263,7 +263,9 @@ def _target_metadata(r: Reader, _: int) -> Row:
     return {"target_epoch": epoch, "assigned_at": int.from_bytes(tags[0], "big") if 0 in tags else None}
 
 
-def _partitions(r: Reader) -> list[Row]:
+def _partitions(r: Reader, default_epoch: int | None = None) -> list[Row]:
+    """One row a partition. Where the record does not say since which epoch, Kafka takes the member's."""
+
     def topic() -> list[Row]:
         topic_id, partitions, epochs = r.uuid(), r.array(lambda: r.number(4)), r.tags().get(0)
         numbers: list[int] = []
@@ -271,7 +273,7 @@ def _partitions(r: Reader) -> list[Row]:
             numbers = Reader(epochs, "epochs", compact=True).array(lambda: 0)
             inner = Reader(epochs, "epochs", compact=True)
             numbers = inner.array(lambda: inner.number(4))
-        known = numbers if len(numbers) == len(partitions) else [None] * len(partitions)
+        known = numbers if len(numbers) == len(partitions) else [default_epoch] * len(partitions)
         return [
             {"topic_id": topic_id, "partition": partition, "assignment_epoch": epoch}
             for partition, epoch in zip(partitions, known, strict=True)
@@ -289,7 +291,8 @@ def _target(r: Reader, _: int) -> Row:
 def _current(r: Reader, _: int) -> Row:
     row: Row = {"member_epoch": r.number(4), "previous_member_epoch": r.number(4)}
     row["member_state"] = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}.get(r.number(1), "Unknown")
-    row |= {"partitions": _partitions(r), "pending_revocation": _partitions(r)}
+    default = max(row["member_epoch"], 0)
+    row |= {"partitions": _partitions(r, default), "pending_revocation": _partitions(r, default)}
     r.tags()
     return row
 

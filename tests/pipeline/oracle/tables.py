@@ -165,7 +165,8 @@ def _inferred(group_id: str, before: Row | None, after: Row) -> Row:
         "source": "inferred",
         "from_generation": before["generation"] if before else None,
         "to_generation": after["generation"],
-        "missing_generations": max(after["generation"] - (before["generation"] if before else 0) - 1, 0),
+        # Nobody knows how a new life began.
+        "missing_generations": max(after["generation"] - before["generation"] - 1, 0) if before else 0,
         "started_at": None,
         "finished_at": after["logged_at"],
         "duration_ms": None,
