@@ -13,16 +13,19 @@ from storage.leader_epochs import LeaderEpochs
 class FlushTicket:
     """Everything below `offset` is on the platter once `sync` has returned.
 
-    It holds its log files open, so the log may roll, truncate or delete while another thread is in `sync`. Index files
-    and snapshots are named by path, since after a crash there are many: one that is gone needs no fsync.
+    `closed` are the files of rolled segments, to which nothing is written any more; `active` may grow while it is
+    fsynced. The ticket holds its log files open, so the log may roll, truncate or delete while another thread is in
+    `sync`. Index files and snapshots are named by path, since after a crash there are many: one that is gone needs no
+    fsync.
     """
 
     __slots__ = (
+        "active",
+        "closed",
         "directory",
         "disk",
         "epochs",
         "error",
-        "files",
         "names_version",
         "offset",
         "paths",
@@ -36,7 +39,8 @@ class FlushTicket:
         *,
         offset: int,
         truncations: int,
-        files: list[LogFile],
+        closed: list[LogFile],
+        active: LogFile | None,
         paths: list[Path],
         directory: Path | None,
         names_version: int,
@@ -46,7 +50,8 @@ class FlushTicket:
     ) -> None:
         self.offset = offset
         self.truncations = truncations
-        self.files = files
+        self.closed = closed
+        self.active = active
         self.paths = paths
         self.directory = directory
         self.names_version = names_version
@@ -69,8 +74,10 @@ class FlushTicket:
         the log accepts nothing more until it is opened anew.
         """
         try:
-            for file in self.files:
+            for file in self.closed:
                 self.disk.fdatasync(file.fd)
+            if self.active is not None:
+                self.disk.fdatasync(self.active.fd)
             for path in self.paths:
                 with suppress(FileNotFoundError):
                     sync_file(path, self.disk)

@@ -382,13 +382,11 @@ class PartitionLog:
     def begin_flush(self) -> FlushTicket:
         """Everything up to the log end, to be fsynced by `ticket.sync()` in any thread and then `finish_flush`."""
         self.check_usable()
-        files = list(self._unsynced)
-        if self.log_end_offset > self.recovery_point:
-            files.append(self._active.file)
         return FlushTicket(
             offset=self.log_end_offset,
             truncations=self._truncations,
-            files=files,
+            closed=list(self._unsynced),
+            active=self._active.file if self.log_end_offset > self.recovery_point else None,
             paths=list(self._unsynced_paths),
             directory=self.directory if self._names != self._names_synced else None,
             names_version=self._names,
@@ -405,14 +403,15 @@ class PartitionLog:
         if not ticket.synced:
             self._failure = ticket.error or StorageError("was not flushed:", self.directory)
             raise self._failure
-        done = set(map(id, ticket.files))
-        self._unsynced = [file for file in self._unsynced if id(file) not in done]
         if ticket.paths:
             # The same file may have been written again since: by identity, not by name.
             written = set(map(id, ticket.paths))
             self._unsynced_paths = [path for path in self._unsynced_paths if id(path) not in written]
         self._names_synced = max(self._names_synced, ticket.names_version)
         if ticket.truncations == self._truncations:
+            # Not the active segment's: it may have grown since, and been rolled, and then the rest is still to come.
+            done = set(map(id, ticket.closed))
+            self._unsynced = [file for file in self._unsynced if id(file) not in done]
             self.recovery_point = max(self.recovery_point, ticket.offset)
         return self.recovery_point
 
