@@ -4,6 +4,9 @@ The event loop makes the plan, the process writes new segments beside the old on
 long as there is something to clean the next pass follows at once; otherwise the logs are looked at again after
 `log.cleaner.backoff.ms`.
 
+A log that a pass cannot make sense of is given up until the next start, by name. One that the disk refuses to be read or
+written is tried again after a while: a compacted log that is never cleaned again would fill the disk that was full once.
+
 Source: Kafka's LogCleaner, LogCleanerManager.
 """
 
@@ -15,6 +18,7 @@ from broker.logs import get_logger
 from protocol.errors import KafkaError
 from storage.checkpoints import CLEANER
 from storage.cleaning import max_keys
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.partition_log import PartitionLog
     from storage.swap import Swap
+
+_DISK_RETRY_MS = 60_000
 
 log = get_logger()
 
@@ -56,6 +62,7 @@ class LogCleaning:
         self._remove_later = remove_later
         self._cleaned: dict[Key, int] = {}  # the checkpoint: up to where each log is clean
         self._uncleanable: set[Key] = set()
+        self._refused: dict[Key, int] = {}  # by the disk: tried again from this moment (ms) on
         self._running = False
         self._stopped = False
         self._writing = False
@@ -88,6 +95,7 @@ class LogCleaning:
         # Another topic of this name begins anew.
         self._cleaned.pop(key, None)
         self._uncleanable.discard(key)
+        self._refused.pop(key, None)
 
     def _look_after(self, delay_ms: int) -> None:
         self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)
@@ -112,7 +120,7 @@ class LogCleaning:
         now_ms = self._runtime.now_ms()
         best: tuple[Partition, DirtyRange] | None = None
         for key in self._partitions.compacted():
-            if key in self._uncleanable:
+            if key in self._uncleanable or self._refused.get(key, 0) > now_ms:
                 continue
             try:
                 partition = self._partitions.get(*key)
@@ -198,6 +206,7 @@ class LogCleaning:
         self._runtime.in_thread(swapping.settle, lambda _: None, partition.fail)
         if swapped:
             self._cleaned[key] = result.clean_end_offset
+            self._refused.pop(key, None)
             self._write_checkpoint()
             self._remove_later(cleaned_log, partition.settings.log.file_delete_delay_ms)
             log.info(
@@ -211,14 +220,23 @@ class LogCleaning:
         self._look_after(1)
 
     def _failed(self, partition: Partition, error: Exception) -> None:
+        from broker.worker import WorkerDied  # noqa: PLC0415  start-up does not pay for it
+
         self._running = False
         if self._stopped:
             return
         if partition.error is not None:
             pass  # deleted or failed meanwhile: its files were taken from under the pass
-        elif type(error).__name__ == "BrokenProcessPool":
+        elif isinstance(error, WorkerDied):
             # Somebody killed the process; the log is not to blame.
             log.warning("cleaner_died", topic=partition.topic, partition=partition.index)
+        elif isinstance(error, (OSError, StorageError)):
+            key = partition.topic, partition.index
+            if key not in self._refused:  # once, not for every try
+                log.error(
+                    "log_not_cleaned", topic=key[0], partition=key[1], error=str(error), again_in_ms=_DISK_RETRY_MS
+                )
+            self._refused[key] = self._runtime.now_ms() + _DISK_RETRY_MS
         else:
             self._uncleanable.add((partition.topic, partition.index))
             log.error(

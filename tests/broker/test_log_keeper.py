@@ -11,6 +11,7 @@ from broker.log_keeper import LogKeeper
 from broker.partitions import PartitionLoading
 from broker.settings import Settings
 from broker.topics_image import Topic
+from broker.worker import WorkerDied
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
 from storage.files import DISK
 from tests.broker.data_plane import NOW_MS, DataPlane, batch
@@ -480,6 +481,29 @@ def test_a_log_whose_cleaning_fails_is_left_alone(tmp_path: Path, monkeypatch: p
     assert kept.plane.partition("t").log.size_bytes == size
     assert kept.checkpoint(CLEANER) == {}
     assert kept.plane.produce("t", batch(b"a")).error_code == 0
+
+
+@pytest.mark.parametrize("why", [OSError(28, "No space left on device"), WorkerDied("the worker process ended")])
+def test_a_log_is_cleaned_later_when_the_disk_or_the_process_was_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], why: Exception
+) -> None:
+    kept = compacted(tmp_path / "data")
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k"))
+    before = kept.plane.partition("t").log.size_bytes
+
+    def fail(work: Any, arguments: Any, done: Any, failed: Any) -> None:
+        failed(why)
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(kept.runtime, "in_process", fail)
+        kept.runtime.advance(150_000)
+        assert kept.plane.partition("t").log.size_bytes == before
+    kept.runtime.advance(70_000)
+    assert kept.plane.partition("t").log.size_bytes < before
+    said = capfd.readouterr().err
+    assert "uncleanable" not in said
+    assert said.count("log_not_cleaned") == isinstance(why, OSError), "once, not for every try"
 
 
 def test_a_topic_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
