@@ -12,8 +12,10 @@ HISTORIES ?= 40
 # make fuzz FRAMES=10000000 SEED=7
 FRAMES ?= 1000000
 SEED ?= 1
+# make simulation SEEDS=100-200
+SEEDS ?= 0-99
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay judge clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -49,6 +51,9 @@ crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 
 fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+
+simulation: $(VENV)/.dev ## SEEDS=0-99: the whole broker and its clients in virtual time, with everything that fails
+	KOHORT_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
 replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; ten times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)

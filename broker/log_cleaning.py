@@ -4,8 +4,8 @@ The event loop makes the plan, the process writes new segments beside the old on
 long as there is something to clean the next pass follows at once; otherwise the logs are looked at again after
 `log.cleaner.backoff.ms`.
 
-A log that a pass cannot make sense of is given up until the next start, by name. One that the disk refuses to be read or
-written is tried again after a while: a compacted log that is never cleaned again would fill the disk that was full once.
+A log that a pass cannot make sense of is given up until the next start, by name. When the disk refuses, the pass is
+tried again after a while: a compacted log that is never cleaned again would fill the disk that was full once.
 
 Source: Kafka's LogCleaner, LogCleanerManager.
 """

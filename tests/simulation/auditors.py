@@ -1,0 +1,283 @@
+"""What must be true of everything that goes over the wire, whoever fails meanwhile.
+
+- Generations only grow; the answers of one generation name one leader, and who syncs was named to it.
+- Nobody is told that it is well, or that its commit counts, after a later generation was handed out, or after it left.
+- An assignment is what the leader of that generation sent, and gives no partition to two members.
+- A committed offset is the last that was acknowledged, or a later one whose answer nobody got.
+- A record that was acknowledged or read is there for ever at its offset, and no record is there twice.
+
+What the broker had not acknowledged when it died may be there or not, so a generation that was handed out and never
+synced may be handed out again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from coordinator.consumer_protocol import assigned_partitions
+from protocol.errors import ErrorCode
+from protocol.records.batch import iterate_headers, iterate_records
+from tests.simulation.world import Exchange
+
+Place = tuple[str, int]  # topic, partition
+# After any other error a commit may have come into the log.
+REFUSED = (
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+)
+# The log of its partition has failed and is read again.
+ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class Generation:
+    """One generation of a group, as its members were told."""
+
+    def __init__(self, first_tick: int) -> None:
+        self.first_tick = first_tick  # of the first answer that handed it out
+        self.members: set[str] = set()
+        self.leaders: set[str] = set()
+        self.listed: set[str] = set()  # the leader was told of these
+        self.plans: list[dict[str, bytes]] = []  # what leaders sent
+        self.owners: dict[Place, str] = {}  # instance id, else member id
+        self.synced = False
+
+
+class Commit:
+    """One attempt to commit an offset."""
+
+    def __init__(self, arrived: int, offset: int, order: int) -> None:
+        self.arrived, self.offset, self.order = arrived, offset, order
+        self.acknowledged: int | None = None  # tick
+        self.refused = False
+
+
+class Everything:
+    """All auditors in one; raises AssertionError at the first thing that must not be."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[int, Generation]] = defaultdict(dict)
+        self.forgotten: dict[tuple[str, int], Generation] = {}
+        self.commits: dict[tuple[str, str, int], list[Commit]] = defaultdict(list)
+        self.records: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self.acknowledged: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self.read: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+        self.gone: dict[tuple[str, str], int] = {}  # (group, member) -> tick at which it was told that it left
+        self.counts: dict[str, int] = defaultdict(int)
+        self._open: dict[int, list[Commit]] = {}
+        self._order = itertools.count()
+
+    # the wire
+
+    def arrived(self, exchange: Exchange) -> None:
+        """The broker has the whole request."""
+        request = exchange.request
+        match type(request).__name__:
+            case "SyncGroupRequest" if request.assignments:
+                if request.generation_id in self.groups[request.group_id]:
+                    generation = self.groups[request.group_id][request.generation_id]
+                    generation.plans.append({one.member_id: bytes(one.assignment) for one in request.assignments})
+            case "OffsetCommitRequest":
+                made = []
+                for topic, partition in _partitions(request):
+                    commit = Commit(exchange.arrived, partition.committed_offset, next(self._order))
+                    self.commits[request.group_id, topic, partition.partition_index].append(commit)
+                    made.append(commit)
+                self._open[id(exchange)] = made
+
+    def answered(self, exchange: Exchange) -> None:
+        """The broker has written the answer."""
+        name = type(exchange.request).__name__.removesuffix("Request")
+        self.counts[name] += 1
+        if getattr(exchange.response, "error_code", 0) in ELSEWHERE and hasattr(exchange.request, "group_id"):
+            self._forget(exchange.request.group_id)
+        check: Callable[[Exchange, Any, Any], None] | None = getattr(self, f"_{name.lower()}", None)
+        if check is not None:
+            check(exchange, exchange.request, exchange.response)
+
+    def broker_died(self, life: int) -> None:
+        """What was handed out and not written down may be handed out again."""
+        del life
+        for group_id in self.groups:
+            self._forget(group_id)
+
+    def _forget(self, group_id: str) -> None:
+        """The group was loaded anew."""
+        generations = self.groups[group_id]
+        for number in [number for number, generation in generations.items() if not generation.synced]:
+            self.forgotten[group_id, number] = generations.pop(number)
+
+    def _generation(self, group_id: str, number: int, tick: int) -> Generation:
+        """The generation; one that was forgotten may have been in the log after all, and goes on."""
+        generations = self.groups[group_id]
+        if number not in generations:
+            made = generations[number] = Generation(tick)
+            before = self.forgotten.pop((group_id, number), None)
+            if before is not None:
+                made.plans, made.listed = before.plans, before.listed
+        return generations[number]
+
+    # groups
+
+    def _joingroup(self, exchange: Exchange, request: Any, response: Any) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+        generations, number = self.groups[request.group_id], response.generation_id
+        newest = max(generations, default=0)
+        assert number >= newest, f"{request.group_id}: generation {number} was handed out after {newest}"
+        generation = self._generation(request.group_id, number, exchange.answered)
+        generation.members.add(response.member_id)
+        generation.leaders.add(response.leader)
+        if not request.group_instance_id:
+            left = self.gone.get((request.group_id, response.member_id), exchange.arrived)
+            assert left >= exchange.arrived, f"{response.member_id} joined after it had left"
+        if response.members:
+            generation.listed |= {member.member_id for member in response.members}
+            assert response.member_id == response.leader, "only the leader is told who is there"
+        if not any(member.startswith("static") for member in generation.leaders | generation.members):
+            assert len(generation.leaders) == 1, f"generation {number} has the leaders {generation.leaders}"
+
+    def _syncgroup(self, exchange: Exchange, request: Any, response: Any) -> None:
+        if response.error_code != ErrorCode.NONE:
+            return
+        self._current(exchange, request.group_id, request.generation_id, request.member_id)
+        generation = self._generation(request.group_id, request.generation_id, exchange.arrived)
+        generation.synced = True
+        assignment = bytes(response.assignment)
+        assert generation.plans, "an assignment that nobody made"
+        static = request.group_instance_id is not None
+        if not static:
+            assert request.member_id in generation.listed, f"{request.member_id} was not named to the leader"
+            plans = [plan.get(request.member_id, b"") for plan in generation.plans]
+        else:
+            plans = [one for plan in generation.plans for one in plan.values()]
+        assert assignment in plans, f"{request.member_id} was given {assignment!r}"
+        who = request.group_instance_id or request.member_id
+        for place in assigned_partitions(assignment):
+            owner = generation.owners.setdefault(place, who)
+            assert owner == who, f"{place} belongs to {owner} and {who} in generation {request.generation_id}"
+
+    def _heartbeat(self, exchange: Exchange, request: Any, response: Any) -> None:
+        if response.error_code == ErrorCode.NONE:
+            self._current(exchange, request.group_id, request.generation_id, request.member_id)
+
+    def _leavegroup(self, exchange: Exchange, request: Any, response: Any) -> None:
+        if exchange.version < 3:
+            results = [(request.member_id, response.error_code)]
+        else:
+            results = [(member.member_id, member.error_code) for member in response.members]
+        for member_id, code in results:
+            if response.error_code == ErrorCode.NONE and code == ErrorCode.NONE and member_id:
+                self.gone[request.group_id, member_id] = exchange.answered
+
+    def _current(self, exchange: Exchange, group_id: str, number: int, member_id: str) -> None:
+        """No later generation had been handed out, and the member had not left, when the request came."""
+        for later, generation in self.groups[group_id].items():
+            assert later <= number or generation.first_tick > exchange.arrived, (
+                f"{member_id} of {group_id} is told that all is well in {number}, after {later} was handed out"
+            )
+        left = self.gone.get((group_id, member_id))
+        assert left is None or left > exchange.arrived, f"{member_id} is told that all is well, after it has left"
+
+    # offsets
+
+    def _offsetcommit(self, exchange: Exchange, request: Any, response: Any) -> None:
+        made = iter(self._open.pop(id(exchange)))
+        for _, partition in _partitions(response):
+            commit = next(made)
+            if partition.error_code == ErrorCode.NONE:
+                commit.acknowledged = exchange.answered
+                if request.member_id:
+                    number = request.generation_id_or_member_epoch
+                    self._current(exchange, request.group_id, number, request.member_id)
+            elif partition.error_code in REFUSED:
+                commit.refused = True
+
+    def _offsetfetch(self, exchange: Exchange, request: Any, response: Any) -> None:
+        for group_id, source in _fetched(exchange, request, response):
+            for topic, partition in source:
+                if partition.error_code == ErrorCode.NONE:
+                    place = (group_id, topic, partition.partition_index)
+                    allowed = self.offsets(place, exchange.arrived)
+                    assert partition.committed_offset in allowed, (
+                        f"{place}: {partition.committed_offset} is not among {allowed}"
+                    )
+
+    def offsets(self, place: tuple[str, str, int], tick: int) -> set[int]:
+        """What may be committed at a tick."""
+        attempts = self.commits.get(place, [])
+        sure = [one for one in attempts if one.acknowledged is not None and one.acknowledged < tick]
+        last = max(sure, key=lambda one: one.order, default=None)
+        after = -1 if last is None else last.order
+        # An answer that came later than the question, or never: it may have counted by then.
+        return {-1 if last is None else last.offset} | {
+            one.offset for one in attempts if one.order > after and not one.refused
+        }
+
+    # records
+
+    def _produce(self, exchange: Exchange, request: Any, response: Any) -> None:
+        sent = {
+            (topic.name, partition.index): bytes(partition.records)
+            for topic in request.topic_data
+            for partition in topic.partition_data
+        }
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code == ErrorCode.NONE:
+                    place = (topic.name, partition.index)
+                    for at, record in enumerate(iterate_records(sent[place])):
+                        offset = partition.base_offset + at
+                        assert record.value is not None
+                        self.acknowledged[place][offset] = record.value
+                        self._seen(place, offset, record.value)
+
+    def _fetch(self, exchange: Exchange, request: Any, response: Any) -> None:
+        names = {topic.topic_id: topic.topic for topic in request.topics}
+        for topic in response.responses:
+            name = topic.topic or names[topic.topic_id]
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.NONE and partition.records:
+                    for offset, value in values(bytes(partition.records)):
+                        assert offset < partition.high_watermark, "nobody may see what is not committed"
+                        self._seen((name, partition.partition_index), offset, value)
+
+    def _seen(self, place: Place, offset: int, value: bytes) -> None:
+        known = self.records[place].setdefault(offset, value)
+        assert known == value, f"{place}, offset {offset}: {known!r} has become {value!r}"
+
+    # the end
+
+    def log(self, place: Place, found: dict[int, bytes]) -> None:
+        """A partition as it lies there in the end."""
+        for offset, value in found.items():
+            self._seen(place, offset, value)
+        assert len(set(found.values())) == len(found), f"{place}: a record is there twice"
+        for offset, value in self.acknowledged[place].items():
+            assert found.get(offset) == value, f"{place}, offset {offset}: {value!r} was acknowledged"
+
+
+def values(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of every record in some batches."""
+    for position, _ in iterate_headers(data):
+        for record in iterate_records(data, position):
+            assert record.value is not None
+            yield record.offset, record.value
+
+
+def _partitions(message: Any) -> Iterator[tuple[str, Any]]:
+    for topic in message.topics:
+        for partition in topic.partitions:
+            yield topic.name, partition
+
+
+def _fetched(exchange: Exchange, request: Any, response: Any) -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
+    if exchange.version >= 8:
+        for group in response.groups:
+            yield group.group_id, _partitions(group)
+    else:
+        yield request.group_id, _partitions(response)

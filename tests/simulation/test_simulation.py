@@ -1,0 +1,208 @@
+"""The whole broker, its clients, the network and the disk in virtual time: seeded histories under auditors.
+
+Clients come, go, die and freeze; connections break; the broker is stopped and killed; its disk refuses for a while.
+Then everything is well for a while, and everything must have been read, committed, and be there. A failure names its
+seed; `make simulation SEEDS=17` plays that one again, `SEEDS=100-200` a range. CR09.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker import logs
+from coordinator.group import GroupState
+from tests.simulation.auditors import Everything, values
+from tests.simulation.clients import Administrator, Consumer, Producer
+from tests.simulation.world import World
+
+GROUPS = {"billing": ["orders"], "audit": ["orders", "refunds"]}
+TROUBLED_MS = 60_000
+CALM_MS = 60_000
+
+
+def seeds() -> list[int]:
+    """Which histories to run: a few, more in CI, or those that the environment names."""
+    named = os.environ.get("KOHORT_SIMULATION_SEEDS") or ("0-11" if os.environ.get("CI") else "0-2")
+    first, _, last = named.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+class History:
+    """One seed."""
+
+    def __init__(self, seed: int, directory: Path, **settings: str) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.world = World(seed, directory, **settings)
+        self.auditor = self.world.auditor = Everything()
+        self.consumers: dict[str, Consumer] = {}
+        self.producers = [Producer(f"producer-{at}", seed, topic) for at, topic in enumerate(("orders", "refunds"))]
+        self.admin = Administrator("admin", seed, {"orders": 3, "refunds": 1})
+        self.pace_ms = self.random.choice([600, 2_000, 4_000])  # between two troubles, at most
+        self.numbers = 0
+
+    def play(self) -> None:
+        """All of it."""
+        world = self.world
+        world.start_broker()
+        world.spawn("admin", self.admin.life())
+        while not self.admin.ready:
+            world.run(100)
+        for producer in self.producers:
+            world.spawn(producer.name, producer.life())
+        for group in GROUPS:
+            for _ in range(2):
+                self.come(group)
+            self.come(group, static=f"static-{group}")
+        until_ms = world.now_ms + TROUBLED_MS
+        while world.now_ms < until_ms:
+            world.run(self.random.randrange(50, self.pace_ms))
+            self.random.choice(self.TROUBLES)(self)
+        self.calm()
+        self.check()
+
+    # What goes wrong
+
+    def come(self, group: str | None = None, static: str | None = None) -> None:
+        """One more member."""
+        group = group or self.random.choice(list(GROUPS))
+        self.numbers += 1
+        name = f"{group}-{self.numbers}"
+        self.consumers[name] = Consumer(name, self.seed, self.auditor, group, GROUPS[group], static)
+        self.world.spawn(name, self.consumers[name].life())
+
+    def one(self) -> Consumer | None:
+        """A member that is alive."""
+        alive = [consumer for name, consumer in self.consumers.items() if name in self.world.clients]
+        return self.random.choice(alive) if alive else None
+
+    def leave(self) -> None:
+        """A dynamic member leaves; enough stay."""
+        consumer = self.one()
+        if consumer is not None and consumer.instance is None:
+            consumer.stopping = True
+            self.come(consumer.group)
+
+    def die(self) -> None:
+        """A member is killed, and another comes, under its instance id if it had one."""
+        consumer = self.one()
+        if consumer is not None:
+            self.world.kill(consumer.name)
+            self.come(consumer.group, consumer.instance)
+
+    def freeze(self) -> None:
+        """A member stands still for a while, or for longer than its session."""
+        consumer = self.one()
+        if consumer is not None:
+            self.world.freeze(consumer.name, self.random.choice([500, 3_000, 9_000]))
+
+    def cut(self) -> None:
+        """Somebody's connection breaks."""
+        name = self.random.choice(list(self.world.clients))
+        self.world.cut(name)
+
+    def double(self) -> None:
+        """A second process comes with an instance id that is taken."""
+        group = self.random.choice(list(GROUPS))
+        self.come(group, f"static-{group}")
+
+    def stop_broker(self) -> None:
+        """A restart in good order."""
+        self.world.stop_broker()
+        self.world.run(self.random.randrange(500))
+        self.world.start_broker()
+
+    def kill_broker(self) -> None:
+        """A restart in bad order."""
+        self.world.kill_broker()
+        self.world.run(self.random.randrange(2_000))
+        self.world.start_broker()
+
+    def refuse(self) -> None:
+        """The disk is full for a while."""
+        self.world.disk_trouble = self.random.choice([0.05, 0.5])
+        self.world.run(self.random.randrange(100, 3_000))
+        self.world.disk_trouble = 0.0
+
+    def nothing(self) -> None:
+        """Time passes."""
+
+    TROUBLES = (
+        come,
+        leave,
+        leave,
+        die,
+        die,
+        freeze,
+        freeze,
+        cut,
+        cut,
+        double,
+        stop_broker,
+        kill_broker,
+        refuse,
+        nothing,
+    )
+
+    # The end
+
+    def calm(self) -> None:
+        """Everything is well, and producers end."""
+        for producer in self.producers:
+            producer.stopping = True
+        self.admin.stopping = True
+        for client in (*self.producers, *self.consumers.values(), self.admin):
+            client.impatience = 0.0
+        self.world.run(CALM_MS)
+
+    def check(self) -> None:
+        """Everything is there, everything was read, everybody has what is theirs."""
+        world, auditor = self.world, self.auditor
+        assert not [name for name in world.clients if name.startswith("producer")], "a producer waits for ever"
+        alive = [consumer for name, consumer in self.consumers.items() if name in world.clients]
+        for group, topics in GROUPS.items():
+            mine = [consumer for consumer in alive if consumer.group == group]
+            live = world.broker.groups.leader_of(group).shard.groups[group]
+            assert live.state is GroupState.STABLE, f"{group} is {live.state}"
+            assert set(live.members) == {consumer.member_id for consumer in mine}
+            for topic in topics:
+                for index in range(self.admin.topics[topic]):
+                    partition = world.broker.partitions.get(topic, index)
+                    data = bytes(b"".join(partition.log.read(0, 1 << 30, copied=True).buffers))
+                    found = dict(values(data))
+                    auditor.log((topic, index), found)
+                    assert auditor.read[group, topic, index] == set(found), (
+                        f"{group} has not read all of {topic}-{index}"
+                    )
+                    owners = [consumer for consumer in mine if (topic, index) in consumer.positions]
+                    assert len(owners) == 1, f"{topic}-{index} belongs to {owners}"
+                    if found:
+                        assert owners[0].positions[topic, index] == max(found) + 1
+                        assert max(found) + 1 in auditor.offsets((group, topic, index), 1 << 60)
+        said = world.log.getvalue()
+        assert "Traceback" not in said, said
+        for api in ("JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "Produce", "Fetch"):
+            assert auditor.counts[api] > 5, f"{api}: {auditor.counts[api]}"
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    yield
+    logs.configure()
+
+
+@pytest.mark.parametrize("durability", ["os", "always"])
+@pytest.mark.parametrize("seed", seeds())
+def test_whatever_happens_nothing_is_lost_and_everything_ends_well(
+    seed: int, durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CR09."""
+    # Ids are chance too: the same seed is the same history.
+    monkeypatch.setattr("broker.uuids.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
+    History(seed, tmp_path / "data", kohort__durability=durability).play()
