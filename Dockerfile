@@ -26,7 +26,7 @@ RUN groupadd --gid 1000 appuser && useradd --uid 1000 --gid 1000 --no-create-hom
 COPY --from=build /opt/venv /opt/venv
 # What existing compose files run as health checks and set-up: each is `kohort` by another name.
 RUN mkdir -p /opt/kafka/bin \
-    && for tool in topics consumer-groups configs broker-api-versions console-producer console-consumer; do \
+    && for tool in topics consumer-groups configs broker-api-versions cluster get-offsets console-producer console-consumer; do \
          ln -s /opt/venv/bin/kohort "/opt/kafka/bin/kafka-$tool.sh"; done
 ENV PATH=/opt/venv/bin:$PATH:/opt/kafka/bin PYTHONUNBUFFERED=1
 USER appuser

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
@@ -111,6 +113,26 @@ def test_described_topics_are_the_same(either: BrokerProcess) -> None:
     head, their_head = (line.rpartition("\tConfigs: ") for line in (ours[0], other[0]))
     assert (head[0], set(head[2].split(","))) == (their_head[0], set(their_head[2].split(",")))
     assert [line.partition("\tElr")[0].rstrip() for line in other[1:]] == ours[1:]
+
+
+def test_clusters_and_offsets_are_told_the_same(either: BrokerProcess) -> None:
+    """kafka-cluster.sh and kafka-get-offsets.sh by the names that our image has them under."""
+    fill(either.address, "told", 4)
+
+    def ours(*words: str) -> Ended:
+        return kohort(*words, "--bootstrap-server", either.address)
+
+    assert ours("kafka-cluster", "cluster-id").out == theirs(either, CLUSTER, "cluster-id").out
+    for words in (
+        ("--topic", "tol."),
+        ("--topic", "told", "--time", "-2", "--partitions", "0,2"),
+        ("--topic", "told", "--time", "4102444800000"),
+        ("--topic-partitions", "to.*:1-3", "--time", "max-timestamp"),
+    ):
+        mine, other = ours("kafka-get-offsets", *words), theirs(either, OFFSETS, *words)
+        assert mine.out == other.out, words
+        assert mine.code == other.code == 0
+    assert theirs(either, OFFSETS, "--topic", "nothing").code == ours("kafka-get-offsets", "--topic", "nothing").code
 
 
 def test_what_one_tool_deletes_the_other_does_not_see(either: BrokerProcess) -> None:

@@ -12,7 +12,7 @@ from broker.cli.errors import UsageError
 from broker.cli.kafka_tools import TOOLS, tool_of
 from broker.cli.kafka_tools.configs import parse_added
 from tests.broker_process import ROOT
-from tests.cli.conftest import Run, kohort
+from tests.cli.conftest import Run, fill, kohort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +75,26 @@ def test_the_usual_health_checks(run: Run) -> None:
         assert kohort(tool, "--version").code == 0
     for words in (("kafka-broker-api-versions.sh",), ("kafka-topics.sh", "--list")):
         assert kohort(*words, "--bootstrap-server", "127.0.0.1:1").code == 1
+
+
+def test_the_other_questions_that_health_checks_ask(run: Run, broker: BrokerProcess, name: str) -> None:
+    """kafka-cluster.sh cluster-id and kafka-get-offsets.sh, with Kafka's filters."""
+    asked = run("kafka-cluster.sh", "cluster-id")
+    meta = (broker.data / "meta.properties").read_text()
+    assert asked.out.removeprefix("Cluster ID: ").strip() in meta
+    assert (asked.code, asked.out.startswith("Cluster ID: ")) == (0, True)
+
+    fill(broker.address, name, partitions=3, records=4)
+    offsets = ("kafka-get-offsets.sh", "--topic", f"{name[:-1]}.")
+    ends = [int(line.rpartition(":")[2]) for line in run(*offsets).out.splitlines()]
+    assert (len(ends), sum(ends)) == (3, 12)
+    assert run(*offsets, "--time", "-2", "--partitions", "0,2").out == f"{name}:0:0\n{name}:2:0\n"
+    assert run(*offsets, "--time", "4102444800000", "--partitions", "1").out == ""
+    chosen = run("kafka-get-offsets.sh", "--topic-partitions", f"{name}:1-,nothing:0", "--time", "earliest")
+    assert chosen.out == f"{name}:1:0\n{name}:2:0\n"
+    assert run("kafka-get-offsets.sh", "--topic", "nothing").code == 1
+    for words in (("--time", "noon"), ("--partitions", "x"), ("--partitions", "1-2"), ("--topic", "(")):
+        assert run("kafka-get-offsets.sh", *words).code == 2
 
 
 def test_console_clients_and_a_group(run: Run, name: str) -> None:

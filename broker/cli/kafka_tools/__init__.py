@@ -11,6 +11,8 @@ TOOLS = {
     "kafka-consumer-groups": "broker.cli.kafka_tools.administration:consumer_groups",
     "kafka-configs": "broker.cli.kafka_tools.configs:main",
     "kafka-broker-api-versions": "broker.cli.kafka_tools.api_versions:main",
+    "kafka-cluster": "broker.cli.kafka_tools.asking:cluster",
+    "kafka-get-offsets": "broker.cli.kafka_tools.asking:get_offsets",
     "kafka-console-producer": "broker.cli.kafka_tools.console:producer",
     "kafka-console-consumer": "broker.cli.kafka_tools.console:consumer",
 }
