@@ -26,24 +26,29 @@ HIGH_WATERMARK = -1
 
 
 def delete_records(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move the log start of each partition; answer where it is then. -1 in the request means the high watermark."""
-    topics = []
+    """Move the log start of each partition; answer where it is then. -1 in the request means the high watermark.
+
+    Of a partition that is named twice the last offset counts, as in Kafka.
+    """
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        allowed = authorize(context, Operation.DELETE, ResourceType.TOPIC, topic.name)
+        for partition in topic.partitions:
+            wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
+    topics = []
+    for name, offsets in wanted.items():
+        allowed = authorize(context, Operation.DELETE, ResourceType.TOPIC, name)
         results = []
-        for wanted in topic.partitions:
+        for index, offset in offsets.items():
             low_watermark = -1
             code: int = ErrorCode.NONE
             if not allowed:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             else:
-                code, low_watermark = _delete(broker, topic.name, wanted.partition_index, wanted.offset)
+                code, low_watermark = _delete(broker, name, index, offset)
             results.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code
-                )
+                DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
             )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     return DeleteRecordsResponse(topics=topics)
 
 

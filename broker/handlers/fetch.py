@@ -133,7 +133,8 @@ class _Reading:
                     failed = True
                 total += size
                 room -= size
-            responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=results))
+            if results:  # a topic without partitions is left out of the answer too, as in Kafka
+                responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=results))
         self.responses, self.partitions = responses, partitions
         self.size_bytes = total
         self.failed = failed

@@ -5,7 +5,6 @@ Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, Lea
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.authorizer import Operation, ResourceType, authorize
@@ -42,29 +41,36 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 
 
 def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """The offset for each partition's timestamp; -1 with no error where no record fits."""
+    """The offset for each partition's timestamp; -1 with no error where no record fits.
+
+    As in Kafka each topic and partition is answered once, INVALID_REQUEST when it was named twice.
+    """
     committed_only = request.isolation_level == 1
-    asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    twice = {key for key, times in Counter(asked).items() if times > 1} if len(set(asked)) < len(asked) else set()
-    topics = []
+    asked: dict[str, dict[int, ListOffsetsPartition]] = {}
+    twice: set[tuple[str, int]] = set()
     for topic in request.topics:
-        allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        results = []
         for wanted in topic.partitions:
-            index = wanted.partition_index
+            partitions = asked.setdefault(topic.name, {})
+            if partitions.setdefault(wanted.partition_index, wanted) is not wanted:
+                twice.add((topic.name, wanted.partition_index))
+    topics = []
+    for name, partitions in asked.items():
+        allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        results = []
+        for index, wanted in partitions.items():
             result = ListOffsetsPartitionResponse(partition_index=index)
             if not allowed:
                 result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif (topic.name, index) in twice:
+            elif (name, index) in twice:
                 result.error_code = ErrorCode.INVALID_REQUEST
             else:
                 try:
-                    partition = _leader(broker, topic.name, index, wanted.current_leader_epoch)
+                    partition = _leader(broker, name, index, wanted.current_leader_epoch)
                     _look_up(partition, wanted, context.version, committed_only, result)
                 except KafkaError as error:
                     result.error_code = error.code
             results.append(result)
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=results))
     return ListOffsetsResponse(topics=topics)
 
 

@@ -167,8 +167,7 @@ def offset_delete(
         return OffsetDeleteResponse(error_code=_FORBIDDEN)
     allowed = partial(authorize, context, _READ, _TOPIC)
     topics, refused = filter_delete(request.topics, broker.catalogue.image, allowed)
-    if not topics:
-        return OffsetDeleteResponse(topics=refused)
+    # Unlike OffsetCommit it looks at the group also when no topic is left, as Kafka does.
     deferred = Deferred()
     broker.groups.leader_of(request.group_id).submit(
         DeleteOffsets(request.group_id, topics, deferred, refused, context.client_id, "/" + context.host)

@@ -97,7 +97,8 @@ def produce(broker: Broker, context: RequestContext, request: ProduceRequest) ->
                 if waiting is None:
                     waiting = _Waiting(broker)
                 waiting.add(partition, info.last_offset, result)
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+        if results:  # a topic without partitions is left out of the answer too, as in Kafka
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
     if acks == 0:
         if failed is not None:
             raise CloseConnection(f"acks=0 and {failed.code.name}: {failed}")

@@ -29,6 +29,8 @@ from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRe
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker.broker import Broker
     from broker.catalogue.catalogue import Result
     from broker.context import Deferred, RequestContext
@@ -112,7 +114,10 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
     else:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     times = Counter(asked)
-    asked = list(times)  # what is asked for twice is answered once
+    by_both = _named_by_both(broker, times)
+    doubled = set(by_both.values())
+    # What is asked for twice is answered once.
+    asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
     gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
     for index, (name, topic_id) in enumerate(asked):
 
@@ -129,16 +134,30 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
             )
 
         refusal = _delete_refusal(broker, context, name, topic_id, times[name, topic_id])
+        if refusal is None and name in by_both:
+            refusal = ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
         if refusal is not None:
             error, message = refusal
+            told_id = by_both.get(name, topic_id)
             gathering.put(
-                index, DeletableTopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+                index, DeletableTopicResult(name=name, topic_id=told_id, error_code=error, error_message=message)
             )
         elif name is not None:
             broker.catalogue.delete_topic(deleted, name=name)
         else:
             broker.catalogue.delete_topic(deleted, topic_id=topic_id)
     return gathering.deferred
+
+
+def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) -> dict[str | None, bytes]:
+    """The topics that are named by name and by id: name -> id."""
+    ids = {topic_id for name, topic_id in asked if name is None}
+    found: dict[str | None, bytes] = {}
+    for name, topic_id in asked if ids else ():
+        topic = broker.catalogue.image.topic(name) if name is not None and topic_id == ZERO_UUID else None
+        if topic is not None and topic.topic_id in ids:
+            found[name] = topic.topic_id
+    return found
 
 
 def _delete_refusal(

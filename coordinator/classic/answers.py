@@ -45,7 +45,7 @@ def joined(
         error_code=ErrorCode.NONE,
         generation_id=group.generation,
         protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
+        protocol_name=group.protocol_name or None,  # one whose name is empty is none to Kafka, too
         leader=leader_id or "",
         skip_assignment=skip_assignment,
         member_id=member_id,

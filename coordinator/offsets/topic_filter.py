@@ -1,6 +1,6 @@
 """Which topics of a request reach the coordinator, and what is answered for the others.
 
-Kafka looks at this before it looks at the group: a request of which nothing remains is answered at once, whatever the
+Kafka looks at this before it looks at the group: a commit of which nothing remains is answered at once, whatever the
 group is. Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetDeleteRequest, fetchOffsetsForGroup.
 """
 

@@ -378,8 +378,10 @@ def test_an_offset_delete_of_known_and_unknown_topics():
         ("gone", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", NONE),
     ]
+    # Unlike a commit it is about the group even when no topic is left.
     nothing = broker.tell(OffsetDeleteRequest(group_id="unknown", topics=topics[1:]), 0)
-    assert nothing.error_code == NONE  # answered before anybody looked for the group
+    assert (nothing.error_code, nothing.topics) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+    assert broker.tell(OffsetDeleteRequest(group_id="", topics=[]), 0).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 # -- administration ------------------------------------------------------------------------------------------------

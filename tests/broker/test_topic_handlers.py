@@ -235,6 +235,17 @@ def test_delete_topics_by_name_and_by_id(tmp_path: Path) -> None:
     assert (answers[0].name, answers[0].topic_id) == ("b", second.topic_id)
 
 
+def test_a_topic_that_is_to_be_deleted_by_name_and_by_id_stays(tmp_path: Path) -> None:
+    """One answer says so, in either order, as Kafka's."""
+    desk = Desk(tmp_path)
+    both = desk.driver.create("t").value
+    states = [delete.DeleteTopicState(name=None, topic_id=both.topic_id), delete.DeleteTopicState(name="t")]
+    for asked in (states, states[::-1]):
+        (answer,) = desk.ask(topics.delete_topics, delete.DeleteTopicsRequest(topics=asked), 6).responses
+        assert (answer.name, answer.topic_id, answer.error_code) == ("t", both.topic_id, 42)
+    assert desk.driver.catalogue.image.topic("t") is not None
+
+
 def test_create_partitions_has_one_result_per_topic_on_success_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.driver.create("t")

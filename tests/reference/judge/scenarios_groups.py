@@ -12,6 +12,7 @@ from protocol.registry import APIS
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.members import (
     BOTH,
+    LONG_MS,
     RANGE,
     T1,
     T2,
@@ -738,9 +739,10 @@ def _(s: Script) -> None:
 
 @scenario("P04")
 def _(s: Script) -> None:
-    commit(s, s.name("simple"), {T1: [(0, 5, 3, "m")]})
+    # With a retention of their own: the next life keeps offsets for a minute, and may be further away than that.
+    commit(s, s.name("simple"), {T1: [(0, 5, -1, "m")]}, 4, retention_ms=LONG_MS * 100)
     (a,) = stable(s, "a", group=s.name("left"))
-    a.commit()
+    a.commit(version=4, retention_ms=LONG_MS * 100)
     a.leave()
     commit(s, s.name("deleted"))
     delete_groups(s, 2, s.name("deleted"))
