@@ -6,12 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.broker_process import BrokerProcess, Kafka, Kohort, need
 from tests.scenarios import coverage
 
 if TYPE_CHECKING:
     from tests.clients.harness import Worker
+
+# How long an example takes says how busy the machine is, and nothing else.
+settings.register_profile("kohort", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kohort")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
