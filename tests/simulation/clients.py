@@ -1,4 +1,4 @@
-"""Clients as generators: consumers that do as Kafka's ConsumerCoordinator, idempotent producers, an administrator.
+"""Clients as generators: what all have in common, idempotent producers, an administrator.
 
 Each speaks its own mix of versions, and sometimes sends several requests ahead.
 """
@@ -6,78 +6,24 @@ Each speaks its own mix of versions, and sometimes sends several requests ahead.
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Generator
 from typing import Any
 
-from coordinator.consumer_protocol import assigned_partitions
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.batch import Record, encode_batch
 from protocol.registry import APIS
-from tests.simulation.auditors import Everything, values
 from tests.simulation.world import Call, Channel, Connect, Lost, Process, Sleep
 
 Asking = Generator[Any, Any, Any]
-SESSION_MS = 6_000
-REBALANCE_MS = 10_000
-_COORDINATOR = (
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-)
-
-
-class Rejoin(Exception):
-    """Join again, as the member that it is."""
-
-
-class Anew(Exception):
-    """Join again, as a new member."""
-
-
-class Elsewhere(Exception):
-    """Ask who coordinates."""
-
-
-class Fenced(Exception):
-    """Another process has the same instance id."""
-
-
-def check(code: int) -> None:
-    """Do as Kafka's consumer does after each error. Raises: one of the above; AssertionError for any other."""
-    if code in _COORDINATOR:
-        raise Elsewhere
-    if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-        raise Anew
-    if code == ErrorCode.REBALANCE_IN_PROGRESS:
-        raise Rejoin
-    if code == ErrorCode.FENCED_INSTANCE_ID:
-        raise Fenced
-    assert code == ErrorCode.NONE, ErrorCode(code).name
+# A partition that recovers, or whose log failed and heals.
+PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Client:
@@ -116,233 +62,6 @@ class Client:
         topics = [MetadataRequestTopic(name=topic)]
         answer = yield from self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True))
         return len(answer.topics[0].partitions)
-
-
-class Consumer(Client):
-    """A member of a group, until it is stopped."""
-
-    def __init__(
-        self, name: str, seed: int, auditor: Everything, group: str, topics: list[str], instance: str | None = None
-    ) -> None:
-        super().__init__(name, seed)
-        self.auditor = auditor
-        self.group, self.topics, self.instance = group, topics, instance
-        self.stopping = False
-        self.member_id, self.generation = "", -1
-        self.positions: dict[tuple[str, int], int] = {}
-        self.planned: list[int] | None = None  # of a leader: how many partitions each topic had when it planned
-        if instance is not None:
-            self.oldest = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "OffsetCommit": 7, "LeaveGroup": 3}
-        # Topic ids stand for names from these on, and a consumer would have to learn them.
-        self._versions[FetchRequest.API_KEY or 1] = self.random.randint(4, 12)
-
-    def life(self) -> Process:
-        """Join, read and commit."""
-        connected = False
-        while True:
-            try:
-                if not connected:
-                    self.channel = yield Connect()
-                    connected = True
-                yield from self.coordinator()
-                while not self.stopping:
-                    try:
-                        yield from self.join()
-                        yield from self.work()
-                    except Rejoin:
-                        pass
-                    except Anew:
-                        self.member_id, self.generation = "", -1
-                if self.instance is None:
-                    yield from self.leave()
-                return
-            except Lost:
-                connected = False
-                yield Sleep(self.random.randrange(50, 1_000))
-            except Elsewhere:
-                yield Sleep(100)
-            except Fenced:
-                return
-
-    def coordinator(self) -> Asking:
-        """Ask for the coordinator, as often as it takes."""
-        while True:
-            request = FindCoordinatorRequest(key=self.group, coordinator_keys=[self.group])
-            answer = yield from self.ask(request)
-            code = answer.coordinators[0].error_code if answer.coordinators else answer.error_code
-            if code == ErrorCode.NONE:
-                return
-            assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), code
-            yield Sleep(100)
-
-    def join(self) -> Asking:
-        """JoinGroup and SyncGroup, then where to read on."""
-        protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription(self.topics))]
-        request = JoinGroupRequest(
-            group_id=self.group,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            protocol_type="consumer",
-            protocols=protocols,
-            reason=f"{self.name} has its reasons",
-        )
-        stale = [self.heartbeat(), self.commit()]
-        joined = yield from self.ask(request, REBALANCE_MS + 5_000)
-        if joined.error_code == ErrorCode.NONE and self.positions and self.random.random() < 0.2:
-            yield from self.ask_all(
-                stale
-            )  # what another thread was about to send; nobody minds the answers but auditors
-        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = joined.member_id
-            raise Rejoin
-        check(joined.error_code)
-        self.member_id, self.generation = joined.member_id, joined.generation_id
-        assignments = []
-        self.planned = [] if joined.leader == self.member_id else None
-        if joined.leader == self.member_id and not joined.skip_assignment:
-            plan = yield from self.plan([member.member_id for member in joined.members])
-            assignments = [SyncGroupRequestAssignment(member_id=one, assignment=plan[one]) for one in plan]
-        synced = yield from self.ask(
-            SyncGroupRequest(
-                group_id=self.group,
-                generation_id=self.generation,
-                member_id=self.member_id,
-                group_instance_id=self.instance,
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=assignments,
-            )
-        )
-        check(synced.error_code)
-        yield from self.resume(read_assignment(bytes(synced.assignment)))
-
-    def plan(self, members: list[str]) -> Asking:
-        """What the leader gives to whom."""
-        owned: dict[str, dict[str, list[int]]] = {member: {} for member in members}
-        self.planned = yield from self._sizes()
-        for topic, count in zip(self.topics, self.planned, strict=True):
-            for partition in range(count):
-                member = sorted(members)[partition % len(members)]
-                owned[member].setdefault(topic, []).append(partition)
-        if self.random.random() < 0.1:
-            yield Sleep(self.random.randrange(3_000))  # a leader that takes its time
-        return {member: assignment(topics) for member, topics in owned.items()}
-
-    def resume(self, mine: dict[str, list[int]]) -> Asking:
-        """Fetch the committed offsets of what is mine now."""
-        names = [OffsetFetchRequestTopics(name=topic, partition_indexes=mine[topic]) for topic in mine]
-        older = [OffsetFetchRequestTopic(name=topic, partition_indexes=mine[topic]) for topic in mine]
-        groups = [OffsetFetchRequestGroup(group_id=self.group, topics=names)]
-        request = OffsetFetchRequest(group_id=self.group, topics=older, groups=groups, require_stable=True)
-        answer = yield from self.ask(request)
-        source = answer.groups[0] if answer.groups else answer
-        check(source.error_code)
-        self.positions = {}
-        for topic in source.topics:
-            for partition in topic.partitions:
-                check(partition.error_code)
-                self.positions[topic.name, partition.partition_index] = max(partition.committed_offset, 0)
-
-    def work(self) -> Asking:
-        """Poll, heartbeat and commit until something else is to be done. Raises: Rejoin, Anew and so on."""
-        while not self.stopping:
-            yield Sleep(self.random.randrange(200, 900))
-            requests: list[Any] = [self.heartbeat()]
-            if self.positions:
-                requests.append(self.fetch())
-            answers = yield from self.ask_all(requests)
-            check(answers[0].error_code)
-            if len(answers) > 1 and self.take(answers[1]):
-                ahead = [self.commit()] if self.random.random() < 0.5 else [self.commit(), self.heartbeat()]
-                committed, *alive = yield from self.ask_all(ahead)
-                for topic in committed.topics:
-                    for partition in topic.partitions:
-                        check(partition.error_code)
-                for answer in alive:
-                    check(answer.error_code)
-            if self.random.random() < 0.1:
-                sizes = yield from self._sizes()
-                if self.planned not in (None, sizes):
-                    raise Rejoin  # a topic has grown since the leader planned
-
-    def _sizes(self) -> Asking:
-        sizes = []
-        for topic in self.topics:
-            sizes.append((yield from self.partitions_of(topic)))
-        return sizes
-
-    def heartbeat(self) -> HeartbeatRequest:
-        """I am alive."""
-        return HeartbeatRequest(
-            group_id=self.group,
-            generation_id=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-        )
-
-    def fetch(self) -> FetchRequest:
-        """What comes after what was read."""
-        topics = [
-            FetchTopic(
-                topic=name,
-                partitions=[
-                    FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=4_096)
-                    for (topic, partition), offset in self.positions.items()
-                    if topic == name
-                ],
-            )
-            for name in sorted({topic for topic, _ in self.positions})
-        ]
-        return FetchRequest(max_wait_ms=self.random.choice([0, 100]), min_bytes=1, topics=topics)
-
-    def take(self, answer: Any) -> bool:
-        """Read what came; whether anything did."""
-        some = False
-        for topic in answer.responses:
-            for partition in topic.partitions:
-                place = (topic.topic, partition.partition_index)
-                if partition.error_code != ErrorCode.NONE:
-                    assert partition.error_code in _PASSING, ErrorCode(partition.error_code).name
-                    continue
-                for offset, _ in values(bytes(partition.records or b"")):
-                    if offset >= self.positions[place]:
-                        assert offset == self.positions[place], f"{self.name} would leave out {place} {offset}"
-                        self.auditor.read[self.group, *place].add(offset)
-                        self.positions[place] = offset + 1
-                        some = True
-        return some
-
-    def commit(self) -> OffsetCommitRequest:
-        """What was read."""
-        topics = [
-            OffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-                    for (topic, partition), offset in self.positions.items()
-                    if topic == name
-                ],
-            )
-            for name in sorted({topic for topic, _ in self.positions})
-        ]
-        return OffsetCommitRequest(
-            group_id=self.group,
-            generation_id_or_member_epoch=self.generation,
-            member_id=self.member_id,
-            group_instance_id=self.instance,
-            topics=topics,
-        )
-
-    def leave(self) -> Asking:
-        """Say goodbye."""
-        me = MemberIdentity(member_id=self.member_id, reason="the consumer is being closed")
-        yield from self.ask(LeaveGroupRequest(group_id=self.group, member_id=self.member_id, members=[me]))
-
-
-# A partition that recovers, or whose log failed and heals.
-_PASSING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Producer(Client):
@@ -401,7 +120,7 @@ class Producer(Client):
         topic = TopicProduceData(name=self.topic, partition_data=[made])
         answer = yield from self.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]))
         code = answer.responses[0].partition_responses[0].error_code
-        assert code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, *_PASSING), ErrorCode(code).name
+        assert code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, *PASSING), ErrorCode(code).name
         return code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
@@ -452,28 +171,3 @@ class Administrator(Client):
             answer = yield from self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=5_000))
             if answer.results[0].error_code == ErrorCode.NONE:
                 self.topics[name] += 1
-
-
-def _text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
-
-
-def subscription(topics: list[str]) -> bytes:
-    """Version 0 of a consumer's subscription."""
-    return struct.pack(">hi", 0, len(topics)) + b"".join(map(_text, topics)) + struct.pack(">i", -1)
-
-
-def assignment(owned: dict[str, list[int]]) -> bytes:
-    """Version 0 of an assignment."""
-    parts = [struct.pack(">hi", 0, len(owned))]
-    for topic, partitions in owned.items():
-        parts.append(_text(topic) + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions))
-    return b"".join(parts) + struct.pack(">i", -1)
-
-
-def read_assignment(data: bytes) -> dict[str, list[int]]:
-    """By topic."""
-    owned: dict[str, list[int]] = {}
-    for topic, partition in sorted(assigned_partitions(data)):
-        owned.setdefault(topic, []).append(partition)
-    return owned

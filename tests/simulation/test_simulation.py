@@ -18,7 +18,8 @@ import pytest
 from broker import logs
 from coordinator.group import GroupState
 from tests.simulation.auditors import Everything, values
-from tests.simulation.clients import Administrator, Consumer, Producer
+from tests.simulation.clients import Administrator, Producer
+from tests.simulation.consumer import Consumer
 from tests.simulation.world import World
 
 GROUPS = {"billing": ["orders"], "audit": ["orders", "refunds"]}
