@@ -70,6 +70,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
     ApiKey.OFFSET_DELETE: offsets.offset_delete,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
 """What is advertised and served."""

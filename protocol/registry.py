@@ -14,6 +14,7 @@ from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
 )
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -120,6 +121,7 @@ APIS: dict[int, Api] = {
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, (0, 0)),
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
         _api(DescribeClusterRequest, DescribeClusterResponse, (0, 2)),
+        _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, (0, 1)),
         _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, (0, 0)),
     )
 }

@@ -19,6 +19,7 @@ from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fre
 from coordinator.offsets.describe import list_groups as list_of
 from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -186,6 +187,20 @@ def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest
         )
     )
     return deferred
+
+
+def consumer_group_heartbeat(
+    _broker: Broker, _context: RequestContext, _request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Refused, as by a Kafka whose `group.coordinator.rebalance.protocols` leaves `consumer` out.
+
+    A client that is not offered the API may look for a broker that has it for ever, without a word (librdkafka); this
+    it tells its user at once.
+    """
+    return ConsumerGroupHeartbeatResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        error_message="This broker does not have the new consumer protocol (KIP-848): set group.protocol=classic.",
+    )
 
 
 def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:

@@ -3,6 +3,7 @@
 import itertools
 import time
 
+import confluent_kafka
 import kafka
 import kafka.admin
 import pytest
@@ -166,3 +167,17 @@ def test_kafka_python_told_an_older_version_uses_its_own_table(broker: BrokerPro
     admin = kafka.admin.KafkaAdminClient(bootstrap_servers=broker.address, api_version=version)
     assert name in {group["group_id"] for group in admin.list_groups()}
     admin.close()
+
+
+def test_a_consumer_of_the_new_protocol_is_told_that_it_is_not_there(broker: BrokerProcess, name: str):
+    """CL23: librdkafka fails for good instead of looking for a coordinator for ever."""
+    if not isinstance(broker, Kohort):
+        pytest.skip("Apache Kafka has that protocol")
+    harness.create_topic(broker.address, name, 1)
+    settings = {"bootstrap.servers": broker.address, "group.id": name, "group.protocol": "consumer"}
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.subscribe([name])
+    message = eventually(lambda: consumer.poll(0.5), deadline_s=60)
+    consumer.close()
+    assert message.error().fatal()
+    assert "ConsumerGroupHeartbeat" in message.error().str()

@@ -26,6 +26,11 @@ _FORMATS = {
 }
 
 
+def is_shipped(name: str) -> bool:
+    """Whether kafka-python knows the message; of KIP-848 it has none."""
+    return (files("kafka.protocol.schemas") / "resources" / f"{name}.json").is_file()
+
+
 @cache
 def definition(name: str) -> dict[str, Any]:
     """The definition of a message, such as JoinGroupRequest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
 
-# Key, name, first and last version served: the table of tier T1.
+# Key, name, first and last version served: the table of tier T1, and 68, which is refused aloud.
 T1 = """
 0 Produce 3-11                  21 DeleteRecords 0-2
 1 Fetch 4-17                    22 InitProducerId 0-5
@@ -22,8 +22,8 @@ T1 = """
 16 ListGroups 0-5               46 ListPartitionReassignments 0-0
 17 SaslHandshake 0-1            47 OffsetDelete 0-0
 18 ApiVersions 0-4              60 DescribeCluster 0-2
-19 CreateTopics 2-7             75 DescribeTopicPartitions 0-0
-20 DeleteTopics 1-6
+19 CreateTopics 2-7             68 ConsumerGroupHeartbeat 0-1
+20 DeleteTopics 1-6             75 DescribeTopicPartitions 0-0
 """
 
 
