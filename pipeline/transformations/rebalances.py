@@ -77,12 +77,10 @@ def inferred(generations: DataFrame) -> DataFrame:
     order = story()
     rows = with_era(generations).select(
         *["group_id", "log_offset", "logged_at", "tombstone", "generation", "state_changed_at", "protocol_type"],
-        *["protocol", "leader", "member_count"],
-        F.transform("members", lambda m: m["member_id"]).alias("ids"),
+        *["protocol", "leader", "member_count", "members"],
         F.transform(
             "members", lambda m: F.struct(m["member_id"].alias("id"), m["group_instance_id"].alias("instance"))
         ).alias("who"),
-        _owners().alias("owners"),
         F.lag(F.struct("tombstone", "generation", "leader", "member_count", "members", "protocol_type"))
         .over(order)
         .alias("p"),
@@ -102,8 +100,13 @@ def inferred(generations: DataFrame) -> DataFrame:
     changed = changed.withColumns(
         {
             "was": old,
+        }
+    )
+    changed = changed.withColumns(
+        {
+            "owners": _owners("members", "member_count", "was"),
             "owned": F.when(F.col("new_life"), F.array().cast(_OWNERS)).otherwise(
-                _owners("p.members", "p.member_count")
+                _owners("p.members", "p.member_count", "who")
             ),
         }
     )
@@ -161,11 +164,15 @@ def of_ledger(ledger: DataFrame) -> DataFrame:
     return told.select(*COLUMNS)
 
 
-def _owners(members: str = "members", count: str = "member_count") -> Column:
-    """Every assigned partition with who has it, by instance id if any; null when some are unknown."""
+def _owners(members: str, count: str, others: str) -> Column:
+    """Every assigned partition with who has it, by instance id if any; null when some are unknown.
+
+    Records before version 3 have no instance ids: what the other of both generations says of the same member counts.
+    """
 
     def of_member(m: Column) -> Column:
-        who = F.coalesce(m["group_instance_id"], m["member_id"])
+        same = F.get(F.filter(others, lambda o: o["id"] == m["member_id"]), F.lit(0))
+        who = F.coalesce(m["group_instance_id"], same["instance"], m["member_id"])
         return F.transform(m["assigned"], lambda tp: F.struct(tp["topic"], tp["partition"], who.alias("owner")))
 
     # flatten() gives null when one of the arrays is null.

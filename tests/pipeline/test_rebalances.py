@@ -97,6 +97,15 @@ def test_pl20_a_static_member_under_a_new_id_is_no_rebalance_and_leaves_no_gap(s
     assert (row.joined, row.left, row.partitions_moved) == ([], [], 0)
 
 
+def test_a_member_whose_record_does_not_tell_its_instance_yet_keeps_its_partitions(spark: SparkSession) -> None:
+    """Values before version 3 have no instance ids: the member id alone says that nothing moved."""
+    plain, static = member("a", [0, 1]), member("a", [0, 1], group_instance_id="i1")
+    for before, after in ((plain, static), (static, plain)):
+        rows = [generation(1, 1, 3, before), generation(9, 20, 4, after, member("b", [2]))]
+        [row] = rebalances(frame(spark, GROUP_GENERATIONS, rows)).collect()
+        assert (row.partitions_total, row.partitions_moved, row.joined, row.left) == (3, 1, ["b"], [])
+
+
 def test_pl21_ownership_goes_on_through_generations_and_ends_with_a_reason(spark: SparkSession) -> None:
     """PL21: orders-0 belongs to a in 3 to 5, to b in 6, then the group is empty, then removed."""
     rows = [generation(n, n, n, member("a", [0]), member("b", [1])) for n in (3, 4, 5)]
