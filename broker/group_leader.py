@@ -92,6 +92,7 @@ class GroupLeader:
         "leader_epoch",
         "load_error",
         "on_load",
+        "on_load_failed",
         "records_appended",
         "shard",
         "state",
@@ -130,6 +131,7 @@ class GroupLeader:
         self._encoded_keys: dict[Any, bytes] = {}
         self.unclean = False  # the broker had not been stopped in good order
         self.on_load: Callable[[GroupLeader], None] | None = None  # the shard is there; nobody has been told yet
+        self.on_load_failed: Callable[[GroupLeader], None] | None = None  # nothing is served, see `load_error`
         self.records_appended = 0  # since the start, for metrics
         self.batches_appended = 0
 
@@ -442,6 +444,8 @@ class GroupLeader:
         if self.load_error is None:  # once for all tries
             log.error("group_load_failed", partition=self.index, error=str(error))
         self.load_error = error
+        if self.on_load_failed is not None:
+            self.on_load_failed(self)
 
     def recovered(self, partition: Partition, chunk_bytes: int = 5_242_880) -> None:
         """The partition's log was opened anew after a failure. If all that we know is in it, nobody need notice."""

@@ -15,6 +15,7 @@ from broker.group_batches import LeaderState
 from broker.group_leader import GroupLeader
 from broker.internal_topics import OFFSETS_TOPIC, new_topic
 from broker.logs import get_logger
+from broker.partitions.errors import PartitionFailed, PartitionLoading
 from broker.partitions.table import RELOAD_AFTER_MS
 from broker.placement import Placement
 from broker.uuids import random_uuid_text
@@ -38,6 +39,7 @@ log = get_logger()
 
 _ROUTES_KEPT = 100_000
 _RELOAD_AT_LEAST_EVERY_MS = 30_000
+_PASSING = (StorageError, OSError, PartitionFailed, PartitionLoading)
 # Told at level `debug` only. A thousand may join in one rebalance, whose own lines say who began it and how many took
 # part, and a line costs more than the join itself; ten thousand groups may be loaded, which `groups_loaded` counts.
 _ROUTINE = frozenset({"member_joined", "coordinator_loaded", "commit_refused"})
@@ -72,6 +74,7 @@ class Groups:
         self._catalogue = catalogue
         self._partitions = partitions
         self._routes: dict[str, GroupLeader] = {}
+        self._load_after_ms: dict[int, int] = {}  # how long the next try waits, by partition; after a failed one
         self._creating = False
         self.load_ms = 0  # how long the last loading of all partitions took
         # Answers for groups whose partition is not here, or while there is no `__consumer_offsets` at all.
@@ -153,20 +156,20 @@ class Groups:
             partition = self._partitions.get(OFFSETS_TOPIC, leader.index)
         except (KafkaError, OSError) as error:
             leader.load_failed(error)
-            self._load_later(leader)
             return
         assert partition is not None
         leader.load(partition, self._settings.offsets_load_buffer_size)
-        if isinstance(leader.load_error, (StorageError, OSError)):
-            self._load_later(leader)
 
-    def _load_later(self, leader: GroupLeader, after_ms: int = RELOAD_AFTER_MS) -> None:
+    def _load_failed(self, leader: GroupLeader) -> None:
         """What the disk refused it may give later. A log that cannot be understood stays as it is: see `not_ready`."""
+        if not isinstance(leader.load_error, _PASSING):
+            return
+        after_ms = self._load_after_ms.get(leader.index, RELOAD_AFTER_MS)
+        self._load_after_ms[leader.index] = min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS)
 
         def again() -> None:
-            if not self._is_waiting(leader):
-                return
-            self._partitions.open_once_more(OFFSETS_TOPIC, leader.index, opened)
+            if self._is_waiting(leader):
+                self._partitions.open_once_more(OFFSETS_TOPIC, leader.index, opened)
 
         def opened() -> None:
             if not self._is_waiting(leader):
@@ -174,7 +177,7 @@ class Groups:
             try:
                 partition = self._partitions.opened(OFFSETS_TOPIC, leader.index)
                 if partition is None:
-                    self._load_later(leader, min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS))
+                    self._load_failed(leader)
                     return
                 leader.shard.topics = self._catalogue.image
                 leader.load(partition, self._settings.offsets_load_buffer_size)
@@ -182,8 +185,6 @@ class Groups:
                 log.exception("group_load_failed", partition=leader.index)
             if leader.state is LeaderState.ACTIVE:
                 log.warning("group_load_made_up_for", partition=leader.index, groups=len(leader.shard.groups))
-            elif isinstance(leader.load_error, (StorageError, OSError)):
-                self._load_later(leader, min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS))
 
         self._runtime.timers.set(("load_groups", leader.index), self._runtime.now_ms() + after_ms, again)
 
@@ -217,9 +218,11 @@ class Groups:
         )
         leader.unclean = self._unclean
         leader.on_load = self._loaded
+        leader.on_load_failed = self._load_failed
         return leader
 
     def _loaded(self, leader: GroupLeader) -> None:
+        self._load_after_ms.pop(leader.index, None)
         for listener in self.load_listeners:
             listener(leader)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker import logs
+from broker import group_leader, logs
 from protocol.errors import ErrorCode
+from storage.errors import StorageError
+from storage.files import DISK
 from tests.broker.whole_broker import Whole
 
 
@@ -67,6 +70,39 @@ def test_a_read_error_while_loading_is_tried_again(tmp_path: Path, monkeypatch: 
     second.runtime.advance(10_000)
     assert second.committed(group) == 7
     assert second.stop()
+
+
+def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log fails, is opened anew, and the disk refuses once more while its groups are read from it."""
+    broker = Whole(tmp_path, kohort__durability="always")
+    group = broker.groups_of(0)[0]
+    assert broker.commit(group, 7) == ErrorCode.NONE
+    real, tries = group_leader.load, []
+
+    def load(*arguments: Any) -> Any:
+        tries.append(arguments)
+        if len(tries) < 3:
+            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
+        return real(*arguments)
+
+    monkeypatch.setattr(group_leader, "load", load)
+    with monkeypatch.context() as trouble:
+        trouble.setattr(DISK, "fdatasync", refuse)
+        assert broker.commit(group, 8) is not ErrorCode.NONE
+    broker.runtime.advance(1_500)
+    assert tries
+    assert broker.committed(group) is ErrorCode.NOT_COORDINATOR
+    broker.runtime.advance(30_000)
+    assert len(tries) == 3
+    assert broker.committed(group) in (7, 8)  # 8 was refused, and may have come into the log
+    assert broker.commit(group, 9) == ErrorCode.NONE
+    assert broker.stop()
+
+
+def refuse(descriptor: int) -> None:
+    raise OSError(5, "Input/output error")
 
 
 def test_a_flipped_bit_in_a_group_log_is_not_taken_for_an_offset(tmp_path: Path) -> None:
