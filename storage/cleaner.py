@@ -16,10 +16,11 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.batch import BatchHeader, encode_batch, iterate_records, read_keys_values, verify
+from storage.batch_file import BatchFile, segment_path
 from storage.cleaner_transactions import CleanedTransactions
 from storage.files import DISK, LogFile, sync_directory, sync_file
 from storage.log_config import INT32_MAX
-from storage.segment import Segment, segment_path
+from storage.segment import Segment
 from storage.segment_files import CLEANED
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ def _batches(plan: CleanPlan, source: Source) -> Iterator[tuple[BatchHeader, byt
         yield verify(batch), batch
 
 
-def _open(plan: CleanPlan, source: Source) -> Segment:
-    segment = Segment.at(segment_path(plan.directory, source.base_offset, ".log"), source.base_offset, DISK)
+def _open(plan: CleanPlan, source: Source) -> BatchFile:
+    segment = BatchFile.at(segment_path(plan.directory, source.base_offset, ".log"), source.base_offset, DISK)
     segment.size_bytes = source.size_bytes
     return segment
 

@@ -12,55 +12,25 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
 from protocol.records.crc import crc32c
+from storage.batch_file import LEAST_LENGTH, segment_path
 from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import sync_directory
 from storage.indexes import OFFSET_ENTRY_BYTES
 from storage.log_config import INT32_MAX
 from storage.producer_snapshot import parse_snapshot, restore, write_snapshot
-from storage.segment import LEAST_LENGTH, Segment, segment_path
+from storage.recovery_report import Cut
+from storage.segment import Segment
 from storage.segment_files import Found, base_offset_of, tidy
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
 
 CHUNK_BYTES = 1_048_576
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A file that was shortened to its last good batch."""
-
-    path: Path
-    position: int  # bytes kept
-    removed_bytes: int
-    why: str
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening a log changed on disk. All empty after an uneventful start."""
-
-    cuts: list[Cut] = field(default_factory=list)
-    removed_segments: list[Cut] = field(default_factory=list)  # whole segments after a cut, position 0
-    checked_segments: list[Path] = field(default_factory=list)
-    rebuilt_indexes: list[Path] = field(default_factory=list)
-    removed_files: list[Path] = field(default_factory=list)  # leftovers of an interrupted clean or deletion
-    finished_swaps: list[Path] = field(default_factory=list)
-    discarded_snapshots: list[Path] = field(default_factory=list)
-    damaged: list[tuple[Path, str]] = field(default_factory=list)  # what is missing, and cannot be had again
-    restarted_at: int | None = None  # the log ended below its start offset, so it was begun anew here
-
-    @property
-    def removed_bytes(self) -> int:
-        """Bytes of batches that are gone."""
-        return sum(cut.removed_bytes for cut in [*self.cuts, *self.removed_segments])
 
 
 def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int) -> None:

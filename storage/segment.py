@@ -1,68 +1,46 @@
-"""One segment: a `.log` file of whole batches, and what is known about it in memory.
+"""One segment: a file of batches with its indexes, and what is known about it in memory.
 
 A segment is opened without reading a batch; its indexes, its descriptor and its mapping come when they are first
-needed and go with `release`. Headers are looked at by `pread`; a mapping is only ever handed on, as a view, to
-whoever copies it into a socket (decisions/memory-mapped-segments.md).
+needed and go with `release`.
 
-Always true: `size_bytes` counts whole batches only, and everything below it has been written; a mapping never
-reaches beyond it, and a file that has been mapped is never shortened in place.
-
-Source: Kafka's LogSegment, FileRecords.
+Source: Kafka's LogSegment.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from protocol.records.batch import HEADER_BYTES
-from storage.batches import HEADER, OVERHEAD, STEP
+from storage.batch_file import LEAST_LENGTH, BatchFile
+from storage.batches import OVERHEAD, STEP
 from storage.errors import CorruptSegment
 from storage.files import Disk, LogFile, write_file
 from storage.indexes import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
 
 WALK_BYTES = 4096
-SCAN_BYTES = 65536
 HINTS = 8
 UNREAD = -2
-LEAST_LENGTH = HEADER_BYTES - OVERHEAD
 
 _step = STEP.unpack_from
 
 
-def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """The file of a segment: 20 digits and a suffix such as `.log`."""
-    return directory / f"{base_offset:020d}{suffix}"
-
-
-class Segment:
+class Segment(BatchFile):
     """A segment file. `end_offset` of a closed one is the base of the next, so it is not kept here."""
 
     __slots__ = (
         "_aborted",
-        "_file",
         "_hints",
         "_offset_index",
         "_time_index",
-        "_view",
-        "base_offset",
         "created_ms",
-        "directory",
-        "disk",
         "first_timestamp",
         "index_interval_bytes",
-        "mapped_bytes",
         "max_timestamp",
         "max_timestamp_offset",
-        "size_bytes",
         "unindexed_bytes",
-        "was_mapped",
-        "was_read",
     )
 
     def __init__(
@@ -74,56 +52,18 @@ class Segment:
         index_interval_bytes: int,
         disk: Disk,
     ) -> None:
-        self.directory = directory
-        self.base_offset = base_offset
-        self.size_bytes = size_bytes
+        super().__init__(directory, base_offset, size_bytes, disk)
         self.created_ms = created_ms
         self.index_interval_bytes = index_interval_bytes
-        self.disk = disk
         self.max_timestamp = -1  # of any record; -1 is unknown or none
         self.max_timestamp_offset = base_offset  # the last offset of the batch that reached it
         # The first batch's max timestamp, which `segment.ms` counts from.
         self.first_timestamp = UNREAD if size_bytes else -1
         self.unindexed_bytes = 0  # since the last index entry
-        self.mapped_bytes = 0
-        self.was_mapped = False
-        self.was_read = False
-        self._file: LogFile | None = None
-        self._view: memoryview | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTransaction] | None = None
         self._hints: dict[int, int] = {}  # next offset of a finished read -> its position
-
-    @classmethod
-    def at(cls, path: Path, base_offset: int, disk: Disk) -> Segment:
-        """A segment over any file of batches, for reading its headers. May raise `OSError`."""
-        file = LogFile(path, os.O_RDONLY, disk)
-        segment = cls(path.parent, base_offset, file.size(), -1, 0, disk)
-        segment.file = file
-        return segment
-
-    def path(self, suffix: str) -> Path:
-        """Where the segment's file with this suffix lies."""
-        return segment_path(self.directory, self.base_offset, suffix)
-
-    @property
-    def file(self) -> LogFile:
-        """The open `.log` file."""
-        if self._file is None:
-            self._file = LogFile(self.path(".log"), os.O_RDWR, self.disk)
-        return self._file
-
-    @file.setter
-    def file(self, file: LogFile) -> None:
-        self._file = file
-
-    def _chunk(self, position: int, count: int) -> bytes:
-        """Bytes from `position`, at least one batch header of them. Raises: CorruptSegment."""
-        chunk = self.file.pread(count, position)
-        if len(chunk) < HEADER_BYTES:
-            raise CorruptSegment(self.path(".log"), position)
-        return chunk
 
     # -- looking things up ---------------------------------------------------------------------------------
 
@@ -205,23 +145,6 @@ class Segment:
             del hints[next(iter(hints))]
         hints[next_offset] = position
 
-    def view(self, start: int, end: int) -> memoryview:
-        """The bytes [`start`, `end`) as a mapping. Pass it to the kernel; never look into it (SIGBUS)."""
-        if end > self.mapped_bytes:
-            mapping = mmap.mmap(self.file.fd, self.size_bytes, access=mmap.ACCESS_READ)
-            # The mapping that was lives on while anyone holds a view of it.
-            self._view = memoryview(mapping)
-            self.mapped_bytes = self.size_bytes
-            self.was_mapped = True
-        self.was_read = True
-        assert self._view is not None
-        return self._view[start:end]
-
-    def read(self, start: int, end: int) -> bytes:
-        """The bytes [`start`, `end`) copied."""
-        self.was_read = True
-        return self.file.pread(end - start, start)
-
     @property
     def aborted(self) -> list[AbortedTransaction]:
         """The entries of the transaction index, in the order of their markers."""
@@ -238,23 +161,6 @@ class Segment:
         if self.max_timestamp < 0 and self.size_bytes:
             self.load_indexes()
         return self.max_timestamp if self.max_timestamp >= 0 else self.file.modified_ms()
-
-    def headers(self, start: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        """Every batch from `start` on: its position and its header as `HEADER` unpacks it.
-
-        Raises: CorruptSegment when the batches do not fill the file.
-        """
-        position, size = start, self.size_bytes
-        chunk, at = b"", 0
-        while position < size:
-            if at + HEADER_BYTES > len(chunk):
-                chunk, at = self._chunk(position, SCAN_BYTES), 0
-            header = HEADER.unpack_from(chunk, at)
-            if header[1] < LEAST_LENGTH or position + header[1] + OVERHEAD > size:
-                raise CorruptSegment(self.path(".log"), position)
-            yield position, header
-            at += header[1] + OVERHEAD
-            position += header[1] + OVERHEAD
 
     def read_first_timestamp(self) -> None:
         """Set `first_timestamp` from the first batch; -1 when there is none."""
@@ -362,8 +268,7 @@ class Segment:
 
     def cut(self, position: int, offset: int) -> None:
         """The file now ends at `position`, before the batch that held `offset`: forget what lay after it."""
-        self._view = None
-        self.mapped_bytes = 0
+        self.drop_view()
         self._hints.clear()
         self.size_bytes = position
         self.offset_index.truncate(position)
@@ -406,8 +311,7 @@ class Segment:
     def release(self) -> None:
         """Drop the descriptor, the mapping and the indexes, all of which come back when needed."""
         self._file = None
-        self._view = None
-        self.mapped_bytes = 0
+        self.drop_view()
         self._offset_index = self._time_index = None
         self._aborted = None
         self._hints.clear()

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from storage.batch_file import BatchFile
 from storage.errors import CorruptFile
 from storage.files import sync_directory
-from storage.segment import Segment
 
 if TYPE_CHECKING:
     from storage.files import Disk
-    from storage.recovery import RecoveryReport
+    from storage.recovery_report import RecoveryReport
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -123,7 +123,7 @@ def _finish_swaps(directory: Path, swaps: list[Path], found: Found, disk: Disk, 
 
 
 def _next_offset(path: Path, base_offset: int, disk: Disk) -> int:
-    segment = Segment.at(path, base_offset, disk)
+    segment = BatchFile.at(path, base_offset, disk)
     next_offset = base_offset
     for _, header in segment.headers():
         next_offset = header[0] + header[6] + 1

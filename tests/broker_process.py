@@ -57,7 +57,7 @@ def free_port() -> int:
     raise RuntimeError("no free port in a hundred tries")
 
 
-def eventually(condition: Callable[[], T], *, deadline_s: float = 10.0, what: str = "", every_s: float = 0.02) -> T:
+def eventually(condition: Callable[[], T], *, deadline_s: float = 60.0, what: str = "", every_s: float = 0.02) -> T:
     """The first true value of `condition`. Raises: AssertionError when there is none by the deadline."""
     end = time.monotonic() + deadline_s
     while True:

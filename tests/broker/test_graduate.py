@@ -300,7 +300,7 @@ def test_a_start_and_a_stop_of_kohort_mend_what_the_message_says_they_mend(
     with Kohort(tmp_path, QUICK_GROUPS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
         ends = admin.list_offsets({TopicPartition("orders", 0): OffsetSpec.latest()})
-        assert next(iter(ends.values())).result(20).offset == 300
+        assert next(iter(ends.values())).result(60).offset == 300
         if damage is _no_marker:
             eventually(lambda: "logs_recovered" in broker.log(), what="every log recovered")
 

@@ -31,7 +31,7 @@ def dump(log: Path, *options: str) -> list[str]:
         [str(ROOT / "tools/kafka"), "run", "org.apache.kafka.tools.DumpLogSegments", "--files", str(log), *options],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

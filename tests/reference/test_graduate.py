@@ -60,7 +60,7 @@ def test_kafka_goes_on_where_kohort_was_ended_under_load(tmp_path: Path, tidy: A
 
     assert g.topics(kafka.address) == before
     more = load.written + 600
-    eventually(lambda: load.written >= more, deadline_s=30)
+    eventually(lambda: load.written >= more, deadline_s=120)
     load.finish()
     load.check(kafka)
     assert g.overrides(kafka.address, g.TOPIC) == {"retention.ms": "-1"}
@@ -158,7 +158,7 @@ def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: A
 
     assert g.topics(kohort.address) == before
     more = load.written + 400
-    eventually(lambda: load.written >= more, deadline_s=30)
+    eventually(lambda: load.written >= more, deadline_s=120)
     load.finish()
     load.check(kohort)
     assert g.strays(kafka.data) == []

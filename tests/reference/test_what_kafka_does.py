@@ -81,7 +81,7 @@ def test_topics_that_stand_in_the_bootstrap_file_only(tmp_path: Path, tidy: Any)
         shutil.copytree(source, data)
         kafka = tidy(g.kafka_on(tmp_path / f"kafka{number}", data, port))
         kafka.start()
-        eventually(lambda kafka=kafka: "kept" in g.topics(kafka.address), deadline_s=60)
+        eventually(lambda kafka=kafka: "kept" in g.topics(kafka.address), deadline_s=120)
         strays = g.strays(data)
         set_aside += bool(strays)
         if not strays:

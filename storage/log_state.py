@@ -1,0 +1,205 @@
+"""What an open log is, what is known of it, and how it becomes durable: the ground that `PartitionLog` stands on.
+
+A flush is begun on the owner's thread, fsynced in any, and finished on the owner's again, while the log goes on.
+
+Always true: the recovery point never passes the log end, and everything below it was fsynced.
+
+Source: Kafka's LocalLog, UnifiedLog.flush.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from storage.errors import StorageError
+from storage.flush import FlushTicket
+from storage.leader_epochs import LeaderEpochs
+from storage.log_config import INT64_MAX, LogConfig
+from storage.producer_state import ProducerState
+from storage.recovery_report import RecoveryReport
+from storage.tail import Tail, TailBudget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from storage.files import Disk, LogFile
+    from storage.segment import Segment
+
+NOT_PREPARED = -1  # as the most index entries: the first append takes the slow way then
+
+
+class LogState:
+    """The state of one partition's log. Room-wide: `segments` and `bases`, their base offsets."""
+
+    __slots__ = (
+        "_active",
+        "_closed",
+        "_config",
+        "_failure",
+        "_file",
+        "_indexed",
+        "_latest_epoch",
+        "_max_index_entries",
+        "_names",
+        "_names_synced",
+        "_roll_above",
+        "_segment_bytes",
+        "_swapping",
+        "_torn_tail",
+        "_truncations",
+        "_unsynced",
+        "_unsynced_paths",
+        "bases",
+        "deleted_files",
+        "directory",
+        "disk",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery",
+        "recovery_point",
+        "segments",
+        "tail",
+    )
+
+    def __init__(self, directory: Path, config: LogConfig, disk: Disk, tail: TailBudget) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.segments: list[Segment] = []
+        self.bases: list[int] = []
+        self.epochs = LeaderEpochs(directory, disk)
+        self.producers = ProducerState()
+        self.tail = Tail(tail)
+        self.recovery = RecoveryReport()
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = 0
+        self.deleted_files: list[Path] = []  # renamed to `.deleted`; the owner unlinks them: `take_deleted_files`
+        self._config = config
+        self._failure: StorageError | None = None
+        self._file: LogFile
+        self._indexed: Sequence[int] = ()
+        self._max_index_entries = NOT_PREPARED
+        self._roll_above = INT64_MAX
+        self._closed = False
+        self._torn_tail = False
+        self._swapping = False
+        self._truncations = 0  # a flush begun before a truncation must not move the recovery point above it
+        self._unsynced: list[LogFile] = []  # of rolled segments
+        self._unsynced_paths: list[Path] = []  # of their indexes, and of snapshots
+        self._names = 0  # grows with every file made or renamed: the directory needs an fsync
+        self._names_synced = 0
+        self._latest_epoch = -1
+
+    def activate(self) -> None:
+        """The last segment is the active one; work out when it is full. Part of opening, rolling and truncating."""
+        self._active = self.segments[-1]
+        self._latest_epoch = self.epochs.latest
+        self.config = self._config
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings in force."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.segment_bytes
+        self._active.index_interval_bytes = config.index_interval_bytes
+        self._max_index_entries = NOT_PREPARED
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the batches of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 when none is known."""
+        return self._latest_epoch
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction; None when none is open."""
+        first = self.producers.first_open_offset(-1)
+        return first if first >= 0 else None
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where read_committed ends: no transaction below it is undecided. Never below the log start."""
+        return max(self.producers.last_stable_offset(high_watermark), self.log_start_offset)
+
+    def segment_index(self, offset: int) -> int:
+        """Which of `segments` holds `offset`; 0 for one below the first."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def check_usable(self) -> None:
+        """Raise what stops this log for good: it was closed, or an fsync has failed. Raises: StorageError."""
+        if self._failure is not None:
+            raise self._failure
+
+    # -- making it durable ---------------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushTicket:
+        """Everything up to the log end, to be fsynced by `ticket.sync()` in any thread and then `finish_flush`."""
+        self.check_usable()
+        return FlushTicket(
+            offset=self.log_end_offset,
+            truncations=self._truncations,
+            closed=list(self._unsynced),
+            active=self._active.file if self.log_end_offset > self.recovery_point else None,
+            paths=list(self._unsynced_paths),
+            directory=self.directory if self._names != self._names_synced else None,
+            names_version=self._names,
+            epochs=(self.epochs, self.epochs.content()) if self.epochs.is_dirty else None,
+            what=self.directory,
+            disk=self.disk,
+        )
+
+    def finish_flush(self, ticket: FlushTicket) -> int:
+        """Take over what `ticket.sync()` achieved; return the recovery point.
+
+        Raises: StorageError when the sync failed or never ran; the log then refuses everything until opened anew.
+        """
+        if not ticket.synced:
+            self._failure = ticket.error or StorageError("was not flushed:", self.directory)
+            raise self._failure
+        if ticket.paths:
+            # The same file may have been written again since: by identity, not by name.
+            written = set(map(id, ticket.paths))
+            self._unsynced_paths = [path for path in self._unsynced_paths if id(path) not in written]
+        self._names_synced = max(self._names_synced, ticket.names_version)
+        if ticket.truncations == self._truncations:
+            # Not the active segment's: it may have grown since, and been rolled, and then the rest is still to come.
+            done = set(map(id, ticket.closed))
+            self._unsynced = [file for file in self._unsynced if id(file) not in done]
+            self.recovery_point = max(self.recovery_point, ticket.offset)
+        return self.recovery_point
+
+    def flush(self, *, sync: bool = True) -> int:
+        """The three calls at once, in this thread; return the recovery point. Raises: StorageError.
+
+        Without `sync` nothing is fsynced: see `close`.
+        """
+        ticket = self.begin_flush()
+        with suppress(StorageError):  # which the ticket keeps, and `finish_flush` raises
+            ticket.sync() if sync else ticket.skip()
+        return self.finish_flush(ticket)
+
+    def add_segment(self, segment: Segment) -> None:
+        """Append a segment that was just made. The caller activates it."""
+        self.segments.append(segment)
+        self.bases.append(segment.base_offset)
+        self._names += 1
+
+    def add_unsynced(self, paths: Sequence[Path], *, files: Sequence[LogFile] = ()) -> None:
+        """The next flush fsyncs these too, and the folder with their names."""
+        self._unsynced += files
+        self._unsynced_paths += paths
+        self._names += 1
