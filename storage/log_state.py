@@ -144,6 +144,12 @@ class LogState:
         if self._failure is not None:
             raise self._failure
 
+    def cut_torn_tail(self) -> None:
+        """Take off what a refused append has left behind the last batch. May raise `OSError`."""
+        if self._torn_tail:
+            self.disk.ftruncate(self._active.file.fd, self._active.size_bytes)
+            self._torn_tail = False
+
     # -- making it durable ---------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket:

@@ -105,9 +105,7 @@ class WritableLog(LogState):
         self.check_usable()
         active = self._active
         try:
-            if self._torn_tail:
-                self.disk.ftruncate(active.file.fd, active.size_bytes)
-                self._torn_tail = False
+            self.cut_torn_tail()
             if self._max_index_entries == NOT_PREPARED:
                 self._prepare()
         except OSError as error:
@@ -177,6 +175,7 @@ class WritableLog(LogState):
             return False
         new = Segment(self.directory, base_offset, 0, now_ms, self._config.index_interval_bytes, self.disk)
         try:
+            self.cut_torn_tail()  # inside of the log a recovery would take it for its end
             new.create()
             old.finish_time_index()
             written = old.write_indexes()

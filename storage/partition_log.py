@@ -99,8 +99,7 @@ class PartitionLog(WritableLog):
         try:
             self.check_usable()
             active = self._active
-            if self._torn_tail:
-                self.disk.ftruncate(active.file.fd, active.size_bytes)
+            self.cut_torn_tail()
             if self._max_index_entries != NOT_PREPARED:  # something was appended
                 active.finish_time_index()
                 self.add_unsynced(active.write_indexes())

@@ -148,6 +148,32 @@ def test_a_half_written_batch_that_cannot_be_cut_is_written_over(tmp_path: Path)
     assert [offset for offset, _, _ in pairs(opened(tmp_path, TINY, clean=True))] == [0, 1]
 
 
+def test_a_half_written_batch_is_cut_before_a_new_segment_begins(tmp_path: Path) -> None:
+    """In the middle of the log a recovery would take it for the end, and remove every segment after it."""
+    disk = BrokenDisk(10**9)
+    log = opened(tmp_path, TINY, disk=disk)
+    log.append(batch(1), leader_epoch=0)
+
+    def fails(*_: Any) -> Any:
+        raise OSError(errno.EIO, "no")
+
+    def half(descriptor: int, data: bytes, position: int) -> int:
+        os.pwrite(descriptor, bytes(data)[:50], position)
+        raise OSError(errno.ENOSPC, "no")
+
+    disk.pwrite, disk.ftruncate = half, fails  # type: ignore[method-assign]  # a disk that breaks
+    with pytest.raises(StorageError):
+        log.append(batch(1), leader_epoch=0)
+    with pytest.raises(StorageError, match="cannot start segment"):
+        log.roll()
+    disk.pwrite, disk.ftruncate = os.pwrite, os.ftruncate  # type: ignore[method-assign]  # and is mended
+    assert log.roll()
+    assert log.append(batch(1), leader_epoch=0) == 1
+    again = opened(tmp_path, TINY)
+    assert [offset for offset, _, _ in pairs(again)] == [0, 1]
+    assert not again.recovery.cuts
+
+
 def test_a_failed_fsync_stops_the_log(tmp_path: Path) -> None:
     """The kernel reports lost pages once, so nothing may be believed after it: KAFKA_STORAGE_ERROR until reopened."""
     disk = BrokenDisk(10**9, errno.EIO)
