@@ -85,7 +85,7 @@ def ask_versions(port: int) -> int:
 def test_the_ready_line_names_the_real_port_and_sigterm_ends_it(serve, tmp_path: Path):
     program = serve()
     _, port = program.ready()
-    assert ask_versions(port) == 33
+    assert ask_versions(port) == 34
 
     program.process.send_signal(signal.SIGTERM)
     code, _, err = program.end()
