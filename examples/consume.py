@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
@@ -19,7 +20,11 @@ class Say(ConsumerRebalanceListener):
 
 async def main() -> None:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=BOOTSTRAP, group_id="billing", auto_offset_reset="earliest", session_timeout_ms=6_000
+        bootstrap_servers=BOOTSTRAP,
+        group_id="billing",
+        client_id=f"consumer-{socket.gethostname()[:6]}",  # so that `kohort why` has a name for it
+        auto_offset_reset="earliest",
+        session_timeout_ms=6_000,
     )
     consumer.subscribe(["orders"], listener=Say())
     await consumer.start()

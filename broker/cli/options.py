@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.cli import entry
@@ -16,7 +17,8 @@ from broker.cli.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_VARIABLE = "KOHORT_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP = os.environ.get(BOOTSTRAP_VARIABLE) or "127.0.0.1:9092"
 DEFAULT_TIMEOUT_MS = 30_000
 
 
@@ -63,7 +65,8 @@ def add_cluster(parser: argparse.ArgumentParser, *, default: bool = True) -> Non
         "--bootstrap-server",
         metavar="HOST:PORT",
         default=DEFAULT_BOOTSTRAP if default else argparse.SUPPRESS,
-        help=f"where the cluster is asked first; several with commas (default {DEFAULT_BOOTSTRAP})",
+        help=f"where the cluster is asked first; several with commas "
+        f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
     )
     parser.add_argument(
         "--command-config",

@@ -109,8 +109,9 @@ def _details(record: Mapping[str, Any]) -> Iterator[str]:
     for name in ("join_ms", "assign_ms", "sync_ms"):
         if record.get(name) is not None:
             yield f"{name.removesuffix('_ms')} {words.duration(record[name])}"
+    shared = words.namesakes(record)
     for member in record.get("members") or ():
-        parts = [f"{words.who(member)} {member['change']}"]
+        parts = [f"{words.who(member, shared=shared)} {member['change']}"]
         if member.get("joined_after_ms") is not None:
             parts.append(f"joined after {words.duration(member['joined_after_ms'])}")
         if member.get("synced_after_ms") is not None:

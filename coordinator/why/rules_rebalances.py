@@ -217,10 +217,13 @@ def idle_members(window: Window) -> Finding | None:
     if count <= total:
         return None
     idle = sum(partition_count(member.get("partitions")) == 0 for member in members)
+    without = max(idle, count - total)
     says = (
-        f"{plural(count, 'member')} share {plural(total, 'partition')}: {max(idle, count - total)} have nothing to do"
+        f"{plural(count, 'member')} share {plural(total, 'partition')}: {without} {'has' if without == 1 else 'have'}"
     )
-    return _finding("idle_members", says, {"members": count, "partitions": total, "idle": idle}, hint=True)
+    return _finding(
+        "idle_members", f"{says} nothing to do", {"members": count, "partitions": total, "idle": idle}, hint=True
+    )
 
 
 def imbalance(window: Window) -> Finding | None:

@@ -39,10 +39,42 @@ def host(text: str | None) -> str:
     return (text or "").removeprefix("/")
 
 
-def who(facts: Facts, *, with_host: bool = True) -> str:
-    """A member as people know it: its client id, or instance id, and its host."""
-    name = facts.get("instance_id") or facts.get("client_id") or facts.get("member_id") or "somebody"
+Namesakes = Mapping[str, bool]
+"""Client ids that several members of one generation have; True where host and client id together are not one's own."""
+
+_BEFORE = frozenset({"stayed", "left", "expired", "removed"})
+_AFTER = frozenset({"stayed", "joined", "replaced"})
+_TOLD_OF_ID = 9
+"""Of what follows the client id in a member id, a hyphen and a uuid: enough to know it by, and to search for."""
+
+
+def namesakes(record: Facts) -> Namesakes:
+    """Who has another's name in a `rebalance_ended`: clients that were given no name all have the library's."""
+    shared: dict[str, bool] = {}
+    for there in (_BEFORE, _AFTER):
+        hosts: dict[str, list[str]] = {}
+        for member in record.get("members") or ():
+            if member.get("change") in there and member.get("client_id") and not member.get("instance_id"):
+                hosts.setdefault(str(member["client_id"]), []).append(host(member.get("client_host")))
+        for name, where in hosts.items():
+            if len(where) > 1:
+                shared[name] = shared.get(name, False) or len(set(where)) < len(where)
+    return shared
+
+
+def who(facts: Facts, *, with_host: bool = True, shared: Namesakes | None = None) -> str:
+    """A member as people know it: its client id, or instance id, and its host.
+
+    Where its name is `shared` the host is told, and where that is not enough the beginning of the member id.
+    """
+    client_id, member_id = facts.get("client_id"), facts.get("member_id")
+    name = facts.get("instance_id") or client_id or member_id or "somebody"
     where = host(facts.get("client_host"))
+    if shared and not facts.get("instance_id") and client_id in shared:
+        if shared[client_id] and member_id and str(member_id).startswith(f"{client_id}-"):
+            name = str(member_id)[: len(client_id) + _TOLD_OF_ID]
+        else:
+            with_host = True
     return f"{name} ({where})" if with_host and where else str(name)
 
 
@@ -51,11 +83,11 @@ def quoted(text: str | None) -> str:
     return f'"{(text or "").rstrip(".")}"'
 
 
-def cause(facts: Facts | None, *, with_host: bool = True) -> str:
+def cause(facts: Facts | None, *, with_host: bool = True, shared: Namesakes | None = None) -> str:
     """What somebody did, or what befell it."""
     if not facts:
         return "the cause is not known"
-    name = who(facts, with_host=with_host)
+    name = who(facts, with_host=with_host, shared=shared)
     detail: Facts = facts.get("detail") or {}
     reason = facts.get("reason")
     tell = _CAUSES.get(str(facts.get("trigger")))
@@ -170,10 +202,11 @@ def _names(topics: Sequence[str]) -> str:
 
 def causes(record: Facts) -> str:
     """First cause, and the further ones in short."""
-    text = cause(record.get("first_cause"))
+    shared = namesakes(record)
+    text = cause(record.get("first_cause"), shared=shared)
     further = list(record.get("further_causes") or ())
     if further:
-        told = [cause(one, with_host=False) for one in further[:3]]
+        told = [cause(one, with_host=False, shared=shared) for one in further[:3]]
         more = len(further) - len(told) + int(record.get("further_causes_truncated") or 0)
         text += "; also: " + ", ".join(told) + (f" and {more:,} more" if more else "")
     return text
@@ -206,23 +239,25 @@ def consequences(record: Facts) -> str:
 
 def _waits(record: Facts) -> list[str]:
     parts = []
+    shared = namesakes(record)
     delay_ms = record.get("initial_delay_ms") or 0
     if delay_ms >= 50:
         parts.append(f"waited {duration(delay_ms)} for more members, as group.initial.rebalance.delay.ms says")
     slowest = record.get("slowest_to_join")
     if slowest:
-        name = who(slowest, with_host=False)
+        name = who(slowest, with_host=False, shared=shared)
         parts.append(f"waited {duration(slowest['after_ms'])} for {name} to rejoin")
     gone = [one for one in record.get("further_causes") or () if one.get("trigger") == "join_timeout"]
     if gone:
         waited_ms = max((one.get("detail") or {}).get("rebalance_timeout_ms") or 0 for one in gone)
-        parts.append(f"waited {duration(waited_ms)} for {', '.join(who(one, with_host=False) for one in gone)} in vain")
+        names = ", ".join(who(one, with_host=False, shared=shared) for one in gone)
+        parts.append(f"waited {duration(waited_ms)} for {names} in vain")
     assign_ms = record.get("assign_ms") or 0
     if assign_ms >= 1_000:
         parts.append(f"the leader planned for {duration(assign_ms)}")
     slowest = record.get("slowest_to_sync")
     if slowest and slowest["after_ms"] >= 1_000:
-        name = who(slowest, with_host=False)
+        name = who(slowest, with_host=False, shared=shared)
         parts.append(f"{name} fetched its assignment after {duration(slowest['after_ms'])}")
     return parts
 

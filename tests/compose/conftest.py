@@ -101,11 +101,12 @@ class Project:
         return found
 
     def wait_until_shared(self, members: int, deadline_s: float = 180) -> None:
-        """Until so many consumers own the four partitions between them, each once."""
+        """Until so many consumers own the four partitions between them, each once, and nobody owns none who could."""
 
         def shared() -> bool:
             owned = self.owned()
-            return len(owned) == members and sorted(itertools.chain(*owned)) == [0, 1, 2, 3]
+            busy = sum(1 for partitions in owned if partitions)
+            return (len(owned), busy) == (members, min(members, 4)) and sorted(itertools.chain(*owned)) == [0, 1, 2, 3]
 
         eventually(shared, deadline_s=deadline_s, what=f"{members} consumers share four partitions", every_s=0.3)
 

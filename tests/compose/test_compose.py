@@ -98,6 +98,9 @@ def test_consumers_form_a_group_and_the_broker_can_be_killed(project: Callable[.
     eventually(lambda: end_offset(running) > before, deadline_s=180, what="the producer goes on")
     running.wait_until_shared(1)
     assert "Traceback" not in running.logs("broker")
+    told = running.compose("exec", "-T", "broker", "kohort", "why", "billing")
+    assert "its session timeout" in told
+    assert "the broker started after a crash and read the group" in told
 
 
 def test_a_service_is_scaled_up_and_down(project: Callable[..., Project]) -> None:

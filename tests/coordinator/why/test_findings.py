@@ -85,7 +85,11 @@ def fires(rule: str) -> tuple[list[Record], dict[str, Any], list[str]]:
             return records, {}, ["range is eager", "all 44 partitions", "12 moved", "32 would have gone on"]
         case "idle_members":
             owners = [member("a", partitions={"t": "0"}), member("b", partitions={"t": "1"}), member("c")]
-            return series(1, poll, members=owners, partitions_total=2), {}, ["3 members share 2 partitions: 1 have"]
+            return (
+                series(1, poll, members=owners, partitions_total=2),
+                {},
+                ["3 members share 2 partitions: 1 has nothing to do"],
+            )
         case "imbalance":
             return series(1, poll, imbalance=4, protocol="range"), {}, ["range gives one member 4 partitions more"]
         case "duplicate_instance":

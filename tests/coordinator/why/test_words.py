@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.events import TRIGGERS
 from coordinator.why import words
-from tests.coordinator.why.records import NOW, cause, rebalance
+from tests.coordinator.why.records import NOW, cause, member, rebalance
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,28 @@ def test_what_followed_names_the_waiting_the_moves_and_the_standstill():
     )
     _, first = rebalance(NOW, cause("member_joined"), initial_delay_ms=3_000, stopped_ms=3_000, mode="eager")
     assert words.consequences(first).startswith("waited 3.0 s for more members, as group.initial.rebalance.delay.ms")
+
+
+def test_members_that_share_a_name_are_told_apart():
+    """By their hosts, on one host by the beginning of their member ids; a new process under an old name by neither."""
+
+    def told(first: str, second: str, changes: tuple[str, str] = ("left", "stayed")) -> str:
+        _, ended = rebalance(NOW, cause("member_joined", "lib", second))
+        ended["members"] = [
+            {**member("lib", change, host=where), "member_id": f"lib-{number}2345678-9"}
+            for number, where, change in zip("12", (first, second), changes, strict=True)
+        ]
+        ended["slowest_to_join"] = {**ended["members"][0], "after_ms": 3_100}
+        ended["further_causes"] = [{**cause("member_left", "lib", first), "member_id": "lib-12345678-9"}]
+        return f"{words.causes(ended)}; {words.consequences(ended)}"
+
+    apart = told("10.0.0.1", "10.0.0.2")
+    assert "also: lib (10.0.0.1) left" in apart
+    assert "waited 3.1 s for lib (10.0.0.1) to rejoin" in apart
+    together = told("10.0.0.1", "10.0.0.1")
+    assert "also: lib-12345678 left" in together
+    assert "waited 3.1 s for lib-12345678 to rejoin" in together
+    assert "also: lib left" in told("10.0.0.1", "10.0.0.1", ("expired", "joined"))
 
 
 def test_refused_commits_are_told_with_both_generations():
