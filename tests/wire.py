@@ -24,7 +24,7 @@ class Wire:
     `timeout_s` without a byte.
     """
 
-    def __init__(self, address: str, *, client_id: str = "wire", timeout_s: float = 20.0) -> None:
+    def __init__(self, address: str, *, client_id: str = "wire", timeout_s: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

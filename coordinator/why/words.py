@@ -70,7 +70,7 @@ def who(facts: Facts, *, with_host: bool = True, shared: Namesakes | None = None
     client_id, member_id = facts.get("client_id"), facts.get("member_id")
     name = facts.get("instance_id") or client_id or member_id or "somebody"
     where = host(facts.get("client_host"))
-    if shared and not facts.get("instance_id") and client_id in shared:
+    if shared and client_id and not facts.get("instance_id") and client_id in shared:
         if shared[client_id] and member_id and str(member_id).startswith(f"{client_id}-"):
             name = str(member_id)[: len(client_id) + _TOLD_OF_ID]
         else:

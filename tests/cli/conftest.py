@@ -71,7 +71,7 @@ def kohort_process(*words: str, **environment: str) -> Ended:
         [sys.executable, "-m", "broker", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=60,
+        timeout=180,
         cwd=ROOT,
         env={**os.environ, **environment},
         check=False,
@@ -154,13 +154,13 @@ def until_owned(members: list[Member], partitions: int, reads: int) -> None:
         owned = [len(member.consumer.assignment()) for member in members]
         return sum(owned) == partitions and all(owned) and sum(member.seen for member in members) >= reads
 
-    eventually(settled, deadline_s=30, what="members own all partitions and have read", every_s=0)
+    eventually(settled, deadline_s=60, what="members own all partitions and have read", every_s=0)
 
 
 def committed_group(address: str, group: str, topic: str, reads: int = 15) -> None:
     """An Empty group that has read and committed so many records of the topic."""
     member = Member(address, group, topic)
-    eventually(lambda: member.poll() or member.seen >= reads, deadline_s=30, what="records", every_s=0)
+    eventually(lambda: member.poll() or member.seen >= reads, deadline_s=60, what="records", every_s=0)
     member.consumer.close()
 
 

@@ -141,7 +141,7 @@ def test_what_a_verb_raises_is_its_exit_code(
 def test_a_full_disk_behind_standard_output_is_one_sentence(broker: BrokerProcess) -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "broker", "groups", "list", "--json", "-b", broker.address]
-        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert one_sentence(done.stderr) == "kohort: cannot write: no space left on device"
 

@@ -35,7 +35,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offered(script: Path, words: str, folder: Path | None = None) -> set[str]:
     asked = _ASK.format(script=script, words=words)
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=10, check=True, cwd=folder)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=120, check=True, cwd=folder)
     assert done.stderr == ""
     return set(done.stdout.split())
 

@@ -75,7 +75,7 @@ def test_why_tells_of_odd_names_and_passes_over_what_others_wrote(
         ended = run("why", group)
         return ended if "odd\\nclient" in ended.out else None
 
-    ended = eventually(told, deadline_s=20)
+    ended = eventually(told, deadline_s=60)
     assert ended.code == 0
     heading, *lines = ended.out.splitlines()
     assert heading.startswith(f"group {name}\\nsecond line: Stable, generation 1, 1 member")

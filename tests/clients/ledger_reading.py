@@ -42,7 +42,7 @@ def why(address: str, *words: str) -> subprocess.CompletedProcess[str]:
     """`kohort why` as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "broker", "why", *words, "--bootstrap-server", address],
-        cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
 

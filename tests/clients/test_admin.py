@@ -117,7 +117,7 @@ def test_librdkafka_manages_groups(librdkafka: ck_admin.AdminClient, broker: Bro
         }
     )
     consumer.subscribe([name])
-    eventually(lambda: consumer.poll(0.2), deadline_s=20)
+    eventually(lambda: consumer.poll(0.2), deadline_s=60)
 
     stable = librdkafka.list_consumer_groups(states={ck.ConsumerGroupState.STABLE}).result(20)
     assert name in {group.group_id for group in stable.valid}
@@ -244,7 +244,7 @@ def test_kafka_python_manages_groups(admin: kafka.admin.KafkaAdminClient, broker
     assert (offsets[first].offset, offsets[first].metadata) == (5, "note")
 
     consumer = kafka.KafkaConsumer(name, bootstrap_servers=broker.address, group_id=name, enable_auto_commit=False)
-    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=20)
+    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=60)
     described = admin.describe_groups([name])[name]
     assert described["group_state"] == "Stable"
     assert described["protocol_type"] == "consumer"
@@ -263,7 +263,7 @@ def test_kafka_python_removes_a_member(admin: kafka.admin.KafkaAdminClient, brok
     """CT11, L04: an administrator removes a static member by its instance id."""
     admin.create_topics({name: {"num_partitions": 1}}, wait_for_metadata=True)
     consumer = kafka.KafkaConsumer(name, bootstrap_servers=broker.address, group_id=name, group_instance_id="i1")
-    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=20)
+    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=60)
     consumer.close()  # a static member does not leave
     assert len(admin.describe_groups([name])[name]["members"]) == 1
 

@@ -43,13 +43,13 @@ def test_the_session_of_the_readme(start_broker: Callable[..., BrokerProcess], e
 
     produce(1000)
     consumers = [example("consume", "orders", "billing", name, broker.address) for name in "ab"]
-    eventually(lambda: read_by(consumers) >= 1000, deadline_s=20)
-    eventually(lambda: all("has partitions" in said() for _, said in consumers), deadline_s=20)
+    eventually(lambda: read_by(consumers) >= 1000, deadline_s=60)
+    eventually(lambda: all("has partitions" in said() for _, said in consumers), deadline_s=60)
 
     broker.restart(kill=True)
     before = read_by(consumers)
     produce(500)
-    eventually(lambda: read_by(consumers) == before + 500, deadline_s=20)
+    eventually(lambda: read_by(consumers) == before + 500, deadline_s=60)
     for process, said in consumers:
         process.send_signal(2)
         process.wait(10)

@@ -97,18 +97,18 @@ def test_a_static_member_restarts_without_a_rebalance_and_a_second_one_fences_it
 
     first.kill()
     again = spawn(client, **options, instance_id="i1", client_id=f"{client}-a2")
-    eventually(again.owned, deadline_s=15)
+    eventually(again.owned, deadline_s=60)
 
     assert again.owned() == owned
     assert again.seen("assigned")[-1]["generation"] == generation
     assert len(other.seen("assigned")) == untouched
 
     writer = harness.Writer(broker.address, name)
-    eventually(lambda: again.seen("committed"), deadline_s=15)
+    eventually(lambda: again.seen("committed"), deadline_s=60)
     second = spawn(client, **options, instance_id="i1", client_id=f"{client}-a3")
-    refused = eventually(lambda: again.seen("commit_failed"), deadline_s=15, what="the first is fenced")
+    refused = eventually(lambda: again.seen("commit_failed"), deadline_s=60, what="the first is fenced")
     again.kill()  # or aiokafka's two would go on fencing each other
-    eventually(lambda: second.seen("committed"), deadline_s=15)
+    eventually(lambda: second.seen("committed"), deadline_s=60)
     writer.stop()
 
     assert FENCED[client] in refused[0]["error"]

@@ -134,8 +134,8 @@ def test_offsets_are_there_from_the_first_connection_on(start_broker, name: str)
     broker = start_broker({"num.partitions": 1})
     harness.create_topic(broker.address, name, 1)
     with Wire(broker.address) as wire:
-        eventually(lambda: wire.coordinator_error(name) == 0, deadline_s=30)
-        eventually(lambda: wire.commit(name, name, {0: 42}) == {0}, deadline_s=30)
+        eventually(lambda: wire.coordinator_error(name) == 0, deadline_s=60)
+        eventually(lambda: wire.commit(name, name, {0: 42}) == {0}, deadline_s=60)
     broker.restart(kill=True)
     with Wire(broker.address) as wire:
         told = wire.committed(name, name, [0])
@@ -160,7 +160,7 @@ def test_kafka_python_told_an_older_version_uses_its_own_table(broker: BrokerPro
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    messages = eventually(lambda: list(itertools.chain(*consumer.poll(500).values())), deadline_s=20)
+    messages = eventually(lambda: list(itertools.chain(*consumer.poll(500).values())), deadline_s=60)
     assert [message.value for message in messages] == [b"x"]
     consumer.commit()
     consumer.close()

@@ -114,9 +114,9 @@ def test_prometheus_scrapes_and_the_dashboards_queries_return_numbers(prometheus
 
         worker = threading.Thread(target=work)
         worker.start()
-        eventually(lambda: ask("up") == [({"__name__": "up", "instance": target, "job": "kohort"}, 1.0)], deadline_s=30)
+        eventually(lambda: ask("up") == [({"__name__": "up", "instance": target, "job": "kohort"}, 1.0)], deadline_s=60)
         # Rates want two samples, and numbers that are not 0 want something that moved between them.
-        eventually(lambda: ask(QUERIES[0]) and ask(QUERIES[0])[0][1] > 0, what="a rate", deadline_s=30)
+        eventually(lambda: ask(QUERIES[0]) and ask(QUERIES[0])[0][1] > 0, what="a rate", deadline_s=60)
         for query in QUERIES:
             numbers = eventually(lambda query=query: ask(query), what=query)
             assert not any(math.isnan(number) for _, number in numbers), (query, numbers)

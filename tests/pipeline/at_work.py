@@ -113,7 +113,7 @@ def _next_generation(address: str) -> None:
             counts = [len(one.assignment()) for one in consumers]
             return sum(counts) == harness.PARTITIONS and all(counts)
 
-        eventually(shared, deadline_s=30)
+        eventually(shared, deadline_s=60)
     for consumer in consumers:
         consumer.commit(
             offsets=[TopicPartition(TOPIC, tp.partition, 5) for tp in consumer.assignment()], asynchronous=False

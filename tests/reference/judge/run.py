@@ -78,7 +78,7 @@ class Side:
             wire.call(FindCoordinatorRequest(key="any", key_type=0), 1)
             groups = [f"warm-{i}" for i in range(300)]  # enough to meet every partition
             for group in groups:
-                eventually(lambda group=group: wire.committed(group, T1, [0])[0] == 0, deadline_s=30, what="loaded")
+                eventually(lambda group=group: wire.committed(group, T1, [0])[0] == 0, deadline_s=60, what="loaded")
 
 
 @dataclass
