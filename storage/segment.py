@@ -293,8 +293,15 @@ class Segment(BatchFile):
         return self._offset_index is not None
 
     def create(self) -> None:
-        """Make an empty segment's files. May raise `OSError`; a `.log` of that name must not exist."""
-        self._file = LogFile(self.path(".log"), os.O_RDWR | os.O_CREAT | os.O_EXCL, self.disk)
+        """Make an empty segment's files. May raise `OSError`; a `.log` of that name must not exist, or be empty."""
+        try:
+            self._file = LogFile(self.path(".log"), os.O_RDWR | os.O_CREAT | os.O_EXCL, self.disk)
+        except FileExistsError:
+            # An attempt that the disk refused has left it behind, when the disk refused to remove it too.
+            left_behind = LogFile(self.path(".log"), os.O_RDWR, self.disk)
+            if left_behind.size():
+                raise
+            self._file = left_behind
         self.start_indexes()
         self._aborted = []
         self.write_indexes()

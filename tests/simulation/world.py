@@ -46,7 +46,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
 }
 _ROUTES = Routes(HANDLERS)  # compiled once for all lives
-_DISK_CALLS = ("pwrite", "fsync", "fdatasync", "open", "rename", "ftruncate")
+_DISK_CALLS = ("pwrite", "pread", "fsync", "fdatasync", "open", "rename", "unlink", "ftruncate")
 
 Process = Generator[Any, Any, None]
 

@@ -174,6 +174,31 @@ def test_a_half_written_batch_is_cut_before_a_new_segment_begins(tmp_path: Path)
     assert not again.recovery.cuts
 
 
+def test_a_segment_that_could_neither_be_made_nor_removed_is_made_later(tmp_path: Path) -> None:
+    """Its empty file lies where the next try wants to begin."""
+    disk = BrokenDisk(10**9)
+    log = opened(tmp_path, TINY, disk=disk)
+    log.append(batch(1), leader_epoch=0)
+    real = disk.open
+
+    def only_logs(path: Path, flags: int, mode: int = 0o777) -> int:
+        if Path(path).suffix != ".log":
+            raise OSError(errno.ENOSPC, "no")
+        return real(path, flags, mode)
+
+    def fails(*_: Any) -> Any:
+        raise OSError(errno.EIO, "no")
+
+    disk.open, disk.unlink = only_logs, fails  # type: ignore[method-assign]  # a disk that breaks
+    with pytest.raises(StorageError, match="cannot start segment"):
+        log.roll()
+    disk.open, disk.unlink = real, os.unlink  # type: ignore[method-assign]  # and is mended
+    assert log.roll()
+    assert log.append(batch(1), leader_epoch=0) == 1
+    log.close()
+    assert [offset for offset, _, _ in pairs(opened(tmp_path, TINY, clean=True))] == [0, 1]
+
+
 def test_a_failed_fsync_stops_the_log(tmp_path: Path) -> None:
     """The kernel reports lost pages once, so nothing may be believed after it: KAFKA_STORAGE_ERROR until reopened."""
     disk = BrokenDisk(10**9, errno.EIO)
