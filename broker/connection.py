@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker.context import CloseConnection, Deferred, RequestContext, Session
 from broker.durations import DURATION_SHIFT
@@ -27,8 +27,8 @@ from protocol.registry import APIS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.broker import Broker
-    from broker.dispatch import Route, Routes
+    from broker.connection_owner import Owner
+    from broker.dispatch import Route
 
 log = get_logger()
 
@@ -36,34 +36,6 @@ _MAX_REQUESTS_PER_TURN = 256
 # Of answers: then they are written, to learn whether the peer reads, and others have a turn.
 _MAX_BYTES_PER_TURN = 65_536
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
-
-
-class Counters:
-    """What all connections of the broker have seen."""
-
-    __slots__ = ("accepted", "bad_frames", "refused", "requests_with_trailing_bytes", "traces")
-
-    def __init__(self) -> None:
-        self.accepted = 0  # connections, the refused ones included
-        self.requests_with_trailing_bytes = 0
-        self.bad_frames = 0
-        self.refused = 0
-        self.traces: set[tuple[str, type[BaseException], int]] = set()  # bugs whose trace was logged already
-
-
-class Owner(Protocol):
-    """Who keeps the connections of a listener."""
-
-    broker: Broker
-    routes: Routes
-    counters: Counters
-    tick: int  # grows with time; a connection notes it when it is heard of
-
-    def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in; the reason why not, when it is one too many."""
-
-    def forget(self, connection: Connection) -> None:
-        """Count it out."""
 
 
 class Connection:
@@ -432,16 +404,7 @@ class Connection:
     def _bug(self, route: Route | None, error: Exception) -> None:
         """A fault of ours: this connection ends, so that its client does not wait; each fault is traced once."""
         name = "unknown" if route is None else f"{route.name} v{route.version}"
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = (name, type(error), 0 if trace is None else trace.tb_lineno)
-        facts = {"api": name, "peer": self.peer, "error": f"{type(error).__name__}: {error}"}
-        if place in self._owner.counters.traces:
-            log.error("request_failed", **facts)
-        else:
-            self._owner.counters.traces.add(place)
-            log.exception("request_failed", **facts)
+        self._owner.counters.log_bug(name, self.peer, error)
         self.end()
 
     def _abandon(self) -> None:

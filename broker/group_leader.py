@@ -18,17 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.group_batches import REFUSALS, Call, GroupBatch, LeaderState, chunks_of
+from broker.group_silence import fill_in, silent_ms
 from broker.logs import get_logger
-from coordinator.classic.inputs import (
-    Heartbeat,
-    InitialDelayPassed,
-    Join,
-    JoinTimedOut,
-    Loaded,
-    SessionExpired,
-    Sync,
-    Unload,
-)
+from coordinator.classic.inputs import Heartbeat, Loaded, Unload
 from coordinator.loading import LoadFailed, load
 from coordinator.offsets.inputs import CommitOffsets, ExpireOffsets, ForgetTopics
 from coordinator.outcome import Appended, AppendFailed, Outcome, Reply, SetTimer
@@ -50,18 +42,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _KEYS_KEPT = 100_000
-
-# What a member sent last, told by the input in whose name its session timer was set.
-_LAST_APIS: dict[type[Input], str] = {
-    Heartbeat: "Heartbeat",
-    CommitOffsets: "OffsetCommit",
-    Join: "JoinGroup",
-    InitialDelayPassed: "JoinGroup",
-    JoinTimedOut: "JoinGroup",
-    Sync: "SyncGroup",
-    Appended: "SyncGroup",
-}
-
 _PULSES: frozenset[type[Input]] = frozenset({Heartbeat, CommitOffsets})
 
 
@@ -197,38 +177,12 @@ class GroupLeader:
 
     def _fired(self, event: Input, armed_by: type[Input]) -> None:
         """A timer is due. `armed_by`: the kind of input in whose name it was set."""
-        if type(event) is SessionExpired:
-            group = self.shard.groups.get(event.group_id)
-            member = group.members.get(event.member_id) if group is not None else None
-            if member is not None and not member.is_new:
-                # The timer was set when the member was last heard of, or answered.
-                event.last_heard_ms = member.session_timeout_ms
-                event.last_api = _LAST_APIS.get(armed_by)
-        elif type(event) is JoinTimedOut:
-            event.last_heard_ms = self._last_heard_ms(event.group_id)
+        fill_in(event, armed_by, self.shard.groups, self._runtime.timers, self._now_ms())
         self.submit(event)
-
-    def _last_heard_ms(self, group_id: str) -> dict[str, int]:
-        """How long ago each member that has not joined was heard of, as far as its session timer tells."""
-        group = self.shard.groups.get(group_id)
-        if group is None:
-            return {}
-        now_ms, deadline_of = self._now_ms(), self._runtime.timers.deadline_ms
-        found = {}
-        for member in group.members.values():
-            deadline_ms = deadline_of(("heartbeat", group_id, member.member_id))
-            if member.parked_join is None and deadline_ms is not None:
-                found[member.member_id] = max(now_ms - (deadline_ms - member.session_timeout_ms), 0)
-        return found
 
     def silent_ms(self, group_id: str, instance_id: str) -> int | None:
         """How long ago the member that holds an instance id was heard of; None when nobody does, or it waits now."""
-        group = self.shard.groups.get(group_id)
-        member = group.members.get(group.static_members.get(instance_id, "")) if group is not None else None
-        if member is None or member.parked_join is not None or member.parked_sync is not None:
-            return None
-        deadline_ms = self._runtime.timers.deadline_ms(("heartbeat", group_id, member.member_id))
-        return None if deadline_ms is None else max(self._now_ms() - (deadline_ms - member.session_timeout_ms), 0)
+        return silent_ms(self.shard.groups.get(group_id), instance_id, self._runtime.timers, self._now_ms())
 
     # -- the whole shard -----------------------------------------------------------------------------------
 

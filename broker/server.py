@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.connection import Connection, Counters
+from broker.connection import Connection
+from broker.connection_owner import Counters
 from broker.logs import get_logger
 
 if TYPE_CHECKING:
