@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorizer import ResourceType, authorized_operations
+from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _BROKERS, _CONTROLLERS = 1, 2
 _PREFERRED, _UNCLEAN = 0, 1
+_FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _NOT_ASKED = -2_147_483_648
 
 
@@ -75,9 +76,10 @@ def describe_cluster(
     )
 
 
-def elect_leaders(broker: Broker, _context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def elect_leaders(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Every partition has its leader: this node. Asked for all partitions, there is nothing to tell."""
     image = broker.catalogue.image
+    allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
     known_type = request.election_type in (_PREFERRED, _UNCLEAN)
     results: list[ReplicaElectionResult] = []
     for asked in request.topic_partitions or ():
@@ -86,26 +88,34 @@ def elect_leaders(broker: Broker, _context: RequestContext, request: ElectLeader
             ReplicaElectionResult(
                 topic=asked.topic,
                 partition_result=[
-                    _election(partition, exists=0 <= partition < count, known_type=known_type)
+                    _election(partition, exists=0 <= partition < count, known_type=known_type, allowed=allowed)
                     for partition in asked.partitions
                 ],
             )
         )
     error = ErrorCode.NONE if known_type else ErrorCode.INVALID_REQUEST
+    if not allowed:
+        error = _FORBIDDEN
     return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _election(partition: int, *, exists: bool, known_type: bool) -> PartitionResult:
+def _election(partition: int, *, exists: bool, known_type: bool, allowed: bool) -> PartitionResult:
     error = ErrorCode.ELECTION_NOT_NEEDED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not known_type:
         error = ErrorCode.INVALID_REQUEST
+    if not allowed:
+        error = _FORBIDDEN
     return PartitionResult(partition_id=partition, error_code=error, error_message=error.message)
 
 
 def alter_partition_reassignments(
-    broker: Broker, _context: RequestContext, request: AlterPartitionReassignmentsRequest
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """The only replica set there is can be asked for again; any other is refused."""
+    if not authorize(context, Operation.ALTER, ResourceType.CLUSTER):
+        return AlterPartitionReassignmentsResponse(
+            error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, responses=[]
+        )
     image = broker.catalogue.image
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
@@ -135,7 +145,9 @@ def _reassignment(broker: Broker, asked: ReassignablePartition, count: int) -> R
 
 
 def list_partition_reassignments(
-    _broker: Broker, _context: RequestContext, _request: ListPartitionReassignmentsRequest
+    _broker: Broker, context: RequestContext, _request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """None is ever under way."""
+    if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return ListPartitionReassignmentsResponse(error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, topics=[])
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])

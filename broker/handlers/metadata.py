@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.context import Deferred, RequestContext
     from broker.topics_image import Topic
 
+_FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _NOT_ASKED = -2_147_483_648  # the authorized operations of somebody who did not ask for them
 
 
@@ -83,7 +84,7 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
         name = asked.name
         if name is None or image.topic(name) is not None:
             continue
-        if not authorize(context, Operation.CREATE, ResourceType.TOPIC, name):
+        if not (_may(context, Operation.DESCRIBE, name) and _may(context, Operation.CREATE, name)):
             continue
         try:
             check_name(name)
@@ -107,13 +108,25 @@ def _answer(
         else:
             topic = image.topic(asked.name)
             error = created.get(asked.name) or _absence(asked.name)
-        if topic is not None:
+            if topic is None and request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
+                error = error if _may(context, Operation.CREATE, asked.name) else _FORBIDDEN
+        name = topic.name if topic is not None else asked.name
+        if name is not None and not _may(context, Operation.DESCRIBE, name):
+            # An id is no secret, a name is: neither is told to who came with the other.
+            topics.append(
+                MetadataResponseTopic(error_code=_FORBIDDEN, name=asked.name, topic_id=asked.topic_id, partitions=[])
+            )
+        elif topic is not None:
             topics.append(_described(broker, context, request, topic))
         else:
             topics.append(
                 MetadataResponseTopic(error_code=error, name=asked.name, topic_id=asked.topic_id, partitions=[])
             )
     return _response(broker, context, request, topics)
+
+
+def _may(context: RequestContext, operation: Operation, topic: str) -> bool:
+    return authorize(context, operation, ResourceType.TOPIC, topic)
 
 
 def _absence(name: str) -> ErrorCode:
@@ -205,9 +218,11 @@ def describe_topic_partitions(
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(asked):
         topic = image.topic(name)
-        if topic is None or not authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
+        allowed = _may(context, Operation.DESCRIBE, name)
+        if topic is None or not allowed:
             if not fetch_all:
-                absent = DescribeTopicPartitionsResponseTopic(error_code=_absence(name), name=name, topic_id=ZERO_UUID)
+                error = _absence(name) if allowed else _FORBIDDEN
+                absent = DescribeTopicPartitionsResponseTopic(error_code=error, name=name, topic_id=ZERO_UUID)
                 # Kafka tells what may be done with a topic that is not there, too.
                 absent.topic_authorized_operations = authorized_operations(context, ResourceType.TOPIC, name)
                 topics.append(absent)
