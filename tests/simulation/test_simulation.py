@@ -20,6 +20,7 @@ from coordinator.group import GroupState
 from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import Administrator, Producer
 from tests.simulation.consumer import Consumer
+from tests.simulation.scratch import Scratch
 from tests.simulation.world import World
 
 GROUPS = {"billing": ["orders"], "audit": ["orders", "refunds"]}
@@ -45,6 +46,7 @@ class History:
         self.consumers: dict[str, Consumer] = {}
         self.producers = [Producer(f"producer-{at}", seed, topic) for at, topic in enumerate(("orders", "refunds"))]
         self.admin = Administrator("admin", seed, {"orders": 3, "refunds": 1})
+        self.scratch = Scratch("scratch", seed)
         self.pace_ms = self.random.choice([600, 2_000, 4_000])  # between two troubles, at most
         self.numbers = 0
 
@@ -55,8 +57,8 @@ class History:
         world.spawn("admin", self.admin.life())
         while not self.admin.ready:
             world.run(100)
-        for producer in self.producers:
-            world.spawn(producer.name, producer.life())
+        for client in (*self.producers, self.scratch):
+            world.spawn(client.name, client.life())
         for group in GROUPS:
             for _ in range(2):
                 self.come(group)
@@ -157,15 +159,16 @@ class History:
         """Everything is well, and producers end."""
         for producer in self.producers:
             producer.stopping = True
-        self.admin.stopping = True
-        for client in (*self.producers, *self.consumers.values(), self.admin):
+        self.admin.stopping = self.scratch.stopping = True
+        for client in (*self.producers, *self.consumers.values(), self.admin, self.scratch):
             client.impatience = 0.0
         self.world.run(CALM_MS)
 
     def check(self) -> None:
         """Everything is there, everything was read, everybody has what is theirs."""
         world, auditor = self.world, self.auditor
-        assert not [name for name in world.clients if name.startswith("producer")], "a producer waits for ever"
+        assert not [name for name in world.clients if name.startswith(("producer", "scratch"))], "they wait for ever"
+        assert self.scratch.rounds > 0
         alive = [consumer for name, consumer in self.consumers.items() if name in world.clients]
         for group, topics in GROUPS.items():
             mine = [consumer for consumer in alive if consumer.group == group]
