@@ -26,6 +26,7 @@ from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import KIND_HEADER, decode_whole, encode_value
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,6 +133,9 @@ class Ledger:
                 records = self._records(item)
             except PartitionLoading:
                 break
+            except StorageError as error:
+                self._waits(str(error))
+                break
             except Exception:
                 log.exception("ledger_event_failed", item=repr(item)[:500])  # a bug: the next ones are written
                 records = []
@@ -155,7 +159,7 @@ class Ledger:
             self._runtime.timers.set(("ledger",), self._runtime.now_ms() + RETRY_MS, self._write)
 
     def _records(self, item: GroupEvent | _Loaded) -> list[making.Record]:
-        """What an item becomes. Raises: PartitionLoading, and nothing has changed."""
+        """What an item becomes. Raises: PartitionLoading, StorageError, and nothing has changed."""
         if isinstance(item, _Loaded):
             return self._interrupted(item)
         index = self._index_of(item.group_id)
@@ -204,6 +208,12 @@ class Ledger:
             self._failed(len(records), str(error))
         else:
             self._failing = False
+
+    def _waits(self, why: str) -> None:
+        """What was told before cannot be read, which the next records build on: they are written when it can."""
+        if not self._failing:
+            self._failing = True
+            log.error("ledger_waits", records=len(self._queue), error=why)
 
     def _failed(self, count: int, why: str) -> None:
         self.errors += count
@@ -263,7 +273,7 @@ class Ledger:
     def _pasts_of(self, index: int) -> dict[str, Past]:
         """What was told of the groups of a partition; read from the topic at the first question.
 
-        Raises: PartitionLoading.
+        Raises: PartitionLoading, StorageError.
         """
         pasts = self._pasts.get(index)
         if pasts is None:

@@ -14,6 +14,7 @@ from broker.partitions import PartitionFailed
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.records.ledger import KINDS, RECORD_MAX_BYTES, LedgerMember, decode_value, encode_value
+from storage.errors import StorageError
 from tests.broker.ledger_fixture import SESSION_MS, House
 
 ALL = {"t": [0, 1, 2, 3]}
@@ -303,6 +304,29 @@ def test_rl16_a_crash_in_the_middle(house: House):
     after = house.ended()[-1]
     assert after["first_cause"]["trigger"] == "coordinator_restarted"
     assert after["partitions_moved"] == 2  # the generation before the crash is in the ledger
+
+
+def test_what_was_told_before_a_crash_may_be_unreadable_for_a_while(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """RL16: what follows waits until it can be read; nothing is left out, and one line says why it waits."""
+    a, _ = house.stable("a", "b", plan=[{"t": [0, 1]}, {"t": [2, 3]}])
+    house.join(a, client="a", topics=("t", "u"))
+    house.crash()
+    with monkeypatch.context() as trouble:
+
+        def refuse(*_: object) -> None:
+            raise StorageError("cannot read", LEDGER_TOPIC, OSError(5, "Input/output error"))
+
+        trouble.setattr("broker.ledger.reading.between", refuse)
+        house.start()
+        house.runtime.advance(3_000)
+        said = capsys.readouterr().err
+        assert "Traceback" not in said
+        assert said.count("ledger_waits") == 1
+    house.runtime.advance(3_000)
+    assert [record["kind"] for record in house.log()[-2:]] == ["rebalance_ended", "coordinator_loaded"]
+    assert house.ledger.errors == 0
 
 
 def test_a_stop_is_no_crash_and_the_next_start_knows_what_was_told(house: House):
