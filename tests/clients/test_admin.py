@@ -230,6 +230,12 @@ def test_kafka_python_manages_topics(admin: kafka.admin.KafkaAdminClient, broker
         admin.delete_topics([name])
 
 
+def until_assigned(consumer: kafka.KafkaConsumer, topic: str) -> None:
+    """Poll until it owns something. It knows the topic's partitions before it joins: see the worker of kafka-python."""
+    eventually(lambda: topic in consumer._coordinator._metadata_snapshot)
+    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=60)
+
+
 def test_kafka_python_manages_groups(admin: kafka.admin.KafkaAdminClient, broker: BrokerProcess, name: str):
     """CT11, O01, O15, O17: a group of offsets only, a live one, deletion of offsets and groups."""
     admin.create_topics({name: {"num_partitions": 2}, f"{name}-b": {"num_partitions": 1}}, wait_for_metadata=True)
@@ -244,7 +250,7 @@ def test_kafka_python_manages_groups(admin: kafka.admin.KafkaAdminClient, broker
     assert (offsets[first].offset, offsets[first].metadata) == (5, "note")
 
     consumer = kafka.KafkaConsumer(name, bootstrap_servers=broker.address, group_id=name, enable_auto_commit=False)
-    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=60)
+    until_assigned(consumer, name)
     described = admin.describe_groups([name])[name]
     assert described["group_state"] == "Stable"
     assert described["protocol_type"] == "consumer"
@@ -263,7 +269,7 @@ def test_kafka_python_removes_a_member(admin: kafka.admin.KafkaAdminClient, brok
     """CT11, L04: an administrator removes a static member by its instance id."""
     admin.create_topics({name: {"num_partitions": 1}}, wait_for_metadata=True)
     consumer = kafka.KafkaConsumer(name, bootstrap_servers=broker.address, group_id=name, group_instance_id="i1")
-    eventually(lambda: consumer.poll(100) or consumer.assignment(), deadline_s=60)
+    until_assigned(consumer, name)
     consumer.close()  # a static member does not leave
     assert len(admin.describe_groups([name])[name]["members"]) == 1
 

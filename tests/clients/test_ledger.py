@@ -73,7 +73,6 @@ def test_rl02_rl03_rl13_who_came_left_and_died_and_who_owned_what(
     a.leave()
     harness.wait_until_shared([b, c])
     b.kill()
-    killed_at_ms = time.time() * 1_000
     harness.wait_until_shared([c])
     eventually(lambda: stable(broker, name)[-1]["members"][0]["client_id"] == f"{client}-c", deadline_s=60)
 
@@ -85,7 +84,6 @@ def test_rl02_rl03_rl13_who_came_left_and_died_and_who_owned_what(
     died = causes[f"{client}-b"]
     assert died["trigger"] == "session_expired"
     assert died["detail"]["last_heard_ms"] >= SESSION_MS
-    assert died["at_ms"] - died["detail"]["last_heard_ms"] <= killed_at_ms + 1
     assert died["client_host"] == "/127.0.0.1"
     ended = stable(broker, name)
     left = next(r for r in ended if {m["client_id"]: m["change"] for m in r["members"]}.get(f"{client}-a") == "left")
