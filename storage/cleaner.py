@@ -105,10 +105,15 @@ def _open(plan: CleanPlan, source: Source) -> BatchFile:
 def build_map(plan: CleanPlan) -> OffsetMap:
     """Map the dirty part, as far as there is room. Keys of aborted records do not count."""
     found = OffsetMap(plan.max_keys)
-    transactions = CleanedTransactions(plan.aborted)
-    for source in plan.sources:
-        if source.next_base_offset <= plan.first_dirty or source.base_offset >= plan.first_uncleanable:
-            continue
+    sources = [
+        source
+        for source in plan.sources
+        if source.next_base_offset > plan.first_dirty and source.base_offset < plan.first_uncleanable
+    ]
+    # Of a transaction that ended before, nobody would see the marker: its producer would seem to abort for ever.
+    first = sources[0].base_offset if sources else 0
+    transactions = CleanedTransactions(entry for entry in plan.aborted if entry.last_offset >= first)
+    for source in sources:
         for header, batch in _batches(plan, source):
             if header.is_control:
                 transactions.ends_nothing(header, batch)

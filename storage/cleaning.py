@@ -116,12 +116,15 @@ def dirty_range(log: PartitionLog, checkpoint: int | None, now_ms: int, high_wat
 def make_plan(log: PartitionLog, dirty: DirtyRange, now_ms: int, key_limit: int) -> CleanPlan:
     """What `PartitionLog.plan_cleaning` promises."""
     config = log.config
-    sources = []
-    aborted: list[AbortedTransaction] = []
-    for at, segment in enumerate(log.segments[:-1]):
-        if segment.base_offset < dirty.first_uncleanable:
-            sources.append(Source(segment.base_offset, segment.size_bytes, log.bases[at + 1]))
-            aborted += segment.aborted
+    sources = [
+        Source(segment.base_offset, segment.size_bytes, log.bases[at + 1])
+        for at, segment in enumerate(log.segments[:-1])
+        if segment.base_offset < dirty.first_uncleanable
+    ]
+    # Of all segments: what is cleaned may have been aborted by a marker that lies beyond it.
+    aborted = [
+        entry for segment in log.segments for entry in segment.aborted if entry.first_offset < dirty.first_uncleanable
+    ]
     return CleanPlan(
         directory=log.directory,
         sources=tuple(sources),
