@@ -55,7 +55,7 @@ fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
 simulation: $(VENV)/.dev ## SEEDS=0-99: the whole broker and its clients in virtual time, with everything that fails
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
-replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; ten times as many at length
+replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
 
 judge: $(VENV)/.dev ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part

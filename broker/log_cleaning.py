@@ -21,7 +21,7 @@ from storage.cleaning import max_keys
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.partitions import Partition, Partitions
     from broker.partitions.table import Key
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from storage.swap import Swap
 
 _DISK_RETRY_MS = 60_000
+
+SLICE = 20
+"""Logs that are looked at before requests are let through: some of them have to be opened first."""
 
 log = get_logger()
 
@@ -63,6 +66,8 @@ class LogCleaning:
         self._cleaned: dict[Key, int] = {}  # the checkpoint: up to where each log is clean
         self._uncleanable: set[Key] = set()
         self._refused: dict[Key, int] = {}  # by the disk: tried again from this moment (ms) on
+        self._survey: Iterator[None] | None = None
+        self._best: tuple[Partition, DirtyRange] | None = None
         self._running = False
         self._stopped = False
         self._writing = False
@@ -101,42 +106,67 @@ class LogCleaning:
         self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)
 
     def look(self) -> None:
-        """Clean the log with the largest dirty share, if one is due."""
-        if self._stopped or self._running:
+        """Clean the log with the largest dirty share, if one is due. Logs are looked at a few at a time."""
+        if self._stopped or self._running or self._survey is not None:
             return
-        chosen = None
+        self._best = None
+        self._survey = self._look_at_all()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stopped or self._survey is None:
+            return
         try:
-            chosen = self._choose()
-            if chosen is not None:
-                self._begin(*chosen)
+            for _ in range(SLICE):
+                if next(self._survey, self) is self:
+                    self._survey = None
+                    self._decide()
+                    return
         except Exception:
+            # One odd log must not end the cleaning of all the others.
             log.exception("cleaner_failed")
-            if chosen is not None:
+            self._survey = None
+            self._look_after(self._settings.log_cleaner_backoff_ms)
+            return
+        self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + 1, self._go_on)
+
+    def _look_at_all(self) -> Iterator[None]:
+        """Remember in `_best` the dirtiest log that is due. Opens the logs that nobody has asked for yet."""
+        for key in self._partitions.compacted():
+            if key not in self._uncleanable:
+                found = self._dirty(key)
+                if found is not None and (self._best is None or found[1].ratio > self._best[1].ratio):
+                    self._best = found
+            yield
+
+    def _dirty(self, key: Key) -> tuple[Partition, DirtyRange] | None:
+        """What is to be cleaned of a log, None when nothing is due."""
+        try:
+            partition = self._partitions.get(*key)
+            if partition is None or partition.error is not None:
+                return None
+            if partition.log.recovery_point < partition.log.bases[-1]:
+                self._partitions.flush(partition)  # closed segments that may be cleaned the next time
+            dirty = partition.log.dirty_range(self._cleaned.get(key), self._runtime.now_ms(), durable_end(partition))
+        except KafkaError:
+            return None  # being loaded, or failed: said elsewhere
+        if dirty.checkpoint_reset:
+            self._correct(key, dirty.first_dirty)
+        due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)
+        return (partition, dirty) if due else None
+
+    def _decide(self) -> None:
+        best, self._best = self._best, None
+        # Looked at again: the log may have been cut or deleted since, by a turn in between.
+        chosen = None if best is None else self._dirty((best[0].topic, best[0].index))
+        if chosen is not None:
+            try:
+                self._begin(*chosen)
+            except Exception:
+                log.exception("cleaner_failed")
                 self._uncleanable.add((chosen[0].topic, chosen[0].index))
         if not self._running:
             self._look_after(self._settings.log_cleaner_backoff_ms)
-
-    def _choose(self) -> tuple[Partition, DirtyRange] | None:
-        now_ms = self._runtime.now_ms()
-        best: tuple[Partition, DirtyRange] | None = None
-        for key in self._partitions.compacted():
-            if key in self._uncleanable or self._refused.get(key, 0) > now_ms:
-                continue
-            try:
-                partition = self._partitions.get(*key)
-                if partition is None or partition.error is not None:
-                    continue
-                if partition.log.recovery_point < partition.log.bases[-1]:
-                    self._partitions.flush(partition)  # closed segments that may be cleaned the next time
-                dirty = partition.log.dirty_range(self._cleaned.get(key), now_ms, durable_end(partition))
-            except KafkaError:
-                continue  # being loaded, or failed: said elsewhere
-            if dirty.checkpoint_reset:
-                self._correct(key, dirty.first_dirty)
-            due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)
-            if due and (best is None or dirty.ratio > best[1].ratio):
-                best = partition, dirty
-        return best
 
     def _correct(self, key: Key, first_dirty: int) -> None:
         """The checkpoint lies outside of the log. Left, it would call clean what comes to lie below it later."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker import log_keeper
+from broker import log_cleaning, log_keeper
 from broker.log_keeper import LogKeeper
 from broker.partitions import PartitionLoading
 from broker.settings import Settings
@@ -566,3 +566,14 @@ def test_a_pass_maps_as_many_keys_as_its_memory_holds(tmp_path: Path, monkeypatc
     monkeypatch.setattr(kept.runtime, "in_process", look)
     kept.runtime.advance(35_000)
     assert plans[0].max_keys == int(134_217_728 * 0.9) // 150
+
+
+def test_many_compacted_logs_are_looked_at_a_few_at_a_time(tmp_path: Path) -> None:
+    """After a clean stop the first look opens them: two thousand at once held every request for half a second."""
+    kept = Kept(tmp_path / "data")
+    kept.plane.create("t", partitions=3 * log_cleaning.SLICE, cleanup_policy="compact")
+    kept.keeper.cleaning.start()
+    kept.keeper.cleaning.look()
+    assert len(kept.plane.partitions) == log_cleaning.SLICE
+    kept.runtime.advance(10)
+    assert len(kept.plane.partitions) == 3 * log_cleaning.SLICE
