@@ -341,11 +341,13 @@ class GroupLeader:
         for event, group_id, outcome in reversed(batch.steps):
             if outcome.records and event is not None:
                 self._reject(event, group_id, outcome, error)
-        for event, _, outcome in batch.steps:
+        for event, group_id, outcome in batch.steps:
             if outcome.records:
                 continue
             if event is not None and event.reads_offsets and not self._serves():
                 self._refuse(event)  # it may have seen an offset that is lost
+            elif self._waiting is not None:
+                self._waiting.steps.append((event, group_id, outcome))  # batches before this one are not committed yet
             else:
                 self._finish(outcome)
 

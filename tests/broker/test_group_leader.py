@@ -158,6 +158,26 @@ def test_a_refused_batch_fails_every_commit_in_it_and_nothing_after():
     assert fetched(broker.fetch()) == [1]
 
 
+def test_answers_beside_a_refused_batch_wait_for_the_batches_before_it():
+    """A batch on its way to the disk may still be lost: nobody may read what is in it, refusals beside it or not."""
+    broker = Leading()
+    (member,) = broker.stable_group()
+    broker.partition.hold = True
+    committing = broker.commit("g", 1, member_id=member, generation=1)
+    broker.turn()
+    broker.partition.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+    refused = broker.commit("g", 2, member_id=member, generation=1)
+    heartbeat = broker.heartbeat(member)
+    broker.turn()
+    assert not any(answer.done for answer in (committing, refused, heartbeat))
+
+    broker.partition.commit()
+    assert committed(committing) == [0]
+    assert committed(refused) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert heartbeat.response.error_code == 0
+
+
 def test_s05_a_refused_assignment_sends_everybody_back_to_joining():
     broker = Leading()
     joins = [broker.join() for _ in range(3)]
