@@ -75,10 +75,11 @@ def test_members_come_and_go_and_every_record_is_read_once(
 # What the first of two processes with one instance id is told when it commits. aiokafka's commits carry no instance id:
 # the broker can only say UNKNOWN_MEMBER_ID, and aiokafka joins again, fencing the other in turn.
 FENCED = {
-    "aiokafka": "CommitFailedError",
-    "confluent": "FENCED_INSTANCE_ID",
-    "kafka_python": "FencedInstanceIdError",
-    "java": "FencedInstanceIdException",
+    "aiokafka": ("CommitFailedError",),
+    "confluent": ("FENCED_INSTANCE_ID",),
+    "kafka_python": ("FencedInstanceIdError",),
+    # The second when a heartbeat was told first: the member is no longer one, which is all that its commit knows.
+    "java": ("FencedInstanceIdException", "CommitFailedException"),
 }
 
 
@@ -111,7 +112,7 @@ def test_a_static_member_restarts_without_a_rebalance_and_a_second_one_fences_it
     eventually(lambda: second.seen("committed"), deadline_s=60)
     writer.stop()
 
-    assert FENCED[client] in refused[0]["error"]
+    assert any(error in refused[0]["error"] for error in FENCED[client]), refused
     assert second.seen("assigned")[0]["partitions"] == sorted(owned)
     told = [line for line in broker.log().splitlines() if name in line]
     assert second.seen("assigned")[0]["generation"] == generation, told

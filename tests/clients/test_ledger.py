@@ -68,7 +68,10 @@ def test_rl02_rl03_rl13_who_came_left_and_died_and_who_owned_what(
     """RL02, RL03, and RL13 where the assignor is cooperative: causes, owners and order are the members' own."""
     harness.create_topic(broker.address, name)
     options = in_group(broker, name, assignor)
-    a, b, c = workers = [spawn(client, **options, client_id=f"{client}-{n}") for n in "abc"]
+    a = spawn(client, **options, client_id=f"{client}-a")
+    harness.wait_until_shared([a])  # so that it has something to give up when the others come
+    b, c = [spawn(client, **options, client_id=f"{client}-{n}") for n in "bc"]
+    workers = [a, b, c]
     harness.wait_until_shared(workers)
     a.leave()
     harness.wait_until_shared([b, c])
