@@ -106,7 +106,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def fill(address: str, topic: str, partitions: int = 3, records: int = 10) -> None:
     """A topic with so many records in each partition; their timestamps are 1 s apart and end now."""
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
     producer = Producer({"bootstrap.servers": address, "acks": "all"})
     now_ms = int(time.time() * 1000)
     for number in range(records):
@@ -118,7 +118,7 @@ def fill(address: str, topic: str, partitions: int = 3, records: int = 10) -> No
                 partition=partition,
                 timestamp=now_ms - (records - number) * 1000,
             )
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 class Member:

@@ -69,7 +69,7 @@ def test_why_tells_of_odd_names_and_passes_over_what_others_wrote(
             text = json.dumps({"kind": kind, "group_id": group, **garbage})
             for partition in range(50):
                 producer.produce("__kohort_rebalances", key=group, value=text, partition=partition)
-    assert not producer.flush(20)
+    assert not producer.flush(120)
 
     def told() -> Any:
         ended = run("why", group)
@@ -116,4 +116,4 @@ def test_why_does_not_take_another_clusters_group_for_its_own(
 
 def cluster_of(broker: BrokerProcess) -> str:
     """The broker's cluster id."""
-    return str(AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=20).cluster_id)
+    return str(AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=120).cluster_id)

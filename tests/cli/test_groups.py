@@ -97,7 +97,7 @@ def fill_more(address: str, topic: str) -> None:
 
     producer = Producer({"bootstrap.servers": address})
     producer.produce(topic, value="more", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def test_offsets_are_reset_to_every_goal(run: Run, broker: BrokerProcess, name: str) -> None:

@@ -88,7 +88,7 @@ def test_a_signal_ends_a_member_in_good_order(run: Run, broker: BrokerProcess, n
         assert process.stderr is not None
         assert [process.stdout.readline() for _ in range(2)] == ["a\n", "b\n"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 0
+        assert process.wait(120) == 0
         assert process.stderr.read() == "Processed a total of 2 messages\n"
 
     def left() -> bool:

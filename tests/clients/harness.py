@@ -220,7 +220,7 @@ class Writer:
         """Stop; return how many records of each partition the broker has acknowledged."""
         self._stop.set()
         self._thread.join(10)
-        self._producer.flush(20)
+        self._producer.flush(120)
         return self.acknowledged
 
 
@@ -228,7 +228,7 @@ def create_topic(address: str, name: str, partitions: int = PARTITIONS, **config
     """Create a topic and wait until it is there."""
     admin = AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
-        future.result(20)
+        future.result(120)
 
     def has_leaders() -> bool:
         known = admin.list_topics(name, 10).topics[name].partitions

@@ -23,7 +23,7 @@ def fill(broker: BrokerProcess, topic: str, count: int = 10, partition: int = 0)
     producer = ck.Producer({"bootstrap.servers": broker.address})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=partition, timestamp=1_700_000_000_000 + number)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 # ---------------------------------------------------------------- confluent-kafka
@@ -36,7 +36,7 @@ def librdkafka(broker: BrokerProcess) -> ck_admin.AdminClient:
 
 def done(futures: dict) -> list:
     """The results of an admin call, raised where one failed."""
-    return [future.result(20) for future in futures.values()]
+    return [future.result(120) for future in futures.values()]
 
 
 def error_of(futures: dict) -> str:
@@ -62,12 +62,12 @@ def test_librdkafka_manages_topics(librdkafka: ck_admin.AdminClient, broker: Bro
     assert error_of(librdkafka.create_partitions([ck_admin.NewPartitions(name, 5)])) == "INVALID_PARTITIONS"
 
     both = librdkafka.create_topics([ck_admin.NewTopic(f"{name}-2", -1, -1), ck_admin.NewTopic("no/slash", 1, 1)])
-    both[f"{name}-2"].result(20)
+    both[f"{name}-2"].result(120)
     assert both["no/slash"].exception(20).args[0].name() == "TOPIC_EXCEPTION"
     assert len(librdkafka.list_topics(f"{name}-2", 20).topics[f"{name}-2"].partitions) == 4
 
     done(librdkafka.delete_topics([name]))
-    assert name not in librdkafka.list_topics(timeout=20).topics
+    assert name not in librdkafka.list_topics(timeout=120).topics
     assert error_of(librdkafka.delete_topics([name])) == "UNKNOWN_TOPIC_OR_PART"
     assert error_of(librdkafka.create_topics([ck_admin.NewTopic(name, 1, 3)])) == "INVALID_REPLICATION_FACTOR"
     assert error_of(librdkafka.create_topics([ck_admin.NewTopic(name, 1, 1, config={"no": "1"})])) == "INVALID_CONFIG"
@@ -119,7 +119,7 @@ def test_librdkafka_manages_groups(librdkafka: ck_admin.AdminClient, broker: Bro
     consumer.subscribe([name])
     eventually(lambda: consumer.poll(0.2), deadline_s=60)
 
-    stable = librdkafka.list_consumer_groups(states={ck.ConsumerGroupState.STABLE}).result(20)
+    stable = librdkafka.list_consumer_groups(states={ck.ConsumerGroupState.STABLE}).result(120)
     assert name in {group.group_id for group in stable.valid}
     [described] = done(librdkafka.describe_consumer_groups([name]))
     assert described.state == ck.ConsumerGroupState.STABLE
@@ -130,7 +130,7 @@ def test_librdkafka_manages_groups(librdkafka: ck_admin.AdminClient, broker: Bro
     consumer.commit(offsets=[ck.TopicPartition(name, 0, 4, metadata="über ✓", leader_epoch=0)], asynchronous=False)
     consumer.close()
 
-    stable = librdkafka.list_consumer_groups(states={ck.ConsumerGroupState.STABLE}).result(20)
+    stable = librdkafka.list_consumer_groups(states={ck.ConsumerGroupState.STABLE}).result(120)
     assert name not in {group.group_id for group in stable.valid}
     request = ck.ConsumerGroupTopicPartitions(name, [ck.TopicPartition(name, 0), ck.TopicPartition(name, 1)])
     [offsets] = done(librdkafka.list_consumer_group_offsets([request]))
@@ -144,7 +144,7 @@ def test_librdkafka_manages_groups(librdkafka: ck_admin.AdminClient, broker: Bro
     assert (1, 7, "m") in [(tp.partition, tp.offset, tp.metadata) for tp in offsets.topic_partitions]
 
     done(librdkafka.delete_consumer_groups([name]))
-    assert name not in {group.group_id for group in librdkafka.list_consumer_groups().result(20).valid}
+    assert name not in {group.group_id for group in librdkafka.list_consumer_groups().result(120).valid}
     assert error_of(librdkafka.delete_consumer_groups([name])) == "GROUP_ID_NOT_FOUND"
 
 
@@ -170,7 +170,7 @@ def test_librdkafka_looks_offsets_up_and_deletes_records(
     assert offset(spec.earliest()) == 6
     assert error_of(librdkafka.delete_records([ck.TopicPartition(name, 0, 11)])) == "OFFSET_OUT_OF_RANGE"
 
-    cluster = librdkafka.describe_cluster().result(20)
+    cluster = librdkafka.describe_cluster().result(120)
     assert [node.id for node in cluster.nodes] == [1] == [cluster.controller.id]
     assert len(cluster.cluster_id) == 22
 
@@ -348,7 +348,7 @@ async def test_a_topic_is_created_by_the_metadata_request_of_each_client(broker:
     assert kafka_python.send(names["kafka_python"], b"x").get(20).offset == 0
     kafka_python.close()
 
-    topics = ck_admin.AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=20).topics
+    topics = ck_admin.AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=120).topics
     assert {client: len(topics[topic].partitions) for client, topic in names.items()} == dict.fromkeys(names, 4)
 
 

@@ -34,7 +34,7 @@ def test_the_session_of_the_readme(start_broker: Callable[..., BrokerProcess], e
 
     def produce(count: int) -> None:
         process, said = example("produce", "orders", str(count), broker.address)
-        assert process.wait(30) == 0, said()
+        assert process.wait(120) == 0, said()
         assert f"{count} records acknowledged" in said()
 
     def read_by(consumers: list) -> int:
@@ -52,5 +52,5 @@ def test_the_session_of_the_readme(start_broker: Callable[..., BrokerProcess], e
     eventually(lambda: read_by(consumers) == before + 500, deadline_s=60)
     for process, said in consumers:
         process.send_signal(2)
-        process.wait(10)
+        process.wait(120)
         assert said().rstrip().endswith("left"), said()

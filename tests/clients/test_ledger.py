@@ -158,7 +158,7 @@ def test_rl07_rl09_rl10_rl15_what_members_and_administrators_change(broker: Brok
         assert stalled_until_ms - 1 <= rejoined_at_ms <= ended["joined_at_ms"]
         assert ended["slowest_to_join"]["after_ms"] <= ended["join_ms"]
 
-        admin.create_partitions([NewPartitions(name, 6)])[name].result(10)  # RL10
+        admin.create_partitions([NewPartitions(name, 6)])[name].result(120)  # RL10
         eventually(
             lambda: any(r["first_cause"]["trigger"] == "partitions_changed" for r in stable(broker, name)),
             deadline_s=60,
@@ -172,12 +172,12 @@ def test_rl07_rl09_rl10_rl15_what_members_and_administrators_change(broker: Brok
         def is_committed() -> bool:
             b.commit(TopicPartition(name, committed, 7))
             asked = ConsumerGroupTopicPartitions(name, [TopicPartition(name, committed)])
-            (found,) = admin.list_consumer_group_offsets([asked])[name].result(10).topic_partitions
+            (found,) = admin.list_consumer_group_offsets([asked])[name].result(120).topic_partitions
             return bool(found.offset == 7)
 
         eventually(is_committed, every_s=0.2)
     reset = ConsumerGroupTopicPartitions(name, [TopicPartition(name, committed, 2)])  # RL15
-    admin.alter_consumer_group_offsets([reset])[name].result(10)
+    admin.alter_consumer_group_offsets([reset])[name].result(120)
     changed = eventually(lambda: records(broker.address, name, "offsets_changed"))
     assert changed[0]["offsets"] == [{"topic": name, "partition": committed, "from": 7, "to": 2}]
     assert (changed[0]["by"], changed[0]["client_host"]) == ("client", "/127.0.0.1")

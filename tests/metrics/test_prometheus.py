@@ -137,4 +137,4 @@ def test_prometheus_scrapes_and_the_dashboards_queries_return_numbers(prometheus
     finally:
         stop.set()
         server.terminate()
-        server.wait(20)
+        server.wait(120)

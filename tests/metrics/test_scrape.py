@@ -26,7 +26,7 @@ def produce(broker: Kohort, topic: str, count: int, partition: int = 0, timestam
     producer = Producer({"bootstrap.servers": broker.address})
     for number in range(count):
         producer.produce(topic, str(number), partition=partition, timestamp=timestamp_ms)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
 
 
 def consume_and_commit(broker: Kohort, group: str, topic: str, counts: dict[int, int]) -> Consumer:
@@ -244,7 +244,7 @@ def test_what_is_left_out_can_be_changed_while_the_broker_runs(broker: Kohort):
     entry = ConfigEntry("kohort.http.metrics.groups", "false", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
 
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.incremental_alter_configs([resource])[resource].result(120)
 
     metrics = Metrics(broker.http)
     assert metrics.value("kafka_consumergroup_members", consumergroup="g") is None

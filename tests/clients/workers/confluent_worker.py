@@ -143,7 +143,7 @@ def produce(options):
                 except BufferError:  # its queue is full: let it send
                     producer.poll(0.05)
             producer.poll(0)
-        producer.flush(60)
+        producer.flush(120)
         if failed:
             emit("fatal", error=str(failed[0]))
             return

@@ -129,7 +129,7 @@ def produce(options):
             producer.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
             for partition, key, value, headers, timestamp_ms in records(options["count"])
         ]
-        producer.flush(60)
+        producer.flush(120)
         for future in sent:
             future.get(0)
         producer.close()
