@@ -12,6 +12,7 @@ Source: Kafka's LogCleaner, LogCleanerManager.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.logs import get_logger
@@ -36,6 +37,9 @@ _DISK_RETRY_MS = 60_000
 
 SLICE = 20
 """Logs that are looked at before requests are let through: some of them have to be opened first."""
+
+SOURCES = 8
+"""Segments that are replaced before requests are let through: each takes some renames."""
 
 log = get_logger()
 
@@ -228,10 +232,15 @@ class LogCleaning:
             self._look_after(1)
             return
         try:
-            swapped = cleaned_log.finish_swap(swapping, result)
+            swapped = cleaned_log.finish_swap(swapping, result, SOURCES)
         except KafkaError as error:
             partition.fail(error)
             self._look_after(1)
+            return
+        if swapped is None:
+            self._running = True
+            again = partial(self._take_more, partition, cleaned_log, swapping, result)
+            self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + 1, again)
             return
         self._runtime.in_thread(swapping.settle, lambda _: None, partition.fail)
         if swapped:
@@ -248,6 +257,10 @@ class LogCleaning:
                 clean_to_offset=result.clean_end_offset,
             )
         self._look_after(1)
+
+    def _take_more(self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult) -> None:
+        self._running = False
+        self._take(partition, cleaned_log, swapping, result)
 
     def _failed(self, partition: Partition, error: Exception) -> None:
         from broker.worker import WorkerDied  # noqa: PLC0415  start-up does not pay for it

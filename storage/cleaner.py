@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from storage.cleaning import CleanPlan, Source
 
 CHUNK_BYTES = 1_048_576
+MOST_SOURCES = 16
+"""Segments that are merged into one. Each costs its owner some renames, in one go."""
 
 
 class CleanedGroup(NamedTuple):
@@ -144,7 +146,7 @@ def _map_batch(found: OffsetMap, batch: bytes, first_dirty: int) -> None:
 
 
 def group_sources(plan: CleanPlan, sources: list[Source]) -> list[list[Source]]:
-    """Neighbours that fit into one segment together: by bytes, by index bytes and by their span of offsets."""
+    """Neighbours that fit into one segment together: by bytes, by index bytes, by span of offsets and by number."""
     groups: list[list[Source]] = []
     log_bytes = index_bytes = 0
     for source in sources:
@@ -152,6 +154,7 @@ def group_sources(plan: CleanPlan, sources: list[Source]) -> list[list[Source]]:
         if (
             groups
             and log_bytes + source.size_bytes <= plan.segment_bytes
+            and len(groups[-1]) < MOST_SOURCES
             and index_bytes + source_index_bytes <= plan.segment_index_bytes
             and (source.size_bytes == 0 or source.next_base_offset - 1 - groups[-1][0].base_offset <= INT32_MAX)
         ):

@@ -22,6 +22,7 @@ from storage import cleaning, log_lookup, log_reader, retention, swap, truncatio
 from storage.errors import LogClosed, OffsetOutOfRange, StorageError
 from storage.files import DISK, Disk
 from storage.flush import FlushTicket
+from storage.log_config import INT32_MAX
 from storage.log_lookup import TimestampedOffset
 from storage.log_reader import ReadResult
 from storage.log_state import NOT_PREPARED
@@ -241,7 +242,7 @@ class PartitionLog(WritableLog):
             raise
         done = self.finish_swap(swapping, result)
         swapping.settle()
-        return done
+        return done is True
 
     def begin_swap(self, result: CleanResult) -> swap.Swap:
         """`swap_in` in pieces, so that no fsync is waited for here: then `prepare()` in any thread, `finish_swap`, and
@@ -251,22 +252,27 @@ class PartitionLog(WritableLog):
         self._swapping = True
         return swap.Swap(self, result)
 
-    def finish_swap(self, swapping: swap.Swap, result: CleanResult) -> bool:
-        """What `swap_in` answers. Raises: StorageError, also when `prepare` failed; the log is unusable then."""
-        self._swapping = False
+    def finish_swap(self, swapping: swap.Swap, result: CleanResult, sources: int = INT32_MAX) -> bool | None:
+        """What `swap_in` answers; None when more is to be done than about `sources` of the segments: call it again.
+
+        Raises: StorageError, also when `prepare` failed; the log is unusable then.
+        """
         self.check_usable()
         if not swapping.prepared:
             self._failure = swapping.error or StorageError("was not swapped in:", self.directory)
             raise self._failure
+        if swapping.possible:
+            # Memory must not serve what the files have lost.
+            self.tail.drop_below(result.clean_end_offset)
         try:
-            done = swapping.take()
+            complete = swapping.take(sources)
         except StorageError as error:
             self._failure = error
             raise
-        if done:
-            # Memory must not serve what the files have lost.
-            self.tail.drop_below(result.clean_end_offset)
-        return done
+        if not complete:
+            return None
+        self._swapping = False
+        return swapping.possible
 
     def release_unused(self) -> None:
         """Let go of descriptors, mappings and indexes of closed segments that nobody read since the last call."""

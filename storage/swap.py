@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
 from storage.files import sync_directory
+from storage.log_config import INT32_MAX
 from storage.retention import set_aside
 from storage.segment import Segment
 from storage.segment_files import CLEANED, INDEX_SUFFIXES, SWAP
@@ -30,14 +31,15 @@ _TO_SWAP = (*INDEX_SUFFIXES, ".log")
 class Swap:
     """A cleaning on its way into its log: `prepare` (any thread), `take` (the log's owner), `settle` (any thread).
 
-    What waits for the disk is in the first and the last of the three. From `PartitionLog.begin_swap` to `take` the log
-    gives no segment away.
+    `take` may be called again and again, for a few of the sources each time. What waits for the disk is in the first
+    and the last of the three. From `PartitionLog.begin_swap` to the last `take` the log gives no segment away.
     """
 
     def __init__(self, log: PartitionLog, result: CleanResult) -> None:
         self._log = log
         self._result = result
         self.possible = all(_still_there(log, group) for group in result.groups)
+        self._taken = 0
         self.prepared = False
         self.error: StorageError | None = None
 
@@ -59,9 +61,10 @@ class Swap:
             raise self.error from error
         self.prepared = True
 
-    def take(self) -> bool:
-        """Put the output in the place of its sources; False (and it is removed) when they were not there any more.
+    def take(self, sources: int = INT32_MAX) -> bool:
+        """Put output in the place of about so many sources; True when all of it is done.
 
+        In between the log is whole, partly cleaned. Output of which sources were not there any more is removed.
         Raises: StorageError.
         """
         log, groups = self._log, self._result.groups
@@ -69,13 +72,16 @@ class Swap:
         if not self.possible:
             for group in groups:
                 discard(log, group)
-            return False
-        for group in groups:
+            return True
+        while self._taken < len(groups) and sources > 0:
+            group = groups[self._taken]
             try:
                 _replace(log, group)
             except OSError as error:
                 raise StorageError("cannot swap in a cleaned segment in", log.directory, error) from error
-        return True
+            self._taken += 1
+            sources -= len(group.sources)
+        return self._taken == len(groups)
 
     def settle(self) -> None:
         """Make the new names durable. Raises: StorageError."""

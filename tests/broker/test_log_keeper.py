@@ -14,6 +14,7 @@ from broker.topics_image import Topic
 from broker.worker import WorkerDied
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
 from storage.files import DISK
+from storage.partition_log import PartitionLog
 from tests.broker.data_plane import NOW_MS, DataPlane, batch
 from tests.virtual_runtime import VirtualRuntime
 
@@ -577,3 +578,29 @@ def test_many_compacted_logs_are_looked_at_a_few_at_a_time(tmp_path: Path) -> No
     assert len(kept.plane.partitions) == log_cleaning.SLICE
     kept.runtime.advance(10)
     assert len(kept.plane.partitions) == 3 * log_cleaning.SLICE
+
+
+def test_a_clean_of_many_segments_is_taken_over_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every segment costs renames on the event loop: between some of them requests are let through."""
+    monkeypatch.setattr(log_cleaning, "SOURCES", 2)
+    kept = compacted(tmp_path / "data")
+    for at in range(9):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % (at % 2)))
+    log = kept.plane.partition("t").log
+    turns: list[bool | None] = []
+    finish = PartitionLog.finish_swap
+
+    def look(self: PartitionLog, *given: Any) -> bool | None:
+        turns.append(finish(self, *given))
+        return turns[-1]
+
+    monkeypatch.setattr(PartitionLog, "finish_swap", look)
+    kept.runtime.advance(35_000)
+    assert turns == [*[None] * (len(turns) - 1), True]
+    assert len(turns) > 2
+    assert kept.checkpoint(CLEANER) == {("t", 0): 8}
+    assert kept.plane.fetch("t", 0)[0].base_offsets[0] == 6
+    assert log.apply_retention(kept.runtime.now_ms(), log.log_end_offset) == []
+    assert kept.stop()

@@ -347,3 +347,33 @@ def test_segments_are_grouped_up_to_the_segment_size(tmp_path: Path) -> None:
     names = {path.name: path.stat().st_ino for path in tmp_path.glob("*.log")}
     assert cleaned(log).groups == ()
     assert {path.name: path.stat().st_ino for path in tmp_path.glob("*.log")} == names
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 3, 100])
+def test_a_swap_may_be_made_in_pieces_and_end_anywhere(tmp_path: Path, pieces: int) -> None:
+    """C10: after each piece a reader finds the last values, and a start finishes what was begun."""
+    log = opened(tmp_path, replace(COMPACT, segment_bytes=300))
+    for at in range(24):
+        log.append(keyed((b"%d" % (at % 5), b"%d" % at), (b"only %d" % at, b"x")), leader_epoch=0)
+        log.roll()
+    log.append(keyed((b"last", b"x")), leader_epoch=0)
+    last = {key: value for _, key, value in pairs(log)}
+    dirty = log.dirty_range(None, 2_000, log.log_end_offset)
+    result = clean(log.plan_cleaning(dirty, 2_000))
+    assert len(result.groups) > 3
+    swapping = log.begin_swap(result)
+    swapping.prepare()
+    done = None
+    for _ in range(pieces):
+        done = log.finish_swap(swapping, result, 1)
+        assert {key: value for _, key, value in pairs(log)} == last
+        log.append(keyed((b"meanwhile", b"x")), leader_epoch=0)
+        last[b"meanwhile"] = b"x"
+        assert log.apply_retention(1 << 40, log.log_end_offset) == []
+        if done is not None:
+            break
+    assert done is (True if pieces == 100 else None)
+    again = opened(tmp_path, COMPACT)
+    assert {key: value for _, key, value in pairs(again)} == last
+    assert [offset for offset, key, _ in pairs(again) if key == b"0"] == [40]
+    assert not list(tmp_path.glob("*.swap"))
