@@ -26,7 +26,7 @@ steps = st.one_of(
     st.tuples(st.just("end"), producers, st.booleans()),
     st.tuples(st.just("roll")),
     st.tuples(st.just("clean"), st.sampled_from([1, 2, 1_000])),
-    st.tuples(st.just("start anew")),
+    st.tuples(st.just("start anew"), st.sampled_from(["stopped", "killed", "without snapshots"])),
 )
 
 
@@ -75,9 +75,15 @@ class Life:
                 self.log.roll(now_ms=self.now_ms)
             case ("clean", max_keys):
                 self.clean(max_keys)
-            case ("start anew",):
-                self.log.close()
-                self.log = opened(self.log.directory, CONFIG, clean=True)
+            case ("start anew", how):
+                recovery_point = self.log.recovery_point
+                if how == "stopped":
+                    self.log.close()
+                if how == "without snapshots":  # then the batches have to tell of the producers
+                    recovery_point = 0
+                    for path in self.log.directory.glob("*.snapshot"):
+                        path.unlink()
+                self.log = opened(self.log.directory, CONFIG, clean=how == "stopped", recovery_point=recovery_point)
 
     def clean(self, max_keys: int) -> None:
         dirty = self.log.dirty_range(self.checkpoint, self.now_ms, self.log.log_end_offset)
@@ -86,6 +92,14 @@ class Life:
         self.checkpoint = result.clean_end_offset
         seen = [key for offset, key, _ in self.visible() if offset < result.clean_end_offset]
         assert len(seen) == len(set(seen)), f"superseded values are left below {result.clean_end_offset}"
+
+    def check_producers(self) -> None:
+        """C05: what each was acknowledged last, and where its transaction begins."""
+        entries = self.log.producers.entries
+        assert {producer: entries[producer].last_sequence + 1 for producer in self.sequences} == self.sequences
+        for producer in self.sequences:
+            pending = self.open.get(producer)
+            assert entries[producer].transaction_first_offset == (pending[0].offset if pending else -1)
 
     def visible(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """What a read_committed consumer gets from the log."""
@@ -134,3 +148,4 @@ def test_a_reader_sees_the_last_value_of_every_key_and_nothing_twice(history: li
         for step in history:
             life.step(step)
             life.check()
+            life.check_producers()
