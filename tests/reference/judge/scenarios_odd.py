@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest, ReassignableTopic
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -483,6 +484,22 @@ def _(s: Script) -> None:
         5,
     )
     s.client("admin").call(DescribeGroupsRequest(groups=[s.name()]), 5)
+
+
+@each_version("ConsumerGroupHeartbeat", (0, 1))
+def new_protocol(s: Script, v: int) -> None:
+    """The new consumer protocol: a stranger's heartbeat, and a first one."""
+    stranger = {"group_id": s.name(), "member_id": "x", "member_epoch": 5}
+    s.client().call(ConsumerGroupHeartbeatRequest(**stranger), v)
+    first = ConsumerGroupHeartbeatRequest(
+        group_id=s.name(),
+        member_id="AAAAAAAAAAAAAAAAAAAAAQ" if v else "",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[T1],
+        topic_partitions=[],
+    )
+    s.client().call(first, v)
 
 
 @scenario("ApiVersions-odd")
