@@ -227,7 +227,7 @@ def served(folder: Path, scratch: Path) -> Kohort:
 
 
 def console_consumer(broker: Kohort, records: int) -> int:
-    """Kafka's console consumer with the formatter for offsets; its output is only counted. Leaves tombstones out."""
+    """Kafka's console consumer with the formatter for offsets; how many records it printed, tombstones left out."""
     command = [str(ROOT / "tools" / "kafka"), "run", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", broker.address, "--topic", "copied", "--from-beginning"]
     command += ["--max-messages", str(records), "--timeout-ms", "120000"]
@@ -235,9 +235,7 @@ def console_consumer(broker: Kohort, records: int) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         # It writes no end of line: one object follows the other.
-        printed = sum(piece.count(b'{"key":') for piece in iter(lambda: process.stdout.read(1 << 20), b""))
-    assert printed > 0.9 * records, f"the console consumer printed {printed:,} of {records:,} records"
-    return records
+        return sum(piece.count(b'{"key":') for piece in iter(lambda: process.stdout.read(1 << 20), b""))
 
 
 def kernel(path: Path) -> Iterator[int]:

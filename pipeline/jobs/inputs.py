@@ -268,7 +268,7 @@ class Inputs:
             # get() waits for ever where an optimizer found that nothing need be read.
             waiting = threading.Thread(target=lambda: found.update(observation.get), daemon=True)
             waiting.start()
-            waiting.join(10)
+            waiting.join(60)
             if found:
                 self._counted = Counts(found["read"], found["undecoded"])
         return self._counted

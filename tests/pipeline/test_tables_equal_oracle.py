@@ -177,6 +177,9 @@ COMMON: dict[str, Any] = {
     "suppress_health_check": list(HealthCheck),
     "phases": (Phase.explicit, Phase.reuse, Phase.generate),
     "print_blob": True,
+    # The same histories in every run; KOHORT_HISTORIES=100 looks for others, with --hypothesis-seed if wanted.
+    "derandomize": "KOHORT_HISTORIES" not in os.environ,
+    "database": None,
 }
 
 
