@@ -26,6 +26,7 @@ steps = st.one_of(
     st.tuples(st.just("end"), producers, st.booleans()),
     st.tuples(st.just("roll")),
     st.tuples(st.just("clean"), st.sampled_from([1, 2, 1_000])),
+    st.tuples(st.just("delete records"), st.integers(0, 3)),
     st.tuples(st.just("start anew"), st.sampled_from(["stopped", "killed", "without snapshots"])),
 )
 
@@ -51,6 +52,7 @@ class Life:
     written: list[Written] = field(default_factory=list)
     open: dict[int, list[Written]] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
+    snapshots_lost: bool = False  # what is deleted then is not known of producers either
 
     def step(self, step: Step) -> None:
         self.now_ms += 300
@@ -75,15 +77,27 @@ class Life:
                 self.log.roll(now_ms=self.now_ms)
             case ("clean", max_keys):
                 self.clean(max_keys)
+            case ("delete records", behind) if not self.snapshots_lost:
+                stable = self.log.last_stable_offset(self.log.log_end_offset)
+                self.log.delete_records_before(max(stable - behind, 0))
+                self.log.apply_retention(self.now_ms, self.log.log_end_offset)
             case ("start anew", how):
+                log_start_offset = self.log.log_start_offset
                 recovery_point = self.log.recovery_point
                 if how == "stopped":
                     self.log.close()
-                if how == "without snapshots":  # then the batches have to tell of the producers
+                if how == "without snapshots" and not log_start_offset:  # the batches have to tell of the producers
+                    self.snapshots_lost = True
                     recovery_point = 0
                     for path in self.log.directory.glob("*.snapshot"):
                         path.unlink()
-                self.log = opened(self.log.directory, CONFIG, clean=how == "stopped", recovery_point=recovery_point)
+                self.log = opened(
+                    self.log.directory,
+                    CONFIG,
+                    clean=how == "stopped",
+                    recovery_point=recovery_point,
+                    log_start_offset=log_start_offset,
+                )
 
     def clean(self, max_keys: int) -> None:
         dirty = self.log.dirty_range(self.checkpoint, self.now_ms, self.log.log_end_offset)
@@ -104,7 +118,7 @@ class Life:
     def visible(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """What a read_committed consumer gets from the log."""
         stable = self.log.last_stable_offset(self.log.log_end_offset)
-        aborted = self.log.aborted_transactions(0, self.log.log_end_offset)
+        aborted = self.log.aborted_transactions(self.log.log_start_offset, self.log.log_end_offset)
         data, position = all_bytes(self.log), 0
         found = []
         for header in headers_in(data):
@@ -117,12 +131,13 @@ class Life:
             )
             if not header.is_control and not hidden and header.base_offset < stable:
                 found += [(record.offset, record.key, record.value) for record in records_in(batch)]
-        return found
+        return [one for one in found if one[0] >= self.log.log_start_offset]
 
     def check(self) -> None:
         """The last value of every key, and nothing that was not written so."""
         stable = min((one.offset for pending in self.open.values() for one in pending), default=1 << 60)
-        decided = [one for one in self.written if one.visible and one.offset < stable]
+        start = self.log.log_start_offset
+        decided = [one for one in self.written if one.visible and start <= one.offset < stable]
         expected = {one.key: one.value for one in decided}
         found = self.visible()
         last = {key: value for _, key, value in found}
