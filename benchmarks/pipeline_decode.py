@@ -230,7 +230,7 @@ def console_consumer(broker: Kohort, records: int) -> int:
     """Kafka's console consumer with the formatter for offsets; how many records it printed, tombstones left out."""
     command = [str(ROOT / "tools" / "kafka"), "run", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", broker.address, "--topic", "copied", "--from-beginning"]
-    command += ["--max-messages", str(records), "--timeout-ms", "120000"]
+    command += ["--max-messages", str(records), "--timeout-ms", "300000"]
     command += ["--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
