@@ -123,6 +123,15 @@ class Load:
         self._settled.set()
 
     def _read(self) -> None:
+        while not self._reading.is_set():
+            self._read_until_fenced()
+
+    def _read_until_fenced(self) -> None:
+        """Until the end, or until this member is told that another one has its instance id.
+
+        That is itself: where the answer to its join is lost with the broker it joins again, and librdkafka goes on with
+        the member id from before, to its death. Whoever runs it starts it again.
+        """
         consumer = Consumer(
             {
                 "bootstrap.servers": self._address,
@@ -137,9 +146,16 @@ class Load:
         )
         consumer.subscribe([self._topic])
         while not self._reading.is_set():
-            messages = consumer.consume(200, 0.2)
+            try:
+                messages = consumer.consume(200, 0.2)
+            except KafkaException:
+                break
             for message in messages:
-                if message.error() is None:
+                error = message.error()
+                if error is not None and error.fatal():
+                    consumer.close()
+                    return
+                if error is None:
                     number = int(message.value().rstrip(b"x"))
                     self.read[number] = self.read.get(number, 0) + 1
             if messages:
