@@ -214,7 +214,9 @@ def served(folder: Path, scratch: Path) -> Kohort:
     broker = Kohort(scratch, {"num.partitions": 1})
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic("copied", 1, 1)])["copied"].result(60)
+    # The records are old: without this the broker would delete them while they are read.
+    topic = NewTopic("copied", 1, 1, config={"retention.ms": "-1"})
+    admin.create_topics([topic])["copied"].result(60)
     broker.kill()
     for file in (broker.data / "copied-0").glob("0*"):
         file.unlink()
@@ -226,6 +228,9 @@ def served(folder: Path, scratch: Path) -> Kohort:
     return broker
 
 
+OBJECT = b'{"key":'
+
+
 def console_consumer(broker: Kohort, records: int) -> int:
     """Kafka's console consumer with the formatter for offsets; how many records it printed, tombstones left out."""
     command = [str(ROOT / "tools" / "kafka"), "run", "org.apache.kafka.tools.consumer.ConsoleConsumer"]
@@ -234,8 +239,12 @@ def console_consumer(broker: Kohort, records: int) -> int:
     command += ["--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        # It writes no end of line: one object follows the other.
-        return sum(piece.count(b'{"key":') for piece in iter(lambda: process.stdout.read(1 << 20), b""))
+        # It writes no end of line: one object follows the other, also across the pieces that are read.
+        count, rest = 0, b""
+        for piece in iter(lambda: process.stdout.read(1 << 20), b""):
+            count += (rest + piece).count(OBJECT)
+            rest = piece[-(len(OBJECT) - 1) :]
+        return count
 
 
 def kernel(path: Path) -> Iterator[int]:
