@@ -80,7 +80,8 @@ def test_kafka_goes_on_where_kohort_was_ended_under_load(tmp_path: Path, tidy: A
         # The metadata log is read whole at every start.
         recovered = [line for line in log.splitlines() if "Recovering unflushed" in line]
         assert all("__cluster_metadata-0" in line for line in recovered), "a clean stop leaves nothing to recover"
-        assert "ERROR" not in log
+        # While it starts, a Kafka of its own accord may lose leadership for a moment, amid the loading of groups.
+        assert [line for line in log.splitlines() if "ERROR" in line and "is no longer the leader" not in line] == []
     kafka.stop()
 
 
