@@ -13,6 +13,7 @@ from coordinator.classic.inputs import SessionExpired
 from coordinator.group import Group, GroupState
 from coordinator.offsets.changes import commit_refused_events, offsets_set_events
 from coordinator.offsets.inputs import CommitOffsets
+from coordinator.offsets.topic_filter import merged
 from coordinator.outcome import Outcome, Reply, SetTimer
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -24,7 +25,7 @@ from protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from coordinator.outcome import AppendFailed
     from coordinator.view import View
@@ -96,7 +97,7 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
             results.append(OffsetCommitResponsePartition(partition_index=index))
         answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=results))
     if commit.refused:
-        answers = merged(commit.refused, answers)
+        answers = merged(commit.refused, answers, _identity)
     response = OffsetCommitResponse(topics=answers)
     replies = (Reply(commit.reply_to, response),)
     if group is None:
@@ -136,26 +137,11 @@ def all_partitions(commit: CommitOffsets, error: ErrorCode) -> OffsetCommitRespo
         )
         for topic in commit.topics
     ]
-    return OffsetCommitResponse(topics=merged(commit.refused, answers))
+    return OffsetCommitResponse(topics=merged(commit.refused, answers, _identity))
 
 
-def merged(
-    refused: Sequence[OffsetCommitResponseTopic], answers: Sequence[OffsetCommitResponseTopic]
-) -> list[OffsetCommitResponseTopic]:
-    """Refused topics first, then the others; a topic with partitions of both kinds stands where it was refused.
-
-    `refused` is left as it is: should the append fail, it is merged with other answers.
-    """
-    if not refused:
-        return list(answers)
-    topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for topic in (*refused, *answers):
-        key = topic.name, topic.topic_id
-        known = topics.get(key)
-        if known is None:
-            known = topics[key] = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
-        known.partitions += topic.partitions
-    return list(topics.values())
+def _identity(topic: OffsetCommitResponseTopic) -> tuple[str, bytes]:
+    return topic.name, topic.topic_id
 
 
 def utf16_length(text: str) -> int:

@@ -15,6 +15,7 @@ from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState
 from coordinator.offsets.changes import offsets_gone_events
 from coordinator.offsets.inputs import DeleteOffsets, GroupExpired, GroupRemoved, Tombstones
+from coordinator.offsets.topic_filter import merged
 from coordinator.outcome import Outcome, Reply
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult
@@ -56,7 +57,7 @@ def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> Outcome:
                 stored.remove(key)  # asked for twice: one tombstone
                 records.append((OffsetCommitKey(view.group_id, *key), None))
         answers.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
-    reply = Reply(request.reply_to, OffsetDeleteResponse(topics=_merged(request, answers)))
+    reply = Reply(request.reply_to, OffsetDeleteResponse(topics=merged(request.refused, answers, _name)))
     events = offsets_gone_events(
         view,
         [(key.topic, key.partition) for key, _ in records],
@@ -84,17 +85,8 @@ def _is_subscribed(group: Group, topic: str) -> bool:
     return group.subscribed_topics is None or topic in group.subscribed_topics
 
 
-def _merged(request: DeleteOffsets, answers: list[OffsetDeleteResponseTopic]) -> list[OffsetDeleteResponseTopic]:
-    """As `commit.merged`."""
-    if not request.refused:
-        return answers
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
-    for topic in (*request.refused, *answers):
-        known = topics.get(topic.name)
-        if known is None:
-            known = topics[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
-        known.partitions += topic.partitions
-    return list(topics.values())
+def _name(topic: OffsetDeleteResponseTopic) -> str:
+    return topic.name
 
 
 def offset_delete_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:

@@ -6,7 +6,8 @@ group is. Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetDelet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import (
@@ -23,10 +24,12 @@ from protocol.messages.offset_fetch import OffsetFetchResponsePartitions, Offset
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from coordinator.view import Topics
     from protocol.messages.offset_fetch import OffsetFetchRequestTopics
+
+Answer = TypeVar("Answer", OffsetCommitResponseTopic, OffsetDeleteResponseTopic)
 
 _UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -148,3 +151,23 @@ def no_offset(partition: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchR
     return OffsetFetchResponsePartitions(
         partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
     )
+
+
+def merged(
+    refused: Sequence[Answer], answers: Sequence[Answer], identity: Callable[[Answer], Hashable]
+) -> list[Answer]:
+    """Refused topics first, then the others; a topic with partitions of both kinds stands where it was refused.
+
+    `refused` is left as it is: should the append fail, it is merged with other answers.
+    """
+    if not refused:
+        return list(answers)
+    every: list[Any] = [*refused, *answers]
+    topics: dict[Hashable, Any] = {}
+    for topic in every:
+        known = topics.get(identity(topic))
+        if known is None:
+            known = topics[identity(topic)] = copy(topic)
+            known.partitions = []
+        known.partitions += topic.partitions
+    return list(topics.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +26,10 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.ledger import decode_value
+from tests.consumer_protocol import assignment, subscription
 from tests.virtual_runtime import VirtualRuntime
 
 SESSION_MS, REBALANCE_MS = 10_000, 30_000
-
-
-def string(text: str) -> bytes:
-    return struct.pack(">h", len(text.encode())) + text.encode()
-
-
-def partition_lists(partitions: dict[str, list[int]]) -> bytes:
-    return struct.pack(">i", len(partitions)) + b"".join(
-        string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-        for topic, numbers in partitions.items()
-    )
-
-
-def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
-    """Version 0, or 1 with what the member owns."""
-    metadata = struct.pack(">hi", 0 if owned is None else 1, len(topics)) + b"".join(map(string, topics))
-    metadata += struct.pack(">i", -1)
-    return metadata if owned is None else metadata + partition_lists(owned)
-
-
-def assignment(partitions: dict[str, list[int]]) -> bytes:
-    return struct.pack(">h", 0) + partition_lists(partitions) + struct.pack(">i", -1)
 
 
 class House:

@@ -308,25 +308,31 @@ def stints(worker: Worker) -> Iterator[Stint]:
         yield stint
 
 
+def assignments(worker: Worker) -> Iterator[tuple[dict[str, Any], set[int]]]:
+    """Each assignment of a worker: the event that told it, and all partitions owned from then on."""
+    owned: set[int] = set()
+    for event in worker.events:
+        if event["event"] == "revoked":
+            owned -= set(event["partitions"])
+        elif event["event"] == "assigned":
+            owned |= set(event["partitions"])
+            yield event, owned
+
+
 def check_owners(workers: Sequence[Worker]) -> int:
     """In no generation has a partition two owners. Returns how many generations were seen."""
     owners: dict[tuple[int, int], str] = {}
     generations = set()
     for worker in workers:
-        owned: set[int] = set()
-        for event in worker.events:
-            if event["event"] == "revoked":
-                owned -= set(event["partitions"])
-            elif event["event"] == "assigned":
-                owned |= set(event["partitions"])
-                generation = event["generation"]
-                assert generation is not None and generation > 0, event
-                generations.add(generation)
-                for partition in owned:
-                    other = owners.setdefault((generation, partition), worker.name)
-                    assert other == worker.name, (
-                        f"partition {partition} belongs to {other} and {worker.name} in generation {generation}"
-                    )
+        for event, owned in assignments(worker):
+            generation = event["generation"]
+            assert generation is not None and generation > 0, event
+            generations.add(generation)
+            for partition in owned:
+                other = owners.setdefault((generation, partition), worker.name)
+                assert other == worker.name, (
+                    f"partition {partition} belongs to {other} and {worker.name} in generation {generation}"
+                )
     return len(generations)
 
 

@@ -48,16 +48,11 @@ def owners_agree(broker: BrokerProcess, name: str, workers: list[Worker]) -> int
     }
     compared = 0
     for worker in workers:
-        owned: set[int] = set()
-        for event in worker.events:
-            if event["event"] == "revoked":
-                owned -= set(event["partitions"])
-            elif event["event"] == "assigned":
-                owned |= set(event["partitions"])
-                key = event["generation"], worker.name
-                if key in by_client:
-                    assert by_client[key] == owned, (key, by_client[key], owned)
-                    compared += 1
+        for event, owned in harness.assignments(worker):
+            key = event["generation"], worker.name
+            if key in by_client:
+                assert by_client[key] == owned, (key, by_client[key], owned)
+                compared += 1
     return compared
 
 

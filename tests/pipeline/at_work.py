@@ -171,13 +171,8 @@ def _acknowledged(crew: list[Worker]) -> list[list[int]]:
 
 def _owners(crew: list[Worker]) -> list[list[Any]]:
     """Every assignment: generation, member id, and all partitions owned from then on."""
-    out = []
-    for worker in crew:
-        owned: set[int] = set()
-        for event in worker.events:
-            if event["event"] == "revoked":
-                owned -= set(event["partitions"])
-            elif event["event"] == "assigned":
-                owned |= set(event["partitions"])
-                out.append([event["generation"], event["member_id"], sorted(owned)])
-    return out
+    return [
+        [event["generation"], event["member_id"], sorted(owned)]
+        for worker in crew
+        for event, owned in harness.assignments(worker)
+    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from coordinator.consumer_protocol import assigned_partitions
@@ -24,6 +23,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.consumer_protocol import assignment, subscription
 from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import PASSING, Asking, Client
 from tests.simulation.world import Connect, Lost, Process, Sleep
@@ -125,7 +125,7 @@ class Consumer(Client):
 
     def join(self) -> Asking:
         """JoinGroup and SyncGroup, then where to read on."""
-        protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription(self.topics))]
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription(*self.topics))]
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
@@ -287,23 +287,6 @@ class Consumer(Client):
         """Say goodbye."""
         me = MemberIdentity(member_id=self.member_id, reason="the consumer is being closed")
         yield from self.ask(LeaveGroupRequest(group_id=self.group, member_id=self.member_id, members=[me]))
-
-
-def _text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
-
-
-def subscription(topics: list[str]) -> bytes:
-    """Version 0 of a consumer's subscription."""
-    return struct.pack(">hi", 0, len(topics)) + b"".join(map(_text, topics)) + struct.pack(">i", -1)
-
-
-def assignment(owned: dict[str, list[int]]) -> bytes:
-    """Version 0 of an assignment."""
-    parts = [struct.pack(">hi", 0, len(owned))]
-    for topic, partitions in owned.items():
-        parts.append(_text(topic) + struct.pack(f">i{len(partitions)}i", len(partitions), *partitions))
-    return b"".join(parts) + struct.pack(">i", -1)
 
 
 def read_assignment(data: bytes) -> dict[str, list[int]]:

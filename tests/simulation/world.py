@@ -102,10 +102,6 @@ class Auditor(Protocol):
         """What was not answered by now may have been done or not."""
 
 
-class _NoListeners:
-    """The part of a `LoopRuntime` that listens."""
-
-
 @dataclass
 class Channel:
     """A connection, seen from its client."""
@@ -175,7 +171,6 @@ class World:
         self.broker = self._composition.broker
         self.broker.handlers = HANDLERS
         self._server = Server(self.broker, _ROUTES)
-        self._server.listen(_NoListeners(), [])  # type: ignore[arg-type]  # nothing to listen on
         self._composition.start()
         self.up = True
         self._settle()

@@ -124,18 +124,22 @@ def test_a_failing_operation_leaves_the_log_as_it_was(tmp_path: Path, error: int
     assert at > 20
 
 
+def fails(*_: Any) -> Any:
+    """No file operation."""
+    raise OSError(errno.EIO, "no")
+
+
+def half(descriptor: int, data: bytes, position: int) -> int:
+    """A write that the disk refuses in its middle."""
+    os.pwrite(descriptor, bytes(data)[:50], position)
+    raise OSError(errno.ENOSPC, "no")
+
+
 def test_a_half_written_batch_that_cannot_be_cut_is_written_over(tmp_path: Path) -> None:
     """Both the write and the truncation fail: readers do not see the half, and the next append replaces it."""
     disk = BrokenDisk(10**9)
     log = opened(tmp_path, TINY, disk=disk)
     log.append(batch(1), leader_epoch=0)
-
-    def fails(*_: Any) -> Any:
-        raise OSError(errno.EIO, "no")
-
-    def half(descriptor: int, data: bytes, position: int) -> int:
-        os.pwrite(descriptor, bytes(data)[:50], position)
-        raise OSError(errno.ENOSPC, "no")
 
     disk.pwrite, disk.ftruncate = half, fails  # type: ignore[method-assign]  # a disk that breaks
     with pytest.raises(StorageError):
@@ -153,13 +157,6 @@ def test_a_half_written_batch_is_cut_before_a_new_segment_begins(tmp_path: Path)
     disk = BrokenDisk(10**9)
     log = opened(tmp_path, TINY, disk=disk)
     log.append(batch(1), leader_epoch=0)
-
-    def fails(*_: Any) -> Any:
-        raise OSError(errno.EIO, "no")
-
-    def half(descriptor: int, data: bytes, position: int) -> int:
-        os.pwrite(descriptor, bytes(data)[:50], position)
-        raise OSError(errno.ENOSPC, "no")
 
     disk.pwrite, disk.ftruncate = half, fails  # type: ignore[method-assign]  # a disk that breaks
     with pytest.raises(StorageError):
@@ -185,9 +182,6 @@ def test_a_segment_that_could_neither_be_made_nor_removed_is_made_later(tmp_path
         if Path(path).suffix != ".log":
             raise OSError(errno.ENOSPC, "no")
         return real(path, flags, mode)
-
-    def fails(*_: Any) -> Any:
-        raise OSError(errno.EIO, "no")
 
     disk.open, disk.unlink = only_logs, fails  # type: ignore[method-assign]  # a disk that breaks
     with pytest.raises(StorageError, match="cannot start segment"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from coordinator.classic.inputs import Leaver, Loaded
@@ -17,31 +15,10 @@ from coordinator.events import FURTHER_CAUSES_MAX, TRIGGERS
 from coordinator.loading import group_of
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
+from tests.consumer_protocol import assignment, subscription
 from tests.coordinator.driver import REBALANCE, SESSION, D, Driver, Topics
 
 COOPERATIVE = "cooperative-sticky"
-
-
-def _string(text: str) -> bytes:
-    return struct.pack(">h", len(text.encode())) + text.encode()
-
-
-def _partitions(partitions: dict[str, list[int]]) -> bytes:
-    return struct.pack(">i", len(partitions)) + b"".join(
-        _string(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
-        for topic, numbers in partitions.items()
-    )
-
-
-def subscription(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
-    """Version 0, or 1 with what the member owns."""
-    metadata = struct.pack(">hi", 0 if owned is None else 1, len(topics)) + b"".join(map(_string, topics))
-    metadata += struct.pack(">i", -1)
-    return metadata if owned is None else metadata + _partitions(owned)
-
-
-def assignment(partitions: dict[str, list[int]]) -> bytes:
-    return struct.pack(">h", 0) + _partitions(partitions) + struct.pack(">i", -1)
 
 
 def offer(metadata: bytes, name: str = "range") -> tuple[tuple[str, bytes], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,17 +26,12 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.consumer_protocol import subscription
 from tests.reference.judge.play import Script
 
 Protocols = Sequence[tuple[str, bytes]]
 # (partition, offset) or (partition, offset, leader epoch) or (partition, offset, leader epoch, metadata)
 Offsets = Mapping[str, Sequence[tuple[Any, ...]]]
-
-
-def subscription(*topics: str) -> bytes:
-    """A consumer's metadata, version 0."""
-    names = b"".join(struct.pack(">h", len(t)) + t.encode() for t in topics)
-    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 
 
 T1, T2 = "judge-t1", "judge-t2"
