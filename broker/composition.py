@@ -24,8 +24,8 @@ from broker.producer_ids import ProducerIds
 from broker.topic_folders import TopicFolders
 from broker.uuids import random_uuid
 from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
-from storage.errors import CorruptFile, DirectoryRefused
-from storage.log_directory import LogDirectory, only_directory
+from storage.errors import CorruptFile, DirectoryRefused, StorageError
+from storage.log_directory import METADATA_FOLDER, LogDirectory, only_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,7 +146,12 @@ class Composition:
             self._directory.close()
             done(clean)
 
-        self.keeper.stop(lambda: self._directory.write_clean_marker(broker.catalogue.broker_epoch), stopped)
+        def mark_clean() -> None:
+            if not broker.catalogue.sound:
+                raise StorageError("its last flush has failed:", self._directory.path / METADATA_FOLDER)
+            self._directory.write_clean_marker(broker.catalogue.broker_epoch)
+
+        self.keeper.stop(mark_clean, stopped)
 
 
 class _DynamicSettings:
@@ -158,7 +163,7 @@ class _DynamicSettings:
         self._apply()
 
     def _apply(self) -> None:
-        configs = self._catalogue.state.configs
+        configs = self._catalogue.configs
         self._settings.apply_dynamic(
             cluster=configs.get((BROKER_RESOURCE, ""), {}),
             broker=configs.get((BROKER_RESOURCE, str(self._settings.node_id)), {}),

@@ -13,6 +13,7 @@ One life is lived once, and a crash before, in the middle of and after each of i
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,10 @@ from storage.files import Disk
 
 
 class Op(NamedTuple):
-    """One change. `kind`: make, cut, write, sync, sync_folder, rename, unlink. Names are relative to the root."""
+    """One change, names relative to the root.
+
+    `kind`: make, cut, write, sync, sync_folder, rename, unlink; sync_failed, sync_folder_failed.
+    """
 
     kind: str
     file: int = -1  # which file, whatever its name is by now
@@ -35,7 +39,12 @@ class Op(NamedTuple):
 
 
 class RecordingDisk(Disk):
-    """The real operations, each written down first. fsyncs are only written down: nobody pulls the plug here."""
+    """The real operations, each written down first. fsyncs are only written down: nobody pulls the plug here.
+
+    Those of which `refuse_sync(name)` is true fail.
+    """
+
+    refuse_sync: Callable[[str], bool] = staticmethod(lambda _: False)
 
     def __init__(self, root: Path, tell: Callable[[], Any] = lambda: None) -> None:
         self.root = root
@@ -95,15 +104,18 @@ class RecordingDisk(Disk):
         os.ftruncate(descriptor, size)
 
     def _fsync(self, descriptor: int) -> None:
-        if descriptor in self._folders:
-            self._note("sync_folder", name=self._folders[descriptor])
-        else:
-            self._note("sync", file=self._files[descriptor], name=self._openers[descriptor])
+        folder = descriptor in self._folders
+        name = self._folders[descriptor] if folder else self._openers[descriptor]
+        kind = "sync_folder" if folder else "sync"
+        refused = self.refuse_sync(name)
+        self._note(f"{kind}_failed" if refused else kind, file=self._files.get(descriptor, -1), name=name)
+        if refused:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def _rename(self, path: Path, target: Path) -> None:
         Path(path).replace(target)
         name, new = self._name(path), self._name(target)
-        self._note("rename", name=name, target=new)
+        self._note("rename", file=self._names.get(name, -1), name=name, target=new)
         for known in list(self._names):
             if known == name or known.startswith(name + "/"):
                 self._names[new + known[len(name) :]] = self._names.pop(known)
@@ -124,6 +136,7 @@ class World:
         self.names: dict[str, int] = {}
         self.kept_names: dict[str, int] = {}
         self._unsynced: list[Op] = []  # changes of names that no fsync of their folder has followed
+        self._dirty: dict[int, list[tuple[int, int]]] = {}  # by file: (first byte, end) of what the next fsync writes
 
     def apply(self, op: Op, *, half: bool = False) -> None:
         """Let the change happen; of a write only the first half, if `half`."""
@@ -138,19 +151,34 @@ class World:
             content = self.cache[op.file]
             content.extend(bytes(max(0, op.position - len(content))))
             content[op.position : op.position + len(data)] = data
+            self._dirty.setdefault(op.file, []).append((op.position, op.position + len(data)))
         elif op.kind == "cut":
             content = self.cache[op.file]
             del content[op.position :]
             content.extend(bytes(op.position - len(content)))
         elif op.kind == "sync":
-            self.platter[op.file] = bytes(self.cache[op.file])
-        else:
+            self._sync(op.file)
+        elif op.kind == "sync_failed":
+            # Linux calls the pages clean all the same: no later fsync writes them, unless they are written to again.
+            self._dirty.pop(op.file, None)
+        elif op.kind == "sync_folder":
             self._sync_folder(op.name)
+        else:
+            assert op.kind == "sync_folder_failed"
+            self._unsynced = [one for one in self._unsynced if not _in_folder(one, op.name)]
+
+    def _sync(self, file: int) -> None:
+        cache, old = self.cache[file], self.platter.get(file, b"")
+        new = bytearray(old[: len(cache)])
+        new.extend(bytes(len(cache) - len(new)))
+        for start, end in self._dirty.pop(file, ()):
+            new[start:end] = cache[start:end]
+        self.platter[file] = bytes(new)
 
     def _sync_folder(self, folder: str) -> None:
         rest = []
         for op in self._unsynced:
-            if str(Path(op.name).parent) == folder or str(Path(op.target or op.name).parent) == folder:
+            if _in_folder(op, folder):
                 _change_names(self.kept_names, op)
             else:
                 rest.append(op)
@@ -192,6 +220,10 @@ class World:
         return bytes(middle)
 
 
+def _in_folder(op: Op, folder: str) -> bool:
+    return folder in (str(Path(op.name).parent), str(Path(op.target or op.name).parent))
+
+
 def _common(old: bytes, new: bytes) -> int:
     """How many leading bytes are equal."""
     end = min(len(old), len(new))
@@ -205,6 +237,10 @@ def _change_names(names: dict[str, int], op: Op) -> None:
         names[op.name] = op.file
     elif op.kind == "unlink":
         names.pop(op.name, None)
+    elif op.file >= 0:  # of a file, not of a folder: the entry names this one, whoever had the old name before
+        if names.get(op.name) == op.file:
+            del names[op.name]
+        names[op.target] = op.file
     else:
         for known in list(names):
             if known == op.name or known.startswith(op.name + "/"):

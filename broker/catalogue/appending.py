@@ -35,7 +35,9 @@ def append_change(log: MetadataLog, state: ClusterState, made: Sequence[Any], no
         begin = records.encode_frame(records.BeginTransactionRecord(name="Kohort"), metadata_version=level)
         end = records.encode_frame(records.EndTransactionRecord(), metadata_version=level)
         batches = [[begin], *batches, [end]]
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        if number:
+            log.flush()
         log.append([(None, frame) for frame in batch], now_ms=now_ms)
 
 

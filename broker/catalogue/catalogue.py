@@ -6,8 +6,9 @@ plan sees the changes before it in the same round, so a second wish for a topic 
 answered with it, when it is durable and served.
 
 Always true:
-- `image` shows nothing that a crash could take back;
-- nobody is answered before the image shows the change.
+- `image` and `configs` show nothing that a crash could take back;
+- nobody is answered before the image shows the change;
+- while the log cannot be flushed, changes are refused and the image stays (docs/decisions/failed-fsync.md).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.opening import Found, Opened, open_and_register, read_again
 from broker.catalogue.topic_changes import NewTopic, Refused
 from broker.catalogue.topics_delta import TopicsDelta, TopicsListener, difference
+from broker.logs import get_logger
 from broker.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
-from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from broker.catalogue.metadata_log import MetadataLog, TornTail
     from broker.runtime import Runtime
 
+log = get_logger()
+
 PRODUCER_ID_BLOCK = 1_000
+MEND_AFTER_MS = 1_000  # until a failed log is tried again, as often as it takes
 
 
 @dataclass(slots=True)
@@ -73,11 +77,12 @@ class Catalogue:
         disk: Disk = DISK,
     ) -> None:
         self.image = TopicsImage()
-        self.state = ClusterState()
+        self.configs: Mapping[tuple[int, str], Mapping[str, str]] = {}  # (resource type, name) -> overrides
+        self.state = ClusterState()  # ahead of the image while a round is written: for plans, not for answers
         self.placing = placing
         self.broker_configs = broker_configs
         self.broker_epoch = -1
-        self.failed: str | None = None  # why no change can be made any more; for /readyz
+        self.failed: str | None = None  # why no change can be made now; for /readyz
         self.on_intruder: Callable[[str], None] = lambda _: None  # another process writes to the directory: end
         self._runtime = runtime
         self._directory = directory
@@ -87,6 +92,7 @@ class Catalogue:
         self._listeners: list[TopicsListener] = []
         self._queue: list[_Change] = []
         self._busy = False
+        self._closed = False
         self._deleted_names: set[str] = set()  # by this round: their folders still lie in the way
         self._collisions: dict[str, str] = {}
         self._effective: dict[str, tuple[Mapping[str, str], topic_configs.Effective]] = {}
@@ -122,7 +128,7 @@ class Catalogue:
         known = self._effective.get(topic.name)
         if known is not None and known[0] is topic.configs:
             return known[1]
-        made = topic_configs.effective(topic.configs, self.broker_configs.explicit(self.state))
+        made = topic_configs.effective(topic.configs, self.broker_configs.explicit(self.configs))
         self._effective[topic.name] = (topic.configs, made)
         return made
 
@@ -323,21 +329,38 @@ class Catalogue:
         self._runtime.in_thread(work, done, done)
 
     def _refused(self, changes: list[_Change], error: Exception) -> None:
-        """The write failed: nothing of the round holds, so the state is read again from what is in the log."""
+        """The write failed: nothing of the round holds, so the state is read again from what is durable."""
         for change in changes:
             if change.result.error is ErrorCode.NONE:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        if self._log.failed is not None:
-            self.failed = str(error)
-            if self._log.intruded:
-                self.on_intruder(self.failed)
-            self._end_round(changes)
-            return
-        try:
-            self._take(read_again(self._directory, self.placing, self._log, self.broker_epoch, self._disk))
-        except (StorageError, CorruptFile, DirectoryRefused) as failure:
-            self.failed = f"the metadata log cannot be used: {failure}"
-        self._end_round(changes)
+        self._read_again(lambda: self._end_round(changes))
+
+    def _read_again(self, then: Callable[[], None]) -> None:
+        """The log and the state as what is durable says, in a worker; no change is made until that has worked."""
+
+        def done(opened: Opened) -> None:
+            self._take(opened)
+            if self.failed is not None and not self._closed:
+                self.failed = None
+                log.info("metadata_log_mended", next_offset=opened.log.next_offset)
+            then()
+
+        def failed(error: Exception) -> None:
+            if not self._closed:
+                if self.failed is None:
+                    log.error("metadata_log_failed", error=str(error))
+                self.failed = str(error)
+                if self._log.intruded:
+                    self.on_intruder(self.failed)
+                else:
+                    retry_ms = self._runtime.now_ms() + MEND_AFTER_MS
+                    self._runtime.timers.set("catalogue", retry_ms, lambda: self._read_again(lambda: None))
+            then()
+
+        before = self._log
+        self._runtime.in_thread(
+            lambda: read_again(self._directory, self.placing, before, self.broker_epoch, self._disk), done, failed
+        )
 
     def _end_round(self, changes: list[_Change]) -> None:
         for change in changes:
@@ -351,8 +374,15 @@ class Catalogue:
 
     def _publish_image(self, image: TopicsImage) -> None:
         self.image = image
+        self.configs = dict(self.state.configs)
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
+
+    @property
+    def sound(self) -> bool:
+        """Whether the log on the disk is known to be what was answered; if not, the next start is after a crash."""
+        return self._log.failed is None
 
     def close(self) -> None:
         """Nothing is open but a descriptor; every answered change is durable already."""
+        self._closed = True
         self.failed = "the broker is stopping"

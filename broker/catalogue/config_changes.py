@@ -49,11 +49,11 @@ class BrokerConfigs:
     keys: Mapping[str, ConfigKey]
     static: Mapping[str, str | None]
 
-    def explicit(self, state: ClusterState) -> dict[str, str | None]:
+    def explicit(self, configs: Mapping[tuple[int, str], Mapping[str, str]]) -> dict[str, str | None]:
         """What is set by anybody: at start, for the cluster, for this broker; the last of these wins."""
         merged: dict[str, str | None] = dict(self.static)
-        merged.update(state.configs.get((BROKER_RESOURCE, ""), {}))
-        merged.update(state.configs.get((BROKER_RESOURCE, str(self.node_id)), {}))
+        merged.update(configs.get((BROKER_RESOURCE, ""), {}))
+        merged.update(configs.get((BROKER_RESOURCE, str(self.node_id)), {}))
         return merged
 
 
@@ -138,7 +138,7 @@ def _edited(
         )
     text = overrides.get(change.name)
     if text is None:
-        behind = topic_configs.broker_value(key, broker.explicit(state)) if key.synonyms else None
+        behind = topic_configs.broker_value(key, broker.explicit(state.configs)) if key.synonyms else None
         text = behind[1] if behind is not None else key.default or ""
     now = [part for part in text.split(",") if part]
     # As Java splits: what is empty at the end is dropped, but nothing at all is one empty entry, which no list takes.

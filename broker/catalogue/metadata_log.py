@@ -3,7 +3,8 @@
 Kohort behaves like the leader of a quorum of one. Kafka reads the same files when it is started on the directory.
 
 Always true:
-- what `append` has returned is durable, and what it has refused is not in the file;
+- what a `sync` has covered is durable, and what `append` has refused is not in the file;
+- a file on which an fsync has failed is never written to or believed again: `mend` puts another one in its place;
 - an append that finds the file longer than it left it writes nothing: another process has opened the directory.
 
 Source: KIP-595, KIP-630; Kafka's KafkaRaftLog, FileQuorumStateStore.
@@ -14,14 +15,14 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.catalogue.snapshots import MetadataBatch, newest_snapshot, read_batch
 from protocol.records import batch as record_batch
 from protocol.records.errors import CorruptBatch
 from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.files import DISK, Disk, LogFile, replace_file, sync_directory
+from storage.files import DISK, Disk, LogFile, remove_files, replace_file, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = "__cluster_metadata-0"
 _MAX_BATCH_RECORDS = 10_000
+_COPY_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class TornTail:
 
 
 class MetadataLogFailed(StorageError):
-    """The log cannot be appended to any more; start again to read what is there."""
+    """The log cannot be appended to: it was opened to be looked at, is to be mended first, or has another writer."""
 
 
 class MetadataLog:
@@ -58,8 +60,10 @@ class MetadataLog:
         self._may_cut = True
         self._epochs: list[tuple[int, int]] = []  # (epoch, first offset)
         self._size_bytes = 0
+        self._reach_bytes = 0  # where the last byte may lie that we have written, taken back or not
+        self._durable = (0, 0)  # (bytes, next offset) as of the last flush that went well
         self._file: LogFile
-        self.failed: str | None = None  # why nothing may be written any more
+        self.failed: str | None = None  # why nothing may be written: until it is mended, or for good if `intruded`
         self.intruded = False  # that is because another process has opened the directory and written
 
     @classmethod
@@ -99,8 +103,22 @@ class MetadataLog:
         batches, active = self._read()
         self._file = LogFile(active, os.O_RDWR | os.O_CREAT, self._disk)
         sync_directory(self.folder, self._disk)
-        self._size_bytes = self._file.size()
+        self._size_bytes = self._reach_bytes = self._file.size()
+        self._durable = self.mark()
         return batches
+
+    def write_again(self) -> None:
+        """Write the newest segment over itself, so that the next `sync` speaks of all of it.
+
+        Needed after an unclean end: the process before may have died of a failed fsync, and its last records then lie
+        in the page cache alone, as pages that no fsync looks at any more. Raises: StorageError.
+        """
+        try:
+            for position in range(0, self._size_bytes, _COPY_BYTES):
+                piece = self._file.pread(min(_COPY_BYTES, self._size_bytes - position), position)
+                self._file.write_fully(piece, position)
+        except OSError as error:
+            raise StorageError("cannot write again", self._file.path, error) from error
 
     def _read(self) -> tuple[list[MetadataBatch], Path]:
         """Every batch that counts, and the segment to append to (which need not be there yet)."""
@@ -178,9 +196,7 @@ class MetadataLog:
         if self.failed is not None:
             raise MetadataLogFailed(self.failed, self.folder)
         if self._file.size() != self._size_bytes:
-            self.failed = "another process has written to"
-            self.intruded = True
-            raise MetadataLogFailed(self.failed, self.folder)
+            self._refuse_intruder()
         assert len(values) <= _MAX_BATCH_RECORDS
         base_offset = self.next_offset
         encoded = record_batch.encode_batch(
@@ -189,6 +205,7 @@ class MetadataLog:
             leader_epoch=self.leader_epoch,
             control=control,
         )
+        self._reach_bytes = self._size_bytes + len(encoded)
         try:
             self._file.write_fully(encoded, self._size_bytes)
         except OSError as error:
@@ -198,13 +215,60 @@ class MetadataLog:
         self.next_offset += len(values)
         return base_offset
 
+    def _refuse_intruder(self) -> NoReturn:
+        self.failed = "another process has written to"
+        self.intruded = True
+        raise MetadataLogFailed(self.failed, self.folder)
+
     def sync(self) -> None:
-        """Make all appends durable. A failed fsync may have lost pages for good, so the log is closed to writing."""
+        """Make all appends durable. A failed fsync may have lost pages for good: the log takes nothing until `mend`.
+
+        Raises: StorageError.
+        """
+        self.flush()
+        self._durable = self.mark()
+
+    def flush(self) -> None:
+        """`sync` in the middle of a change, which `mend` does not keep: between two batches of it.
+
+        Of two that are on their way a power loss may take the first alone, and a hole is what no start accepts.
+        Raises: StorageError.
+        """
         try:
             self._disk.fdatasync(self._file.fd)
         except OSError as error:
             self.failed = "a flush has failed on"
             raise StorageError("cannot flush", self._file.path, error) from error
+
+    def mend(self) -> None:
+        """Put a new file in the place of the one that has failed: what the last good flush covered, and no more.
+
+        What lay behind that was refused. Nothing is asked of the old file but its content, batch by batch against the
+        CRCs: its pages may be called clean and be nowhere else. Until the new name is durable, either file may be found
+        after a power loss, and both hold what was acknowledged. Blocks for as long as the segment takes.
+        Raises: MetadataLogFailed for another writer, CorruptFile when what is durable cannot be read any more,
+        StorageError; after each it may be tried again.
+        """
+        path, (size_bytes, next_offset) = self._file.path, self._durable
+        fresh = path.with_name(path.name + ".tmp")
+        try:
+            if self._file.size() > self._reach_bytes:
+                self._refuse_intruder()
+            content = self._file.pread(size_bytes, 0)
+            _check_segment(path, content, size_bytes, next_offset)
+            remove_files([fresh], self._disk)  # of an attempt that failed: no page of it is used again
+            file = LogFile(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, self._disk)
+            file.write_fully(content, 0)
+            self._disk.fsync(file.fd)
+            self._disk.rename(fresh, path)
+            file.path = path
+            sync_directory(self.folder, self._disk)
+        except OSError as error:
+            raise StorageError("cannot mend", path, error) from error
+        self._file = file
+        self._size_bytes = self._reach_bytes = size_bytes
+        self.next_offset = next_offset
+        self.failed = None
 
     def mark(self) -> tuple[int, int]:
         """Where the log ends now, for `rewind`."""
@@ -220,6 +284,8 @@ class MetadataLog:
             self._disk.ftruncate(self._file.fd, self._size_bytes)
         except OSError as error:
             self.failed = f"an unfinished append could not be taken back ({error}) from"
+        else:
+            self._reach_bytes = self._size_bytes
 
     def begin_epoch(self, leader_change: tuple[bytes, bytes], *, now_ms: int, kraft_version: int = 0) -> None:
         """Become leader of the next epoch: `quorum-state` first, then the LEADER_CHANGE control batch."""
@@ -254,6 +320,22 @@ class MetadataLog:
         if voters not in ([], [self.node_id]):
             raise DirectoryRefused(f"{path}: the voters are {voters}; Kohort opens directories of a single node only")
         return epoch
+
+
+def _check_segment(path: Path, content: bytes, size_bytes: int, next_offset: int) -> None:
+    """Raises: CorruptFile unless `content` is whole batches in a row, up to `next_offset`."""
+    offset = int(path.stem)
+    try:
+        for position, header in record_batch.iterate_headers(content):
+            record_batch.verify(content, position)
+            if header.base_offset != offset:
+                raise CorruptBatch(f"base offset {header.base_offset} where {offset} is due")
+            offset = header.next_offset
+    except CorruptBatch as error:
+        raise CorruptFile(path, str(error)) from error
+    if len(content) != size_bytes or offset != next_offset:
+        why = f"{len(content)} bytes up to offset {offset} are left of {size_bytes} bytes up to {next_offset}"
+        raise CorruptFile(path, why)
 
 
 def _valid_batch_after(data: bytes, position: int, next_offset: int) -> bool:

@@ -81,13 +81,18 @@ def open_and_register(
         state.apply(record)
     takeover.check(state, placing, quorum)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
+    if found.stopped_at is None:
+        log.write_again()
+        log.sync()
     log.begin_epoch(control_records.leader_change(placing.node_id), now_ms=now_ms, kraft_version=quorum.kraft_version)
+    log.sync()
     broker_epoch = log.next_offset + len(opening)
     registration = _registration(state, placing, endpoints, incarnation_id, broker_epoch)
     leadership = takeover.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs)
     # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
     if 1 + len(opening) + len(leadership) > BATCH_RECORDS:
         append_change(log, state, [*opening, registration], now_ms)
+        log.sync()
         append_change(log, state, leadership, now_ms)
     else:
         append_change(log, state, [*opening, registration, *leadership], now_ms)
@@ -98,10 +103,12 @@ def open_and_register(
 
 
 def read_again(directory: Path, placing: Placing, before: MetadataLog, broker_epoch: int, disk: Disk) -> Opened:
-    """The same log after a write to it was refused, and taken back.
+    """The same log after a write was refused and taken back, or after a flush has failed: then it is mended first.
 
     Raises: CorruptFile, DirectoryRefused, StorageError.
     """
+    if before.failed is not None:
+        before.mend()
     log, batches = MetadataLog.open(directory, node_id=placing.node_id, disk=disk)
     state = ClusterState()
     _replay(log, batches, state)

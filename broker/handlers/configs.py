@@ -98,7 +98,7 @@ def _absence(name: str) -> tuple[ErrorCode, str]:
 
 def _broker_layers(broker: Broker) -> tuple[tuple[ConfigSource, Mapping[str, str | None]], ...]:
     """What is set explicitly, the strongest first."""
-    configs = broker.catalogue.state.configs
+    configs = broker.catalogue.configs
     return (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, configs.get((BROKER_RESOURCE, str(broker.node_id)), {})),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, configs.get((BROKER_RESOURCE, ""), {})),
@@ -182,7 +182,7 @@ def _cluster_entries(
 ) -> list[DescribeConfigsResourceResult]:
     """The cluster-wide defaults: only what somebody has set."""
     known = broker.catalogue.broker_configs.keys
-    overrides = broker.catalogue.state.configs.get((BROKER_RESOURCE, ""), {})
+    overrides = broker.catalogue.configs.get((BROKER_RESOURCE, ""), {})
     return [
         _entry(
             known[name],

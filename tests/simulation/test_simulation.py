@@ -157,8 +157,6 @@ class History:
 
     def calm(self) -> None:
         """Everything is well, and producers end."""
-        if self.world.broker.catalogue.failed:
-            self.stop_broker()  # a metadata log whose fsync has failed takes changes after the next start, as in Kafka
         for producer in self.producers:
             producer.stopping = True
         self.admin.stopping = self.scratch.stopping = True
