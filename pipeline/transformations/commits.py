@@ -31,9 +31,9 @@ def committed_offsets(commits: DataFrame) -> DataFrame:
 
     In:  commits (offset_commits).
     Out: group_id, topic, partition, committed_offset bigint, leader_epoch int null, metadata, committed_at, logged_at,
-         log_offset.
+         log_offset, expires_at timestamp null.
     """
-    facts = ("committed_offset", "leader_epoch", "metadata", "committed_at", "logged_at", "log_offset")
+    facts = ("committed_offset", "leader_epoch", "metadata", "committed_at", "logged_at", "log_offset", "expires_at")
     # Tombstones go last: dropped first, the commit that they delete would come back to life.
     newest_rows = newest(commits.select(*PAIR, "log_partition", *facts), PAIR)
     return newest_rows.where(F.col("committed_offset").isNotNull()).select(*PAIR, *facts)

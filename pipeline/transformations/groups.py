@@ -36,7 +36,8 @@ def groups(
          state: Stable, Empty; of consumer groups also Assigning and Reconciling; Unknown of share and streams groups;
          Removed when nothing of the group is left.
          topics, partitions: those with a committed offset, or owned now. lag_messages: the sum of what is known.
-         offsets_expire_at: when the first of its offsets goes, for groups without members (KIP-211).
+         offsets_expire_at: when the first of its offsets goes, for groups without members (KIP-211): counted from when
+         the last member left, where there was one; else from its commit; unless the client said when.
     """
     key = ["group_id"]
     sound = records.where("problem IS NULL AND group_id IS NOT NULL")
@@ -108,7 +109,7 @@ def _classic(generations: DataFrame) -> DataFrame:
     rows = newest(
         generations.select(
             *["group_id", "log_partition", "log_offset", "logged_at", "state", "generation", "member_count"],
-            "state_changed_at",
+            *["state_changed_at", "protocol_type"],
         ),
         ["group_id"],
     )
@@ -118,7 +119,8 @@ def _classic(generations: DataFrame) -> DataFrame:
         F.col("state").alias("classic_state"),
         "generation",
         F.col("member_count").alias("classic_members"),
-        F.coalesce("state_changed_at", "logged_at").alias("empty_since"),
+        F.col("state_changed_at").alias("empty_since"),
+        F.col("protocol_type").isNotNull().alias("had_members"),
     )
 
 
@@ -222,7 +224,10 @@ def _touched(live: DataFrame, generations: DataFrame, consumer_records: DataFram
 
 def _expiry(live: DataFrame, classic: DataFrame, retention: str | int) -> DataFrame:
     """(group_id, offsets_expire_at): the first, if nobody joins. Source: KIP-211."""
-    since = F.when(F.col("classic_state") == "Empty", F.col("empty_since"))
-    left = F.timestamp_micros(F.unix_micros(F.greatest("committed_at", since)) + span_ms(retention) * 1000)
+    # Of a group that had members all offsets go together, those committed after the last member left too.
+    together = F.when(F.col("had_members") & (F.col("classic_state") == "Empty"), F.col("empty_since"))
+    base = F.unix_micros(F.coalesce(together, "committed_at"))
+    asked_for = F.col("expires_at")  # by the client, in OffsetCommit up to version 4
+    left = F.coalesce(asked_for, F.timestamp_micros(base + span_ms(retention) * 1000))
     offsets = live.join(classic, "group_id", "left")
     return offsets.groupBy("group_id").agg(F.min(left).alias("offsets_expire_at"))

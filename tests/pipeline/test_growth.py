@@ -123,12 +123,25 @@ def test_groups_are_what_is_left_of_them(spark: SparkSession) -> None:
 
 
 def test_an_empty_groups_offsets_go_after_it_has_been_empty_for_the_retention(spark: SparkSession) -> None:
-    """KIP-211: the clock starts when the last member leaves, or with a later commit."""
+    """KIP-211: the clock starts when the last member leaves, for offsets that are committed later too."""
     generations = [generation(1, 1, 3, member("a", [0])), generation(5, 600, 4, state_changed_at=at(600))]
-    rows = [other(5, 600, "group_metadata", "g"), commit(20, 90, 40), commit(21, 700, 4, partition=1)]
+    rows = [other(5, 600, "group_metadata", "g"), commit(21, 700, 4, partition=1)]
     g = summary(spark, rows, generations=generations, offsets_retention="1h")["g"]
     assert (g.state, g.members) == ("Empty", 0)
     assert g.offsets_expire_at.timestamp() == at(600 + 3600).timestamp()
+
+
+def test_offsets_go_by_their_own_clock_where_no_member_left_or_a_client_said_when(spark: SparkSession) -> None:
+    """A group that only ever committed; a record without the time of the state; an expiry of OffsetCommit 2 to 4."""
+    simple = [generation(5, 600, 0, protocol_type=None)]
+    old = [generation(5, 600, 4, state_changed_at=None)]
+    for generations in (simple, old):
+        rows = [other(5, 600, "group_metadata", "g"), commit(20, 90, 40)]
+        g = summary(spark, rows, generations=generations, offsets_retention="1h")["g"]
+        assert g.offsets_expire_at.timestamp() == at(90 + 3600).timestamp()
+    rows = [other(5, 600, "group_metadata", "g"), commit(20, 90, 40, expires_at=at(95))]
+    g = summary(spark, rows, generations=[generation(5, 600, 4)], offsets_retention="1h")["g"]
+    assert g.offsets_expire_at.timestamp() == at(95).timestamp()
 
 
 def test_a_consumer_group_is_stable_when_all_have_come_to_its_epoch(spark: SparkSession) -> None:
