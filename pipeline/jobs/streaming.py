@@ -7,6 +7,7 @@ kept between batches lie in the checkpoint.
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import sys
@@ -14,10 +15,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pipeline import group_commit
+from pipeline.errors import UsageError
 from pipeline.jobs import stream_tables
 from pipeline.jobs.inputs import Inputs, matches
 from pipeline.jobs.output import count_saved, save
 from pipeline.jobs.stream_tables import TABLES
+from pipeline.sources.log_dir import GROUPS_TOPIC
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,6 +74,7 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
                 shutil.rmtree(place, ignore_errors=True)
     sink = Sink(asked)
     with Inputs(spark, asked) as inputs:
+        claim(asked.checkpoint, asked.verb, _log_id(inputs))
         job = stream_tables.job(inputs, sink.write)
         if asked.as_group is not None:
             assert asked.bootstrap is not None
@@ -102,6 +106,28 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
         file=sys.stderr,
     )
     return 0
+
+
+def claim(checkpoint: Path, verb: str, log_id: str | None) -> None:
+    """Write down what a checkpoint is for, or see that it is for this: the positions in it mean nothing elsewhere.
+
+    `log_id`: the topic id of `__consumer_offsets`, the same in a directory and at its broker; None where none is known.
+    Raises: UsageError.
+    """
+    note = checkpoint / "kohort.json"
+    told: dict[str, str | None] = json.loads(note.read_text()) if note.exists() else {}
+    if told.get("verb", verb) != verb:
+        raise UsageError(f"--checkpoint {checkpoint} is that of {told['verb']}; {verb} needs one of its own")
+    if log_id is not None and told.get("log_id") not in (None, log_id):
+        raise UsageError(
+            f"--checkpoint {checkpoint} was made with the logs of another cluster; name another, with another --to"
+        )
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps({"verb": verb, "log_id": log_id or told.get("log_id")}))
+
+
+def _log_id(inputs: Inputs) -> str | None:
+    return next((row.topic_id for row in inputs.topic_ids().collect() if row.topic == GROUPS_TOPIC), None)
 
 
 def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:

@@ -77,6 +77,21 @@ def test_growth_tells_an_hour_when_the_watermark_has_passed_it(run: Any, tmp_pat
     assert "1 rows were later than the watermark" in said
 
 
+def test_a_checkpoint_is_for_one_question_and_one_cluster(run: Any, tmp_path: Path) -> None:
+    """Positions of other logs mean nothing here: records would be left out without a word."""
+    for name, topic_id in (("one", "AgICAgICAgICAgICAgICAg"), ("two", "AQEBAQEBAQEBAQEBAQEBAQ")):
+        log = commits_log(tmp_path / name, 20 if name == "one" else 40)
+        (log.folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    streamed(run, "commits", tmp_path / "one", tmp_path / "out")
+    words = ("--to", tmp_path / "out", "--stream", "--once", "--checkpoint", tmp_path / "out.cp")
+    code, _, err = run("growth", "--from", tmp_path / "one", *words)
+    assert (code, "is that of commits; growth needs one of its own" in err) == (2, True)
+    code, _, err = run("commits", "--from", tmp_path / "two", *words)
+    assert (code, "was made with the logs of another cluster" in err) == (2, True)
+    code, _, err = run("commits", "--from", tmp_path / "two", *words, "--overwrite")
+    assert (code, ": 40 rows in 1 batches" in err) == (0, True)
+
+
 def generation(number: int, *members: str) -> tuple[bytes, bytes]:
     """A generation of group a, its members without assignments."""
     listed = [
