@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import UsageError
+from pipeline.places import check_target, is_taken
 from pipeline.session import LOCAL
 
 VERBS = {
@@ -29,8 +29,28 @@ VERBS = {
 }
 STREAMED = ("commits", "rebalances", "lag", "growth")
 FORMATS = ("parquet", "json", "csv", "table")
+_ONE_FILE = ("restore", "report")
+# What only some verbs heed: with the others it would be left out without a word.
+_OWN: dict[str, tuple[str, ...]] = {
+    "at": ("state", "restore"),
+    "since": ("commits", "generations", "rebalances", "membership", "lag", "growth", "records", "report"),
+    "until": tuple(verb for verb in VERBS if verb not in ("state", "restore")),
+    "topic": ("commits", "membership", "lag", "stuck", "state", "restore", "records", "report"),
+    "limit": tuple(verb for verb in VERBS if verb not in _ONE_FILE),
+    "every": ("lag", "report"),
+    "exact": ("lag",),
+    "now": ("lag",),
+    "lasting": ("stuck", "report"),
+    "offsets_retention": ("groups", "report"),
+    "execute": ("restore",),
+}
+_STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets")
+_NOT_STREAMED = ("until", "limit", "exact", "now")
+_LONGEST_MS = 36_500 * 86_400_000
+_MOST = 2**31 - 2
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
 _AGO = re.compile(r"-(\d+)(s|m|h|d)")
+_ANY_AGO = re.compile(r"-\d\S*")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -49,6 +69,7 @@ class Asked:
     until: datetime | None = None
     at: datetime | None = None
     every_ms: int = 60_000
+    every_given: bool = False
     lasting_ms: int = 600_000
     retention_ms: int = 7 * 86_400_000
     exact: bool = False
@@ -97,9 +118,10 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--from",
         dest="source",
+        action="append",
         required=True,
         metavar="DIR|HOST:PORT",
-        help="log directories (a comma list), or a broker",
+        help="log directories (a comma list, or given again), or a broker",
     )
     add("--to", type=Path, metavar="PATH", help="where to write; without it the answer goes to standard output")
     add("--format", choices=FORMATS, help="parquet (default with --to), json, csv, or table (default on the screen)")
@@ -110,13 +132,11 @@ def parser() -> argparse.ArgumentParser:
     add("--since", metavar="T", help="from this moment on")
     add("--until", metavar="T", help="what was written before this moment")
     add("--at", metavar="T", help="state, restore: the moment")
-    add("--every", default="1m", metavar="SPAN", help="lag: the distance of grid points (1m)")
+    add("--every", metavar="SPAN", help="lag: the distance of grid points (1m)")
     add("--exact", action="store_true", help="lag: read the oldest waiting record for its time, not only batch headers")
     add("--now", action="store_true", help="lag: only how it is now")
-    add("--for", dest="lasting", default="10m", metavar="SPAN", help="stuck: standing still for at least so long (10m)")
-    add(
-        "--offsets-retention", default="7d", metavar="SPAN", help="groups: offsets.retention.minutes of the broker (7d)"
-    )
+    add("--for", dest="lasting", metavar="SPAN", help="stuck: standing still for at least so long (10m)")
+    add("--offsets-retention", metavar="SPAN", help="groups: offsets.retention.minutes of the broker (7d)")
     add(
         "--on-corrupt",
         choices=("error", "skip"),
@@ -141,8 +161,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add("--checkpoint", type=Path, metavar="DIR", help="stream: where its position and state are kept")
     add("--once", action="store_true", help="stream: everything that is there now, then end (availableNow)")
-    add("--trigger", default="10s", metavar="SPAN", help="stream: a batch every so often (10s)")
-    add("--watermark", default="10m", metavar="SPAN", help="stream: how late a record may be (10m)")
+    add("--trigger", metavar="SPAN", help="stream: a batch every so often (10s)")
+    add("--watermark", metavar="SPAN", help="stream: how late a record may be (10m)")
     add("--as-group", metavar="GROUP", help="stream: commit each batch's end to this group, so that its lag is seen")
     add("--max-offsets", type=int, metavar="N", help="stream: about so many records in a batch")
     return made
@@ -151,23 +171,26 @@ def parser() -> argparse.ArgumentParser:
 def read(words: list[str]) -> Asked:
     """The command that these words make. Raises: UsageError."""
     given = parser().parse_args(_with_ago(words))
+    _check_heeded(given)
     now = datetime.now(UTC)
-    paths, broker = _source(given.source)
-    format_ = given.format or ("table" if given.to is None or given.verb in ("restore", "report") else "parquet")
+    paths, broker = _source(",".join(given.source))
+    format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
     asked = Asked(
         verb=given.verb,
         paths=paths,
         broker=broker,
-        to=given.to,
+        # What has no name of its own cannot have one beside it.
+        to=given.to if given.to is None or given.to.name not in ("", "..") else given.to.resolve(),
         format=format_,
         groups=tuple(given.group),
         topics=tuple(given.topic),
         since=_moment("--since", given.since, now),
         until=_moment("--until", given.until, now),
         at=_moment("--at", given.at, now),
-        every_ms=_span("--every", given.every),
-        lasting_ms=_span("--for", given.lasting),
-        retention_ms=_span("--offsets-retention", given.offsets_retention),
+        every_ms=_span("--every", given.every or "1m"),
+        every_given=given.every is not None,
+        lasting_ms=_span("--for", given.lasting or "10m"),
+        retention_ms=_span("--offsets-retention", given.offsets_retention or "7d"),
         exact=given.exact,
         now=given.now,
         on_corrupt=given.on_corrupt,
@@ -182,9 +205,9 @@ def read(words: list[str]) -> Asked:
         bootstrap=given.bootstrap or broker,
         stream=given.stream,
         once=given.once,
-        trigger_ms=_span("--trigger", given.trigger),
+        trigger_ms=_span("--trigger", given.trigger or "10s"),
         checkpoint=given.checkpoint,
-        watermark_ms=_span("--watermark", given.watermark),
+        watermark_ms=_span("--watermark", given.watermark or "10m"),
         as_group=given.as_group,
         max_offsets=given.max_offsets,
         asked_at=now,
@@ -202,11 +225,14 @@ def span_ms(text: str) -> int:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """A moment with a zone, of ISO 8601, epoch milliseconds, or a span ago. Raises: ValueError."""
+    """A moment with a zone, of ISO 8601, epoch milliseconds, or a span ago. Raises: ValueError, UsageError."""
     ago = _AGO.fullmatch(text)
     if ago:
         return now - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
-    if re.fullmatch(r"\d{9,}", text):
+    if re.fullmatch(r"\d{9,11}", text):
+        # As milliseconds a day in the early seventies, when there was no Kafka.
+        raise UsageError(f"{text} looks like seconds; epoch moments are milliseconds: {text}000")
+    if re.fullmatch(r"\d{12,}", text):
         return datetime.fromtimestamp(int(text) / 1000, UTC)
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -216,7 +242,7 @@ def _with_ago(words: list[str]) -> list[str]:
     """`--since -2h` as `--since=-2h`: argparse takes a word that begins with `-` for an option."""
     joined: list[str] = []
     for word in words:
-        if _AGO.fullmatch(word) and joined and joined[-1] in ("--since", "--until", "--at"):
+        if _ANY_AGO.fullmatch(word) and joined and joined[-1] in ("--since", "--until", "--at"):
             joined[-1] += f"={word}"
         else:
             joined.append(word)
@@ -230,6 +256,8 @@ def _source(text: str) -> tuple[tuple[str, ...], str | None]:
     if not any(Path(path).is_dir() for path in paths) and all(_HOST_PORT.fullmatch(path) for path in paths):
         return (), ",".join(paths)
     for path in paths:
+        if _HOST_PORT.fullmatch(path) and not Path(path).exists():
+            raise UsageError(f"--from {text}: directories and brokers cannot be read together")
         if "://" not in path and not Path(path).exists():
             raise UsageError(f"--from {path}: there is no such directory, and it is no HOST:PORT")
     from pipeline.sources.log_dir import scan  # noqa: PLC0415
@@ -243,7 +271,9 @@ def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
         return None
     try:
         return parse_moment(text, now)
-    except (ValueError, OverflowError):
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
+    except (ValueError, OverflowError, OSError):  # OSError: of the C library, beyond its calendar
         raise UsageError(
             f"{option} {text}: a moment is ISO 8601 (2026-03-01T12:00:00Z), epoch milliseconds, or -2h"
         ) from None
@@ -251,9 +281,37 @@ def _moment(option: str, text: str | None, now: datetime) -> datetime | None:
 
 def _span(option: str, text: str) -> int:
     try:
-        return span_ms(text)
+        found = span_ms(text)
     except ValueError:
         raise UsageError(f"{option} {text}: a span is 30s, 10m, 1h or 7d") from None
+    if found > _LONGEST_MS:
+        raise UsageError(f"{option} {text}: at most a hundred years")
+    return found
+
+
+def _check_heeded(given: argparse.Namespace) -> None:
+    """Raises UsageError for an option that the verb does not heed."""
+    verb = given.verb
+    named = {name for name, value in vars(given).items() if value not in (None, False, [])}
+    for name, verbs in _OWN.items():
+        if name in named and verb not in verbs:
+            raise UsageError(f"{verb} takes no {_flag(name)}; {_flag(name)} is for {_listed(verbs)}")
+    for name in _STREAM_ONLY:
+        if name in named and not given.stream:
+            raise UsageError(f"{_flag(name)} is for --stream")
+    for name in (*_NOT_STREAMED, *(() if verb == "lag" else ("since",))):
+        if name in named and given.stream:
+            raise UsageError(f"--stream takes no {_flag(name)}")
+    if given.now and {"since", "until"} & named:
+        raise UsageError("--now is this moment; it takes neither --since nor --until")
+
+
+def _flag(name: str) -> str:
+    return "--for" if name == "lasting" else "--" + name.replace("_", "-")
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _check(asked: Asked) -> None:
@@ -261,37 +319,40 @@ def _check(asked: Asked) -> None:
     verb = asked.verb
     if verb in ("state", "restore") and asked.at is None:
         raise UsageError(f"{verb} needs --at T, the moment to look at")
-    if asked.at is not None and verb not in ("state", "restore"):
-        raise UsageError(f"--at is for state and restore; {verb} takes --since and --until")
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--since is not before --until")
     if asked.format == "parquet" and asked.to is None:
         raise UsageError("--format parquet needs --to PATH")
-    if asked.format == "table" and asked.to is not None and verb not in ("restore", "report"):
+    if asked.format == "table" and asked.to is not None and verb not in _ONE_FILE:
         raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
+    if asked.format != "table" and verb in _ONE_FILE:
+        raise UsageError(f"{verb} has a format of its own; leave --format out")
     if verb == "report" and asked.to is None:
         raise UsageError("report needs --to PAGE.html")
-    if asked.limit is not None and asked.limit < 1:
-        raise UsageError("--limit must be above 0")
-    if asked.execute and verb != "restore":
-        raise UsageError("--execute is for restore")
+    for option, number in (("--limit", asked.limit), ("--max-offsets", asked.max_offsets)):
+        if number is not None and not 0 < number <= _MOST:
+            raise UsageError(f"{option} must be above 0" if number < 1 else f"{option} is at most {_MOST:,}")
     if asked.execute and asked.bootstrap is None:
         raise UsageError("--execute needs --bootstrap HOST:PORT, the broker that has the group")
     _check_stream(asked)
-    # The target of a stream grows from one run to the next.
-    if asked.to is not None and not asked.overwrite and not asked.stream and _is_taken(asked.to):
-        raise UsageError(f"--to {asked.to} exists and is not empty; --overwrite replaces it")
+    _check_places(asked)
+
+
+def _check_places(asked: Asked) -> None:
+    """Raises UsageError for a place that cannot or must not be written to."""
+    to = asked.to
+    if to is not None:
+        one_file = asked.verb in _ONE_FILE
+        # The target of a stream grows from one run to the next.
+        if not asked.overwrite and not asked.stream and is_taken("--to", to) and not (one_file and to.is_dir()):
+            raise UsageError(f"--to {to} exists and is not empty; --overwrite replaces it")
+        check_target("--to", to, asked.paths, one_file=one_file, replaced=asked.overwrite)
+    if asked.checkpoint is not None:
+        check_target("--checkpoint", asked.checkpoint, asked.paths, replaced=asked.overwrite)
 
 
 def _check_stream(asked: Asked) -> None:
     if not asked.stream:
-        for option, value in (
-            ("--checkpoint", asked.checkpoint),
-            ("--once", asked.once),
-            ("--as-group", asked.as_group),
-        ):
-            if value:
-                raise UsageError(f"{option} is for --stream")
         return
     if asked.verb not in STREAMED:
         raise UsageError(f"{asked.verb} does not stream; {', '.join(STREAMED)} do")
@@ -299,12 +360,3 @@ def _check_stream(asked: Asked) -> None:
         raise UsageError("--stream needs --to PATH and --checkpoint DIR")
     if asked.as_group is not None and asked.bootstrap is None:
         raise UsageError("--as-group needs --bootstrap HOST:PORT, the broker to commit to")
-
-
-def _is_taken(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and any(path.iterdir()))
-
-
-def seconds_since(started: float) -> float:
-    """Seconds since a `time.monotonic()`."""
-    return time.monotonic() - started

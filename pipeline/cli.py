@@ -38,6 +38,10 @@ def main(words: list[str]) -> int:
         return _refuse(str(error), MISUSED)
     except (DataError, PipelineError) as error:
         return _refuse(str(error), LOSS)
+    except BrokenPipeError:  # whoever read has had enough: `| head`
+        # The interpreter would complain again when it flushes at the end.
+        sys.stdout = None  # as it is where there is none
+        return LOSS
     except KeyboardInterrupt:
         return _refuse("interrupted", 130)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOSS = 1
 _OURS = re.compile(r"^.*?\b(?:pipeline|storage|protocol)[\w.]*\.(\w+): (.+)$", re.MULTILINE)
+_CONDITION = re.compile(r"\[([A-Z_.]+)\] ?([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:Caused by|): ([\w.$]+(?:Exception|Error): .+)$", re.MULTILINE)
 
 
 def run(asked: Asked) -> int:
@@ -42,6 +44,11 @@ def run(asked: Asked) -> int:
             return _batch(spark, asked, started)
     except (PipelineError, KeyboardInterrupt, BrokenPipeError):
         raise
+    except ConnectionError as error:
+        raise DataError("Spark's Java process ended before it was done: out of memory, or killed") from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise DataError(f"{where}{(error.strerror or str(error)).lower()}") from error
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise  # a mistake of ours, whose trace is wanted
@@ -89,7 +96,13 @@ def explain(error: Exception) -> NoReturn:
         name, message = found[-1]
         kind = {"UsageError": UsageError, "EnvironmentMissing": EnvironmentMissing}.get(name, DataError)
         raise kind(message.strip()) from error
-    # Spark's own words: the line that names a condition says more than the first of a trace.
-    named = re.search(r"\[[A-Z_.]+\][^\n]*", text)
-    line = named[0] if named else next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    raise DataError(f"Spark: {line.strip()}") from error
+    # Spark's own words: the line that names a condition says more than the first of a trace, and the last cause more
+    # than what it led to.
+    named = _CONDITION.search(text)
+    causes = _CAUSE.findall(text)
+    if named:
+        raise DataError(
+            named[2] if named[1] == "USER_RAISED_EXCEPTION" else f"Spark: [{named[1]}] {named[2]}"
+        ) from error
+    line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    raise DataError(f"Spark: {causes[-1].strip() if causes else line.strip()}") from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.jobs.output import Table
 from pipeline.transformations import (
     consumer_group_records,
+    ends_at,
     group_generations,
     groups,
     lag_now,
@@ -32,7 +33,11 @@ def found(inputs: Inputs) -> DataFrame:
     generations = inputs.keep(group_generations(records))
     consumers = inputs.keep(consumer_group_records(records, inputs.topic_ids()))
     commits = offset_commits(records)
-    lag = lag_now(commits, inputs.bounds(inputs.committed_topics(commits)), asked.asked_at)
+    topics = inputs.committed_topics(commits)
+    ends = inputs.bounds(topics)
+    if asked.until is not None:
+        ends = ends_at(ends, inputs.batches(topics), asked.until)
+    lag = lag_now(commits, ends, asked.asked_at)
     told = rebalances(generations, inputs.ledger(), consumers)
     as_of = asked.until or (asked.asked_at if asked.broker is not None else None)
     return groups(records, generations, consumers, told, lag, as_of=as_of, offsets_retention=asked.retention_ms)

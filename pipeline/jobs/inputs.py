@@ -142,6 +142,8 @@ class Inputs:
             return None
         events = decode.ledger_events(self._read({"topic": LEDGER_TOPIC}))
         events = decode.dedupe(events) if self._doubled(LEDGER_TOPIC) else events
+        if self.asked.until is not None:
+            events = events.where(F.coalesce("at", "logged_at") < moment(self.asked.until))
         return events.where(matches("group_id", self.asked.groups)) if self.asked.groups else events
 
     def _read_topics(self, topics: Sequence[str], *, records: str) -> DataFrame:

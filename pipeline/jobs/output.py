@@ -7,14 +7,14 @@ sorted and cut; JSON and CSV go there row by row.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
+import re
 import shutil
 import sys
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from unicodedata import combining, east_asian_width
 
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 from pyspark.sql import types as T  # noqa: N812
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 ROWS_SHOWN = 100
 _CELL = 40
+_TO_QUOTE = re.compile(r'[,"\r\n]')
+# Spark would cut them off names.
+_KEEP_BLANKS: dict[str, Any] = {"ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False}
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 
 
@@ -84,6 +87,14 @@ def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
     return rows
 
 
+def put_text(to: Path, text: str) -> None:
+    """Write one file, whole or not at all."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    partial = to.with_name(to.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(to)
+
+
 def save(frame: DataFrame, format_: str, path: str) -> None:
     """Write a frame as parquet, JSON lines or CSV with a header."""
     if format_ == "parquet":
@@ -91,7 +102,7 @@ def save(frame: DataFrame, format_: str, path: str) -> None:
     elif format_ == "json":
         frame.select(as_json(frame)).write.mode("overwrite").text(path)
     else:
-        flat(frame).write.mode("overwrite").csv(path, header=True, escape='"', emptyValue='""')
+        flat(frame).write.mode("overwrite").csv(path, header=True, escape='"', emptyValue='""', **_KEEP_BLANKS)
 
 
 def count_saved(frame: DataFrame, format_: str, path: str) -> int:
@@ -101,7 +112,7 @@ def count_saved(frame: DataFrame, format_: str, path: str) -> int:
         return spark.read.parquet(path).count()
     if format_ == "json":
         return spark.read.text(path).count()
-    return spark.read.csv(path, header=True, escape='"', multiLine=True).count()
+    return spark.read.csv(path, header=True, escape='"', multiLine=True, **_KEEP_BLANKS).count()
 
 
 def as_json(frame: DataFrame) -> Column:
@@ -154,10 +165,17 @@ def _lines(lines: Iterable[str], head: str | None = None) -> int:
 
 
 def _csv(values: Iterable[Any]) -> str:
-    buffer = io.StringIO()
-    cells = ["" if value is None else str(value).lower() if isinstance(value, bool) else value for value in values]
-    csv.writer(buffer, lineterminator="").writerow(cells)
-    return buffer.getvalue()
+    """A line as Spark writes it into files: null is nothing, an empty text two quotes."""
+    return ",".join(map(_csv_cell, values))
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text and not _TO_QUOTE.search(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _table(table: Table, rows: DataFrame, limit: int, *, titled: bool) -> int:
@@ -167,19 +185,38 @@ def _table(table: Table, rows: DataFrame, limit: int, *, titled: bool) -> int:
         .limit(limit + 1)
         .collect()
     )
-    cells = [[_cell(value) for value in row] for row in found[:limit]]
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(shown)]
+    # A group may have an empty name; nothing is what other empty cells say.
+    named = [name == "group_id" for name in shown]
+    cells = [
+        ['""' if name and value == "" else _cell(value) for name, value in zip(named, row, strict=True)]
+        for row in found[:limit]
+    ]
+    widths = [max([_width(name), *(_width(row[i]) for row in cells)]) for i, name in enumerate(shown)]
+    right = [isinstance(rows.schema[name].dataType, T.NumericType) for name in shown]
     out = sys.stdout
     if titled:
         out.write(f"{table.name}\n")
     for line in (shown, *cells):
-        out.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n")
+        padded = [_padded(*cell) for cell in zip(line, widths, right, strict=True)]
+        out.write("  ".join(padded).rstrip() + "\n")
     if len(found) > limit:
         out.write(f"... the first {limit} rows; --limit shows more, --to writes all\n")
     if titled:
         out.write("\n")
     out.flush()
     return len(cells)
+
+
+def _padded(text: str, width: int, to_the_right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if to_the_right else text + blanks
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: Chinese signs and the like take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(sign) else 1 + (east_asian_width(sign) in "WF") for sign in text)
 
 
 def _readable(field: T.StructField) -> Column:

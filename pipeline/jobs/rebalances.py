@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 def tables(inputs: Inputs) -> list[Table]:
     """rebalances."""
     hidden = ("missing_generations", "started_at", "sync_ms", "leader_changed", "partitions_total", "log_offset")
-    return [Table("rebalances", found(inputs), ("finished_at desc", "group_id"), "finished_at", hidden)]
+    return [
+        Table(
+            "rebalances", found(inputs), ("finished_at desc", "group_id", "to_generation desc"), "finished_at", hidden
+        )
+    ]
 
 
 def found(inputs: Inputs) -> DataFrame:

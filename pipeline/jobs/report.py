@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 from coordinator.why.findings import findings
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
+from pipeline.jobs.output import put_text
 from pipeline.report import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, choose_groups, render
 from pipeline.transformations.keys import TP, moment
 
@@ -38,9 +39,7 @@ def execute(inputs: Inputs) -> int:
     to = inputs.asked.to
     assert to is not None, "the command line asks for it"
     data = collected(inputs)
-    partial = to.with_name(to.name + ".partial")
-    partial.write_text(render(data), encoding="utf-8")
-    partial.replace(to)
+    put_text(to, render(data))
     return len(data.groups)
 
 
@@ -61,7 +60,8 @@ def collected(inputs: Inputs) -> ReportData:
     bounds = inputs.keep(inputs.bounds(topics))
     positions = inputs.keep(inputs.batches(topics))
     live = asked.asked_at if asked.broker is not None else None
-    now = t.lag_now(commits, bounds, asked.asked_at)
+    ends = bounds if asked.until is None else t.ends_at(bounds, positions, asked.until)
+    now = t.lag_now(commits, ends, asked.asked_at)
     as_of, retention = asked.until or live, asked.retention_ms
     every_group = t.groups(records, generations, consumers, rebalances, now, as_of=as_of, offsets_retention=retention)
     groups, left_out = choose_groups(rows_of(every_group))
@@ -110,7 +110,7 @@ def _lag(inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataF
     """The worst lag of each group's partitions, on a grid that is fine enough for a page."""
     asked = inputs.asked
     until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
-    every_ms = asked.every_ms if asked.every_ms != _DEFAULT_EVERY_MS else _step_ms(commits, asked.since, until)
+    every_ms = asked.every_ms if asked.every_given else _step_ms(commits, asked.since, until)
     grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=asked.since, until=until)
     worst = grid.groupBy("group_id", "at").agg(
         F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import DataError
 from pipeline.jobs import cluster, state
 from pipeline.jobs.inputs import matches
+from pipeline.jobs.output import put_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -39,9 +40,7 @@ def execute(inputs: Inputs) -> int:
     _warn(rows, _bounds(inputs, {row.topic for row in rows}))
     text = lines(rows, len(groups) > 1)
     if asked.to is not None:
-        partial = asked.to.with_name(asked.to.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(asked.to)
+        put_text(asked.to, text)
     elif not asked.execute:
         sys.stdout.write(text)
         sys.stdout.flush()

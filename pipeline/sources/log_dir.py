@@ -118,8 +118,8 @@ def _scan_one(path: Path) -> list[Partition]:
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
     if not partitions:
-        some = ", ".join(names[:5]) or "nothing"
-        raise UsageError(f"{path} is no log directory: no <topic>-<partition> folder in it, only {some}")
+        some = f"only {', '.join(names[:5])}" if names else "it is empty"
+        raise UsageError(f"{path} is no log directory: no <topic>-<partition> folder in it, {some}")
     return [_with_checkpoints(partition, path) for partition in partitions]
 
 

@@ -11,7 +11,7 @@ from pipeline.transformations.commits import committed_offsets, offset_commits
 from pipeline.transformations.generations import consumer_group_records, group_generations, topic_names
 from pipeline.transformations.groups import groups
 from pipeline.transformations.growth import growth, growth_partitions
-from pipeline.transformations.lag import lag_now, lag_over_time
+from pipeline.transformations.lag import ends_at, lag_now, lag_over_time
 from pipeline.transformations.membership import membership
 from pipeline.transformations.rebalances import rebalances
 from pipeline.transformations.state_at import state_at
@@ -20,6 +20,7 @@ from pipeline.transformations.stuck import stuck_partitions
 __all__ = [
     "committed_offsets",
     "consumer_group_records",
+    "ends_at",
     "group_generations",
     "groups",
     "growth",

@@ -99,6 +99,20 @@ def lag_now(
     return _lags(known, positions, records)
 
 
+def ends_at(partitions: DataFrame, positions: DataFrame, until: datetime) -> DataFrame:
+    """What `lag_now` needs for an earlier moment: log ends as they were before `until`.
+
+    In:  partitions(topic, partition, log_start_offset, log_end_offset) of this moment; positions (`records=batch`).
+    Out: the same columns; log_end_offset is null where all that was written before `until` is gone.
+    """
+    before = positions.where(F.col("max_timestamp") < moment(until)).groupBy(*TP)
+    ends = before.agg((F.max("last_offset") + 1).alias("end"))
+    nothing_yet = F.when(F.col("log_start_offset") == 0, F.lit(0).cast("bigint"))
+    return partitions.join(ends, list(TP), "left").select(
+        *TP, "log_start_offset", F.coalesce("end", nothing_yet).alias("log_end_offset")
+    )
+
+
 def _grid_point(column: str, step: int) -> Column:
     """The first grid point at or after a moment, in microseconds."""
     return F.expr(f"(unix_micros({column}) + {step - 1}) div {step} * {step}")

@@ -113,6 +113,9 @@ def have_work_done(broker: BrokerProcess, scratch: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Everything in one command; exit code 1 when a number differs."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return 0
     from pipeline.session import build, check_environment
 
     check_environment()

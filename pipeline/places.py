@@ -1,0 +1,55 @@
+"""Where an answer may be written: never into or over a log directory, and only where it can be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.errors import UsageError
+
+
+def check_target(
+    option: str, place: Path, sources: Sequence[str], *, one_file: bool = False, replaced: bool = False
+) -> None:
+    """That `place` can be made, or grow, without touching what is read. `replaced`: what lies there will be deleted.
+
+    Raises: UsageError saying what stands in the way.
+    """
+    target = place.resolve()
+    if not target.name:
+        raise UsageError(f"{option} {place} is no place to write to")
+    for source in map(_log_directory, sources):
+        if target == source or source in target.parents:
+            raise UsageError(f"{option} {place} lies in the log directory {source}, where nothing is ever written")
+        if replaced and target in source.parents:
+            raise UsageError(f"{option} {place} holds the log directory {source}; it is not replaced")
+    if one_file and target.is_dir():
+        raise UsageError(f"{option} {place} is a directory; name the file that is to be written")
+    if not one_file and not replaced and target.is_file():
+        raise UsageError(f"{option} {place} is a file; name a folder")
+    _check_writable(option, place, target)
+
+
+def is_taken(option: str, place: Path) -> bool:
+    """Whether something lies there that would be lost. Raises: UsageError when nobody may look."""
+    try:
+        return place.is_file() or (place.is_dir() and any(place.iterdir()))
+    except OSError as error:
+        raise UsageError(f"{option} {place} cannot be looked at: {error.strerror}") from None
+
+
+def _log_directory(source: str) -> Path:
+    """The whole log directory, also where one partition's folder in it is read."""
+    given = Path(source).resolve()
+    return given.parent if (given.parent / "meta.properties").exists() else given
+
+
+def _check_writable(option: str, place: Path, target: Path) -> None:
+    there = target.parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir():
+        raise UsageError(f"{option} {place}: {there} is a file")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {place}: {there} cannot be written to")
