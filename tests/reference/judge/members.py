@@ -41,6 +41,11 @@ BOTH: Protocols = (("range", subscription(T1)), ("roundrobin", subscription(T1))
 
 # Longer than a run: which of the groups that scenarios leave behind have expired must not depend on how long it took.
 LONG_MS = 300_000
+# A session or a phase that a scenario lets pass. What must be done before it has passed is done in milliseconds on a
+# quiet machine; on one that does other work too the same steps have taken a second.
+SHORT_MS = 4_000
+# The initial rebalance delay of the second life, for the same reason many times what a request takes.
+DELAY_MS = 5_000
 
 
 class Member:

@@ -20,7 +20,7 @@ from typing import Any
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
 from tests.reference.judge import compare, offsets_log
-from tests.reference.judge.members import T1, T2
+from tests.reference.judge.members import DELAY_MS, T1, T2
 from tests.reference.judge.play import Scenario, Script, Transcript
 from tests.wire import Wire
 
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     },
 }
 SETTINGS["later"] = SETTINGS["main"] | {
-    "group.initial.rebalance.delay.ms": 600,
+    "group.initial.rebalance.delay.ms": DELAY_MS,
     "group.max.size": 3,
     "offsets.retention.check.interval.ms": 1_000,
     "offsets.retention.minutes": 1,

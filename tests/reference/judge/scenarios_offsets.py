@@ -231,7 +231,7 @@ def _(s: Script) -> None:
     topic = made_topic(s)
     commit(s, s.name(), {topic: [(0, 1), (1, 2)], T1: [(0, 3)]})
     s.client().call(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while time.monotonic() < end and s.observer().committed(s.name(), topic, [0])[1][0] != -1:
         time.sleep(0.05)
     settled(s)
@@ -262,7 +262,9 @@ def _(s: Script) -> None:
     fetch_offsets(s, s.name(), None)
 
 
-# Expiry, with a retention of one minute that is looked at every second
+# Expiry, with a retention of one minute that is looked at every second. The look removes groups that have nothing, also
+# those in which somebody has an id and is about to join with it: members join as before there were such ids.
+NO_ID_FIRST = 3
 
 
 @scenario("E01", stage="later")
@@ -271,21 +273,21 @@ def _(s: Script) -> None:
     commit(s, s.name(), {T1: [(0, 1)]})
     time.sleep(4)
     commit(s, s.name(), {T1: [(1, 1)]})
-    _gone(s, s.name(), T1, 0, 75)
+    _gone(s, s.name(), T1, 0)
     s.note("the later one is still there", s.observer().committed(s.name(), T1, [1])[1])
-    _gone(s, s.name(), T1, 1, 15)
+    _gone(s, s.name(), T1, 1)
     s.until("Dead", 0)
 
 
 @scenario("E02", stage="later")
 def _(s: Script) -> None:
     """All offsets of a group without members go together, by the time it lost the last one."""
-    (a,) = stable(s, "a")
+    (a,) = stable(s, "a", version=NO_ID_FIRST)
     a.commit()
     a.leave()
     time.sleep(4)
     commit(s, s.name(), {T1: [(1, 1)]})
-    _gone(s, s.name(), T1, 0, 75)
+    _gone(s, s.name(), T1, 0)
     s.note("the later one", s.observer().committed(s.name(), T1, [1])[1])
     s.until("Dead", 0)
 
@@ -293,9 +295,9 @@ def _(s: Script) -> None:
 @scenario("E04", stage="later")
 def _(s: Script) -> None:
     """Of a live consumer group the topics expire that nobody subscribes."""
-    (a,) = stable(s, "a", session=200_000)
+    (a,) = stable(s, "a", session=200_000, version=NO_ID_FIRST)
     a.commit({T1: [(0, 1)], T2: [(0, 1)]})
-    _gone(s, s.name(), T2, 0, 75)
+    _gone(s, s.name(), T2, 0)
     fetch_offsets(s, s.name(), None)
     a.heartbeat()
 
@@ -303,16 +305,16 @@ def _(s: Script) -> None:
 @scenario("E05", stage="later")
 def _(s: Script) -> None:
     """Nothing expires of live groups of another type, nor while a group rebalances."""
-    a = Member(s, "a", group=s.name("connect"), protocol_type="connect", session=200_000)
+    a = Member(s, "a", group=s.name("connect"), protocol_type="connect", session=200_000, version=NO_ID_FIRST)
     a.enter()
     a.sync({a.id: b""})
     a.commit({T1: [(0, 1)], T2: [(0, 1)]})
-    b, c = stable(s, "b", "c", group=s.name("rebalancing"), session=200_000, rebalance=180_000)
+    b, c = stable(s, "b", "c", group=s.name("rebalancing"), session=200_000, rebalance=180_000, version=NO_ID_FIRST)
     b.commit({T1: [(0, 1)], T2: [(0, 1)]})
     b.send_join()
     s.until("PreparingRebalance", 2, b.group)
     commit(s, s.name("witness"))
-    _gone(s, s.name("witness"), T1, 0, 75)
+    _gone(s, s.name("witness"), T1, 0)
     time.sleep(2)  # Two more looks.
     fetch_offsets(s, a.group, None)
     fetch_offsets(s, b.group, None)
@@ -324,14 +326,14 @@ def expire_timestamp(s: Script, v: int) -> None:
     """An expiry of the commit's own comes before any retention."""
     commit(s, s.name(), {T1: [(0, 1)]}, v, retention_ms=500)
     commit(s, s.name(), {T1: [(1, 1)]}, v, retention_ms=3_600_000)
-    _gone(s, s.name(), T1, 0, 10)
+    _gone(s, s.name(), T1, 0)
     fetch_offsets(s, s.name(), None)
 
 
 @scenario("E08", stage="later")
 def _(s: Script) -> None:
     """A group without members and offsets is gone at the next look, pending ids or not."""
-    (a,) = stable(s, "a")
+    (a,) = stable(s, "a", version=NO_ID_FIRST)
     a.leave()
     Member(s, "b", group=s.name("pending")).join()
     s.until("Dead", 0)
@@ -339,8 +341,8 @@ def _(s: Script) -> None:
     describe(s, 6, s.name())
 
 
-def _gone(s: Script, group: str, topic: str, partition: int, within_s: float) -> None:
-    end = time.monotonic() + within_s
+def _gone(s: Script, group: str, topic: str, partition: int) -> None:
+    end = time.monotonic() + 120
     while s.observer().committed(group, topic, [partition])[1][partition] != -1:
         if time.monotonic() > end:
             s.note("not expired", (topic, partition))
