@@ -7,6 +7,7 @@ Source: Kafka's LogManager, FileLock, CleanShutdownFileHandler, PartitionMetadat
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -82,7 +83,7 @@ class LogDirectory:
 
     @classmethod
     def open(cls, path: Path, disk: Disk = DISK) -> LogDirectory:
-        """Create the directory if need be and lock it.
+        """Create the directory if need be and lock it; the lock file says which process has it.
 
         Raises: DirectoryRefused with a sentence for the operator: in use, not a directory, not ours to write.
         """
@@ -109,6 +110,9 @@ class LogDirectory:
                     "or choose another log.dirs"
                 ) from error
             raise DirectoryRefused(f"the data directory {path} cannot be locked: {error.strerror}") from error
+        with contextlib.suppress(OSError):  # a full disk: it is only for people, and for no reason not to start
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
         return cls(path, fd, disk)
 
     def close(self) -> None:

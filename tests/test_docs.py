@@ -156,6 +156,15 @@ def test_make_targets_that_are_shown_exist(page: Path) -> None:
             assert word in targets, f"make {' '.join(words)}"
 
 
+@each_page
+def test_what_is_killed_is_one_process_by_a_file_that_names_it(page: Path) -> None:
+    """Whoever follows a page has perhaps other brokers on the machine: no process is found by its words."""
+    for line in _shown_lines(page):
+        if line.split()[:1] == ["kill"]:
+            assert re.search(r"\bkill( -\w+)? \$\(cat data/\.lock\)$", line), line
+        assert not re.search(r"\b(pgrep|pkill|killall)\b", line), line
+
+
 # -- names ---------------------------------------------------------------------------------------------------------
 
 

@@ -86,6 +86,7 @@ def test_the_ready_line_names_the_real_port_and_sigterm_ends_it(serve, tmp_path:
     program = serve()
     _, port = program.ready()
     assert ask_versions(port) == 34
+    assert int((tmp_path / "data" / ".lock").read_text()) == program.process.pid
 
     program.process.send_signal(signal.SIGTERM)
     code, _, err = program.end()

@@ -109,6 +109,14 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_lock_file_names_the_process_that_has_it_and_none_before_it(tmp_path: Path) -> None:
+    """So that `kill $(cat data/.lock)` ends the broker of this directory and no other."""
+    (tmp_path / ".lock").write_text("1234567890123\n")  # of one that was killed
+    directory = LogDirectory.open(tmp_path)
+    assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+    directory.close()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 @pytest.mark.parametrize("name", ["data", "data/below"])
 def test_a_directory_of_another_user_is_refused_with_both_users(name: str) -> None:
