@@ -1,7 +1,9 @@
 """One client's connection: bytes to requests, handlers' answers to bytes, in the order of the requests (D7).
 
-Requests are handled as they arrive, without waiting for earlier answers; an answer that comes early waits for its
-turn. What is ready when a loop turn ends leaves in one write.
+A request is begun when those before it are answered, as in Kafka, which reads a connection again when its answer has
+left. Only requests that flow (`broker.dispatch.FLOWING`) are begun behind each other without waiting; an answer that
+comes early waits for its turn. What is ready when a loop turn ends leaves in one write.
+Source: Kafka's SocketServer (a channel is muted while it has a request), docs/decisions/one-request-at-a-time.md.
 
 A peer is read no further while too many of its requests are unanswered, or it leaves too much unread; what was cut into
 frames already waits in the backlog. Whatever a peer sends ends in an answer or in a closed connection, with one log
@@ -50,6 +52,7 @@ class Connection:
         "_cutter",
         "_fault",
         "_flush_scheduled",
+        "_held",
         "_inflight_bytes",
         "_listener",
         "_max_bytes",
@@ -92,6 +95,7 @@ class Connection:
         self._out_bytes = 0
         self._fault: BadFrameSize | None = None  # what follows the frames of the backlog
         self._working = False
+        self._held = False  # nothing is begun before everything in `_waiting` is answered
         self._flush_scheduled = False
         self._reading_paused = False
         self._write_paused = False
@@ -120,7 +124,7 @@ class Connection:
 
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
-        if self.closed:
+        if self.closed or not self._max_requests:
             return
         self.last_tick = self._owner.tick
         try:
@@ -159,7 +163,7 @@ class Connection:
         """Whether silence counts: nothing is owed to the peer, or it does not read what it is given."""
         return self._write_paused or not self._waiting
 
-    def parked(self) -> Iterator[Route | None]:
+    def parked(self) -> Iterator[Route]:
         """The route of each request whose answer is owed."""
         return (deferred.route for deferred in self._waiting)
 
@@ -212,7 +216,9 @@ class Connection:
         answered: Route | None = None
         count = 0
         while backlog and not self._write_paused:
-            if len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes:
+            if waiting and (
+                self._held or len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes
+            ):
                 break
             if budget == 0:
                 self._broker.runtime.next_turn(self._go_on)
@@ -235,7 +241,8 @@ class Connection:
             took_ns = perf_counter_ns() - began_ns  # as `tally`, without the call
             answered.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
             answered.total_ns += took_ns * count
-        if not backlog:
+        if not backlog or self._held:
+            # Requests that are held up count from when their turn comes: Kafka would not have read them yet.
             self._since_ns = 0
         self._working = False
         if waiting and waiting[0].done:
@@ -251,13 +258,23 @@ class Connection:
                 # More may be ready when the turn ends (commits become durable together): one write for all of it.
                 self._flush_scheduled = True
                 self._broker.runtime.last(self._flush)
-        if backlog:
+        if backlog and not self._reads_ahead():
             self._pause_reading()
         elif self._fault is not None:
             self._refuse_frame(self._fault)
         elif self._reading_paused and not self._write_paused and self._max_requests:
             self._reading_paused = False
             self._transport.resume_reading()
+
+    def _reads_ahead(self) -> bool:
+        """Whether the peer is read though requests are held up: only of who is read it is seen that it has gone."""
+        backlog = self._backlog
+        return (
+            self._held
+            and self._fault is None
+            and len(backlog) < self._max_requests
+            and sum(map(len, backlog)) < self._max_bytes
+        )
 
     def _go_on(self) -> None:
         if not self.closed and not self._working:
@@ -269,6 +286,10 @@ class Connection:
         try:
             api_key, version, correlation_id, client_id, position = read_request_header(frame)
             route = self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
+            if self._waiting and (route is None or not route.flows):
+                self._backlog.appendleft(frame)
+                self._held = True
+                return None
             if route is None:
                 self._unserved(api_key, version, correlation_id)
                 return None
@@ -285,6 +306,7 @@ class Connection:
             if response.__class__ is Deferred:
                 if not response.done:
                     self._park(response, route, correlation_id, len(frame))
+                    self._held = not route.flows
                     return None
                 response = response.response
             if response is None:
@@ -323,15 +345,9 @@ class Connection:
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=api_key, min_version=first, max_version=last)],
         )
-        if self._waiting:
-            route = self._owner.routes.find(api_key, 0)
-            ready = Deferred()
-            ready.complete(response)
-            self._park(ready, route, correlation_id, 0)
-        else:
-            self._put(encode_response(api_key, 0, correlation_id, response))
+        self._put(encode_response(api_key, 0, correlation_id, response))
 
-    def _park(self, deferred: Deferred, route: Route | None, correlation_id: int, size_bytes: int) -> None:
+    def _park(self, deferred: Deferred, route: Route, correlation_id: int, size_bytes: int) -> None:
         deferred.connection = self
         deferred.route = route
         deferred.correlation_id = correlation_id
@@ -367,6 +383,8 @@ class Connection:
                 self._bug(deferred.route, error)
                 return False
             deferred.response = None  # its handler may hold on to the deferred for longer
+        if not waiting:
+            self._held = False
         return True
 
     def _flush(self) -> None:

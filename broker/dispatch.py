@@ -75,21 +75,26 @@ HANDLERS: dict[int, Handler] = {
 }
 """What is advertised and served."""
 
+FLOWING = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT})
+"""Begun behind each other without waiting for answers, so that many share one write and one fsync. All of them take
+effect as they come, so nobody can tell. See docs/decisions/one-request-at-a-time.md."""
+
 
 class Route:
     """What one API in one version needs, compiled: bytes to request, request to response, response to bytes.
 
     And what it was used for: `durations` counts the requests by how long their answers took (`broker.durations`), and
-    `total_ns` is the sum of those times. Written by connections, read by metrics.
+    `total_ns` is the sum of those times. Written by connections, read by metrics. `flows`: see `FLOWING`.
     """
 
-    __slots__ = ("api_key", "decode", "durations", "encode", "handle", "name", "total_ns", "version")
+    __slots__ = ("api_key", "decode", "durations", "encode", "flows", "handle", "name", "total_ns", "version")
 
     def __init__(self, api_key: int, version: int, handler: Handler) -> None:
         api = APIS[api_key]
         self.api_key = api_key
         self.version = version
         self.name = api.name
+        self.flows = api_key in FLOWING
         self.decode: Callable[[bytes, int], tuple[Any, int]] = api.request.decoder(version)
         self.handle = handler
         self.encode = response_encoder(api_key, version)

@@ -203,7 +203,7 @@ def _join_again(draft: Draft, request: Join, member: Member) -> None:
 def _park(draft: Draft, request: Join, member: Member) -> None:
     """What the member says now counts, and its answer waits. Client id and host stay as they were."""
     if member.parked_join is not None:
-        # Answers leave a connection in order: without an answer to the older, the newer would wait for ever (D7).
+        # Without an answer to the older nothing behind it on its connection would ever be begun (D7).
         older = join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
         draft.reply(member.parked_join, older)
     draft.update_member(

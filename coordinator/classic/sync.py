@@ -148,7 +148,7 @@ def sync_timed_out(view: View, timer: SyncTimedOut, now_ms: int) -> Outcome:
 def _park(draft: Draft, request: Sync) -> None:
     member = draft.members[request.member_id]
     if member.parked_sync is not None:
-        # Answers leave a connection in order: without an answer to the older, the newer would wait for ever (D7).
+        # Without an answer to the older nothing behind it on its connection would ever be begun (D7).
         draft.reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     draft.update_member(member, altered(member, parked_sync=request.reply_to, synced_at_ms=draft.now_ms))
     _has_synced(draft, request.member_id)

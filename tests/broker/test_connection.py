@@ -15,8 +15,10 @@ from protocol.frames import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.broker.connections import Harness
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -73,13 +75,13 @@ def test_answers_that_become_ready_in_one_turn_leave_in_one_write():
     assert harness.transport.writes == 1
 
 
-def test_a_request_is_handled_while_an_earlier_one_waits_and_answered_after_it():
+def test_a_request_that_flows_is_handled_while_an_earlier_one_waits_and_answered_after_it():
     """D7"""
     parked = Parked()
     harness = Harness({ApiKey.HEARTBEAT: parked})
     harness.send(HEARTBEAT, 1, correlation_id=1)
-    harness.send(ApiVersionsRequest(), 0, correlation_id=2)
-    harness.send(HEARTBEAT, 1, correlation_id=3)
+    harness.send(HEARTBEAT, 1, correlation_id=2)
+    harness.send(ApiVersionsRequest(), 0, correlation_id=3)
     harness.runtime.turn()
     assert harness.frames() == []
     assert len(parked.deferreds) == 2
@@ -91,6 +93,146 @@ def test_a_request_is_handled_while_an_earlier_one_waits_and_answered_after_it()
     harness.runtime.turn()
 
     assert harness.correlation_ids() == [1, 2, 3]
+
+
+class Journal:
+    """Handlers that write down what is begun, and promise every answer."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.deferreds: list[Deferred] = []
+
+    def handler(self, name: str) -> Any:
+        def handle(*_: Any) -> Deferred:
+            self.begun.append(name)
+            self.deferreds.append(Deferred())
+            return self.deferreds[-1]
+
+        return handle
+
+    def harness(self, **settings: str) -> Harness:
+        keys = (ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.SYNC_GROUP, ApiKey.METADATA)
+        return Harness({key: self.handler(key.name) for key in keys}, settings)
+
+
+COMMIT = OffsetCommitRequest(group_id="g", member_id="m", topics=[])
+SYNC = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[])
+
+
+def test_what_comes_behind_a_request_that_waits_is_begun_when_that_is_answered():
+    """D7: as Kafka, which reads no further while a request of the connection is not answered."""
+    journal = Journal()
+    harness = journal.harness()
+    harness.send(SYNC, 1, correlation_id=1)
+    harness.send(COMMIT, 8, correlation_id=2)
+    harness.send(HEARTBEAT, 1, correlation_id=3)
+    harness.runtime.turn()
+    assert journal.begun == ["SYNC_GROUP"]
+
+    journal.deferreds[0].complete(SyncGroupResponse())
+    harness.runtime.turn()
+
+    assert journal.begun == ["SYNC_GROUP", "OFFSET_COMMIT", "HEARTBEAT"]
+    assert harness.correlation_ids() == [1]
+
+
+def test_what_does_not_flow_is_begun_when_all_before_it_is_answered():
+    journal = Journal()
+    harness = journal.harness()
+    for number, (request, version) in enumerate([(COMMIT, 8), (HEARTBEAT, 1), (SYNC, 1), (COMMIT, 8), (SYNC, 1)]):
+        harness.send(request, version, correlation_id=number)
+    harness.runtime.turn()
+    assert journal.begun == ["OFFSET_COMMIT", "HEARTBEAT"]
+
+    journal.deferreds[1].complete(HeartbeatResponse())
+    harness.runtime.turn()
+    assert len(journal.begun) == 2
+    journal.deferreds[0].complete(OffsetCommitResponse(topics=[]))
+    harness.runtime.turn()
+    assert journal.begun[2:] == ["SYNC_GROUP"]
+    journal.deferreds[2].complete(SyncGroupResponse())
+    harness.runtime.turn()
+    assert journal.begun[3:] == ["OFFSET_COMMIT"]
+    journal.deferreds[3].complete(OffsetCommitResponse(topics=[]))
+    harness.runtime.turn()
+    assert journal.begun[4:] == ["SYNC_GROUP"]
+    journal.deferreds[4].complete(SyncGroupResponse())
+    harness.runtime.turn()
+    assert harness.correlation_ids() == [0, 1, 2, 3, 4]
+
+
+def test_a_peer_whose_requests_are_held_up_is_read_on_within_limits_so_that_its_end_is_seen():
+    journal = Journal()
+    harness = journal.harness(**{"kohort.max.inflight.requests": "10"})
+    harness.send(SYNC, 1, correlation_id=0)
+    for number in range(1, 10):
+        harness.send(HEARTBEAT, 1, correlation_id=number)
+    assert harness.transport.reading
+    harness.send(HEARTBEAT, 1, correlation_id=10)
+    assert not harness.transport.reading
+
+    journal.deferreds[0].complete(SyncGroupResponse())
+    harness.runtime.turn()
+    assert harness.transport.reading
+    for deferred in journal.deferreds:
+        deferred.complete(HeartbeatResponse())
+        harness.runtime.turn()
+    assert harness.correlation_ids() == list(range(11))
+
+
+def test_many_bytes_behind_a_request_that_waits_are_not_read():
+    harness = Journal().harness(**{"kohort.max.inflight.bytes": "20000"})
+    harness.send(SYNC, 1)
+    big = HeartbeatRequest(group_id="g" * 15_000, generation_id=1, member_id="m")
+    harness.send(big, 1)
+    assert harness.transport.reading
+    harness.send(big, 1)
+    assert not harness.transport.reading
+
+
+def test_a_peer_that_goes_takes_what_was_held_up_with_it():
+    journal = Journal()
+    harness = journal.harness()
+    harness.send(SYNC, 1)
+    harness.send(COMMIT, 8)
+    gone: list[str] = []
+    journal.deferreds[0].on_gone = lambda: gone.append("gone")
+
+    harness.lose()
+    journal.deferreds[0].complete(SyncGroupResponse())
+    harness.runtime.turn()
+
+    assert gone == ["gone"]
+    assert journal.begun == ["SYNC_GROUP"]
+
+
+def test_a_connection_that_stops_begins_nothing_that_was_held_up_or_comes_later():
+    journal = Journal()
+    harness = journal.harness()
+    harness.send(SYNC, 1, correlation_id=1)
+    harness.send(COMMIT, 8, correlation_id=2)
+    harness.connection.stop_reading()
+    harness.send(HEARTBEAT, 1, correlation_id=3)
+    journal.deferreds[0].complete(SyncGroupResponse())
+    harness.runtime.turn()
+    harness.send(HEARTBEAT, 1, correlation_id=4)
+
+    assert journal.begun == ["SYNC_GROUP"]
+    assert harness.correlation_ids() == [1]
+
+
+def test_a_bad_frame_behind_requests_that_are_held_up_closes_the_connection_after_them():
+    journal = Journal()
+    harness = journal.harness()
+    harness.connection.data_received(encode_request(SYNC, 1, 1) + encode_request(HEARTBEAT, 1, 2) + pack(">i", -1))
+    assert not harness.transport.closed
+    assert not harness.transport.reading
+    journal.deferreds[0].complete(SyncGroupResponse())
+    harness.runtime.turn()
+
+    assert journal.begun == ["SYNC_GROUP", "HEARTBEAT"]
+    assert harness.correlation_ids() == [1]
+    assert harness.transport.closed
 
 
 def test_an_answer_that_does_not_leave_takes_no_place_in_the_order():

@@ -76,8 +76,7 @@ def _waiting(scrape: Scrape) -> Iterator[str]:
     for number, connection in enumerate(list(scrape.app.server.connections)):
         backlog += connection.backlog
         for route in connection.parked():
-            api = route.name if route is not None else "ApiVersions"
-            owed[api] = owed.get(api, 0) + 1
+            owed[route.name] = owed.get(route.name, 0) + 1
         if number % _CONNECTIONS_AT_ONCE == 0:
             yield ""
     yield from scrape.many(

@@ -63,8 +63,9 @@ def produce(
     transactional_id: str | None = None,
     client: str = "c",
     answered: bool = True,
+    heard: bool = True,
 ) -> Any:
-    """Produce to (topic, partition)s."""
+    """Produce to (topic, partition)s. Not `answered`: there is no answer; not `heard`: it is heard later."""
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
@@ -76,9 +77,11 @@ def produce(
             for name, rows in by_topic(data)
         ],
     )
-    if answered:
+    if answered and heard:
         return s.client(client).call(request, version)
     s.client(client).send(request, version)
+    if answered:
+        return None
     s.client(client)._awaited.pop()
     s.client(client).wire._sent.pop()
     return None
@@ -94,9 +97,10 @@ def fetch(
     partition_max_bytes: int = 1 << 20,
     leader_epoch: int = -1,
     forgotten: dict[str, list[int]] | None = None,
+    heard: bool = True,
     **fields: Any,
 ) -> Any:
-    """Fetch from (topic, partition)s at offsets."""
+    """Fetch from (topic, partition)s at offsets; not `heard`: the answer is heard later."""
 
     def id_of(name: str) -> bytes:
         return s.topic_id(name) if version >= 13 and name.startswith(s.own) else b"\x07" * 16
@@ -120,7 +124,10 @@ def fetch(
     gone = [ForgottenTopic(topic=t, topic_id=id_of(t), partitions=p) for t, p in (forgotten or {}).items()]
     values: dict[str, Any] = {"max_wait_ms": 100, "min_bytes": 0, "max_bytes": max_bytes}
     request = FetchRequest(topics=topics, forgotten_topics_data=gone, **values | fields)
-    return s.client(client).call(request, version)
+    if heard:
+        return s.client(client).call(request, version)
+    s.client(client).send(request, version)
+    return None
 
 
 def list_offsets(

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.reference.judge.catalog import scenario
 from tests.reference.judge.members import (
     T1,
@@ -16,6 +24,7 @@ from tests.reference.judge.members import (
     synced,
 )
 from tests.reference.judge.play import Script
+from tests.reference.judge.scenarios_data import fetch, produce, records, topic
 
 
 @scenario("L-mixed-while-joining")
@@ -161,3 +170,91 @@ def _(s: Script) -> None:
     synced(a, b)
     b.commit({T1: [(1, 6)]}, 8)
     fetch_offsets(s, s.name(), None)
+
+
+# Several requests on one connection, sent without waiting for answers: what is begun when (D7)
+
+
+@scenario("Order-behind-a-join")
+def _(s: Script) -> None:
+    """A commit and a heartbeat behind a join that waits: looked at when it is answered, in the next generation."""
+    a, b = stable(s, "a", "b")
+    a.send_join()
+    s.until("PreparingRebalance")
+    for request, version in ((commit_of(a, 1), 8), (heartbeat_of(a), 4), (commit_of(a, 2, generation=-1), 8)):
+        a.client.send(request, version)
+    a.client.parked()
+    commit(s, s.name(), {T1: [(0, 3)]}, 8, client="other", generation=a.generation, member=a.id)
+    b.join()
+    a.joined()
+    for _i in range(3):
+        a.client.answer()
+    fetch_offsets(s, s.name(), None)
+
+
+@scenario("Order-behind-a-sync")
+def _(s: Script) -> None:
+    """A leave and a join of its member behind a sync that waits: the sync is answered first."""
+    a, b = stable(s, "a", "b")
+    a.send_join()
+    s.until("PreparingRebalance")
+    b.join()
+    a.joined()
+    b.send_sync()
+    b.client.send(heartbeat_of(b), 4)
+    b.client.send(LeaveGroupRequest(group_id=b.group, members=[MemberIdentity(member_id=b.id)]), 5)
+    b.client.send(heartbeat_of(b), 4)
+    b.client.parked()
+    a.heartbeat()
+    a.sync({a.id: b"a", b.id: b"b"})
+    for _i in range(4):
+        b.client.answer()
+    a.heartbeat()
+
+
+@scenario("Order-behind-a-fetch")
+def _(s: Script) -> None:
+    """What is produced behind a fetch that waits does not end its wait."""
+    t = topic(s)
+    fetch(s, 12, {(t, 0): 0}, max_wait_ms=1_500, min_bytes=1, heard=False)
+    produce(s, 9, {(t, 0): records(b"a")}, heard=False)
+    fetch(s, 12, {(t, 0): 0}, max_wait_ms=1_500, min_bytes=1, heard=False)
+    produce(s, 9, {(t, 0): records(b"b")}, heard=False)
+    fetch(s, 12, {(t, 0): 1}, max_wait_ms=0, heard=False)
+    for _i in range(5):
+        s.client().answer()
+
+
+@scenario("Order-produces-and-reads")
+def _(s: Script) -> None:
+    """Everything on the way at once: each read sees all that was sent before it."""
+    t = topic(s)
+    for number in range(3):
+        for acks in (1, -1):
+            produce(s, 9, {(t, 0): records(b"%d" % number)}, acks=acks, heard=False)
+        fetch(s, 12, {(t, 0): 2 * number}, heard=False)
+        s.client().send(commit_to(s.name(), 2 * number), 8)
+        s.client().send(commit_to(s.name(), 2 * number + 1), 8)
+        s.client().send(offsets_of(s.name()), 7)
+    for _i in range(18):
+        s.client().answer()
+
+
+def heartbeat_of(member: Member) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id=member.group, generation_id=member.generation, member_id=member.id)
+
+
+def commit_of(member: Member, offset: int, generation: int | None = None) -> OffsetCommitRequest:
+    request = commit_to(member.group, offset)
+    request.generation_id_or_member_epoch = member.generation if generation is None else generation
+    request.member_id = member.id if generation is None else ""
+    return request
+
+
+def commit_to(group: str, offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=T1, partitions=[partition])])
+
+
+def offsets_of(group: str) -> OffsetFetchRequest:
+    return OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name=T1, partition_indexes=[0])])
