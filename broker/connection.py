@@ -191,6 +191,12 @@ class Connection:
         log.warning("connection_closed", peer=self.peer, reason=reason, **facts)
         self.end()
 
+    def failed(self, route: Route | None, error: Exception) -> None:
+        """A fault of ours: this connection ends, so that its client does not wait; each fault is traced once."""
+        name = "unknown" if route is None else f"{route.name} v{route.version}"
+        self._owner.counters.log_bug(name, self.peer, error)
+        self.end()
+
     def end(self) -> None:
         """End it without a word."""
         if not self.closed:
@@ -325,7 +331,7 @@ class Connection:
         except CloseConnection as verdict:
             self.close(str(verdict))
         except Exception as error:
-            self._bug(route, error)
+            self.failed(route, error)
         return None
 
     def _new_context(self, client_id: str | None, version: int) -> RequestContext:
@@ -380,7 +386,7 @@ class Connection:
             try:
                 self._put(deferred.route.encode(deferred.response, deferred.correlation_id))
             except Exception as error:
-                self._bug(deferred.route, error)
+                self.failed(deferred.route, error)
                 return False
             deferred.response = None  # its handler may hold on to the deferred for longer
         if not waiting:
@@ -418,12 +424,6 @@ class Connection:
     def _refuse_frame(self, fault: BadFrameSize) -> None:
         self._owner.counters.bad_frames += 1
         self.close("frame of a size that is not allowed", size=fault.size, limit=fault.limit)
-
-    def _bug(self, route: Route | None, error: Exception) -> None:
-        """A fault of ours: this connection ends, so that its client does not wait; each fault is traced once."""
-        name = "unknown" if route is None else f"{route.name} v{route.version}"
-        self._owner.counters.log_bug(name, self.peer, error)
-        self.end()
 
     def _abandon(self) -> None:
         waiting, self._waiting = self._waiting, deque()

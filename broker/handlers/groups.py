@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.context import Deferred
 from broker.group_batches import LeaderState
-from broker.handlers.gathering import Gathering
+from broker.handlers.gathering import SLICE, Gathering, in_slices, refuse_repetition
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
@@ -61,18 +61,20 @@ class Shaped:
 
 def find_coordinator(
     broker: Broker, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | Deferred:
     """Say where the coordinator of each key is: one key up to version 3, any number from version 4 on."""
     version = context.version
     if version >= 4:
-        found = [_find(broker, context, request.key_type, key) for key in request.coordinator_keys]
-        for coordinator in found:
-            # Kafka sends an empty text with the ordinary errors, and the error's own only for kinds it does not know;
-            # share groups it knows, in versions too that cannot ask for them.
-            known = request.key_type in (_GROUP, _TRANSACTION, _SHARE)
-            text = "" if known else ErrorCode(coordinator.error_code).message
-            coordinator.error_message = text
-        return FindCoordinatorResponse(coordinators=found)
+        keys, key_type = request.coordinator_keys, request.key_type
+        if len(keys) <= SLICE:
+            return FindCoordinatorResponse(coordinators=[_found(broker, context, key_type, key) for key in keys])
+        gathering = Gathering(len(keys), lambda found: FindCoordinatorResponse(coordinators=found))
+
+        def find(index: int) -> None:
+            gathering.put(index, _found(broker, context, key_type, keys[index]))
+
+        in_slices(broker.runtime, gathering.deferred, len(keys), find)
+        return gathering.deferred
     one = _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
@@ -81,6 +83,15 @@ def find_coordinator(
         host=one.host,
         port=one.port,
     )
+
+
+def _found(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    coordinator = _find(broker, context, key_type, key)
+    # Kafka sends an empty text with the ordinary errors, and the error's own only for kinds it does not know; share
+    # groups it knows, in versions too that cannot ask for them.
+    known = key_type in (_GROUP, _TRANSACTION, _SHARE)
+    coordinator.error_message = "" if known else ErrorCode(coordinator.error_code).message
+    return coordinator
 
 
 def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
@@ -238,7 +249,9 @@ class _Part:
 
 def describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Deferred:
     """State and members of each group asked for."""
-    gathering = Gathering(len(request.groups), lambda results: DescribeGroupsResponse(groups=results))
+    names = request.groups
+    refuse_repetition(names, len(names))
+    gathering = Gathering(len(names), lambda results: DescribeGroupsResponse(groups=results))
 
     def with_operations(described: DescribedGroup) -> DescribedGroup:
         if described.error_code == ErrorCode.NONE:
@@ -246,12 +259,16 @@ def describe_groups(broker: Broker, context: RequestContext, request: DescribeGr
         return described
 
     shape = with_operations if request.include_authorized_operations else None
-    for index, group_id in enumerate(request.groups):
+
+    def describe(index: int) -> None:
+        group_id = names[index]
         if not authorize(context, _DESCRIBE, _GROUP_RESOURCE, group_id):
             gathering.put(index, DescribedGroup(group_id=group_id, error_code=_FORBIDDEN))
-            continue
+            return
         reply_to = _Part(gathering, index, shape)
         broker.groups.leader_of(group_id).submit(DescribeGroup(group_id, context.version, reply_to))
+
+    in_slices(broker.runtime, gathering.deferred, len(names), describe)
     return gathering.deferred
 
 
@@ -259,13 +276,17 @@ def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroups
     """Remove groups that have no members, with their offsets."""
     names = list(dict.fromkeys(request.groups_names))
     gathering = Gathering(len(names), lambda results: DeleteGroupsResponse(results=results))
-    for index, group_id in enumerate(names):
+
+    def delete(index: int) -> None:
+        group_id = names[index]
         if not authorize(context, _DELETE, _GROUP_RESOURCE, group_id):
             gathering.put(index, DeletableGroupResult(group_id=group_id, error_code=_FORBIDDEN))
-            continue
+            return
         broker.groups.leader_of(group_id).submit(
             DeleteGroup(group_id, _Part(gathering, index), context.client_id, "/" + context.host)
         )
+
+    in_slices(broker.runtime, gathering.deferred, len(names), delete)
     return gathering.deferred
 
 

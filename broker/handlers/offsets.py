@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.authorizer import Operation, ResourceType, authorize
 from broker.context import Deferred
-from broker.handlers.gathering import Gathering
+from broker.handlers.gathering import Gathering, in_slices, refuse_repetition
 from broker.handlers.groups import Shaped, _Part
 from coordinator.offsets.commit import all_partitions
 from coordinator.offsets.inputs import CommitOffsets, DeleteOffsets, FetchOffsets
@@ -86,10 +86,16 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
         asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
         _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=shaped)
         return shaped.deferred
-    gathering = Gathering(len(request.groups), lambda results: OffsetFetchResponse(groups=results))
-    for index, asked in enumerate(request.groups):
+    groups = request.groups
+    # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
+    refuse_repetition((asked.group_id if asked.topics is None else id(asked) for asked in groups), len(groups))
+    gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
+
+    def fetch(index: int) -> None:
         part = _Part(gathering, index)
-        _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=part)
+        _fetch_group(broker, context, groups[index], require_stable=request.require_stable, reply_to=part)
+
+    in_slices(broker.runtime, gathering.deferred, len(groups), fetch)
     return gathering.deferred
 
 

@@ -29,7 +29,7 @@ from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRe
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from broker.broker import Broker
     from broker.catalogue.catalogue import Result
@@ -42,7 +42,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
     names = Counter(topic.name for topic in request.topics)
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
-    made: Entries = {}
+    shown = _Shown(broker)
     for index, topic in enumerate(wishes):
         refused = _refusal(context, topic, twice=names[topic.name] > 1)
         if refused is not None:
@@ -57,7 +57,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
         )
 
         def created(result: Result, index: int = index, name: str = topic.name) -> None:
-            gathering.put(index, _created(broker, name, result, made))
+            gathering.put(index, _created(shown, name, result))
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
     return gathering.deferred
@@ -79,7 +79,35 @@ def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> 
     )
 
 
-def _created(broker: Broker, name: str, result: Result, made: Entries) -> CreatableTopicResult:
+class _Shown:
+    """The configs of topics as CreateTopics shows them, made once for one answer and shared by its topics."""
+
+    __slots__ = ("_broker", "_entries", "_shown")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._entries: Entries = {}
+        self._shown: dict[int, list[CreatableTopicConfigs]] = {}  # by the identity of what is in `_entries`
+
+    def of(self, overrides: Mapping[str, str]) -> list[CreatableTopicConfigs]:
+        """Those of a topic with these overrides."""
+        entries = topic_entries(self._broker, overrides, None, made=self._entries)
+        shown = self._shown.get(id(entries))
+        if shown is None:
+            shown = self._shown[id(entries)] = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.config_source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in entries
+            ]
+        return shown
+
+
+def _created(shown: _Shown, name: str, result: Result) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE or result.value is None:
         error = result.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted again before we could look
         return CreatableTopicResult(
@@ -93,16 +121,7 @@ def _created(broker: Broker, name: str, result: Result, made: Entries) -> Creata
         error_message=None,
         num_partitions=topic.partition_count,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.config_source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in topic_entries(broker, topic.configs, None, made=made)
-        ],
+        configs=shown.of(topic.configs),
     )
 
 

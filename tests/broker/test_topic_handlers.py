@@ -39,6 +39,7 @@ class Desk:
         self.driver = CatalogueDriver(directory)
         self.driver.catalogue.broker_configs = BrokerConfigs(1, Settings.definitions, dict(settings))
         self.broker: Any = SimpleNamespace(
+            runtime=self.driver.runtime,
             settings=self.settings,
             catalogue=self.driver.catalogue,
             node_id=1,
