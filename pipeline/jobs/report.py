@@ -67,9 +67,11 @@ def collected(inputs: Inputs) -> ReportData:
     groups, left_out = choose_groups(rows_of(every_group))
     names = [row["group_id"] for row in groups]
 
-    stuck = t.stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=as_of)
+    found = t.stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=as_of)
+    stuck = inputs.keep(found)
     counts = inputs.counts()
-    total = _since(rebalances, "finished_at", inputs).count()
+    told = _since(rebalances, "finished_at", inputs).groupBy("source").count().collect()
+    facts = {"records": counts.read if counts is not None else 0, "stuck": stuck.count()}
     return ReportData(
         source=asked.broker or ", ".join(asked.paths),
         made_at=asked.asked_at,
@@ -79,10 +81,10 @@ def collected(inputs: Inputs) -> ReportData:
         membership=_newest(membership, "owned_from", names, whole=False),
         growth=_growth(t.growth(records), inputs),
         stuck=rows_of(stuck.orderBy("stuck_since", "group_id", *TP).limit(POINTS_SHOWN)),
-        findings=_findings(ledger, names, inputs) if ledger is not None else [],
+        findings=_findings(ledger, names, inputs) if ledger is not None else None,
         unknown=_unknown(inputs, records, commits, rebalances, ledger is not None),
         left_out=left_out,
-        facts={"records": counts.read if counts is not None else 0, "rebalances": total},
+        facts=facts | {row["source"]: row["count"] for row in told},
     )
 
 
@@ -156,7 +158,7 @@ def _thinned(worst: DataFrame, every_ms: int) -> DataFrame:
 
 
 def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
-    """By group and hour; those who write least are one row an hour."""
+    """By group and hour; those who write least are one row an hour, without a name."""
     rows = _since(growth, "window_start", inputs)
     by_size = rows.groupBy("group_id").agg(F.sum("bytes").alias("bytes")).orderBy(F.desc("bytes"), "group_id")
     largest = [row.group_id for row in by_size.limit(GROUPS_SHOWN).collect()]
@@ -169,7 +171,9 @@ def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
             F.sum("commits_per_second").alias("commits_per_second"),
         )
     )
-    small = others.select(F.lit("all other groups").alias("group_id"), "*", F.lit(None).cast("string").alias("verdict"))
+    small = others.select(
+        F.lit(None).cast("string").alias("group_id"), "*", F.lit(None).cast("string").alias("verdict")
+    )
     return rows_of(rows.where(shown).select(*small.columns)) + rows_of(small)
 
 

@@ -16,13 +16,19 @@ GROUPS_SHOWN = 40
 POINTS_SHOWN = 2_000
 """At most as many points of one series."""
 
+NAME_SHOWN = 120
+"""So much of a name; Kafka allows 32,767 bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
     """All that a page shows. Rows have the columns of their tables (docs/pipeline.md); moments have a time zone.
 
     `lag`: (group_id, at, lag_messages null, lag_seconds null), the worst of a group's partitions at each moment.
-    `findings`: (group_id, rule, weight, text); a weight of `warning` is shown before `note`.
+    `findings`: (group_id, rule, weight, text); a weight of `warning` is shown before `note`. None: nobody looked, for
+    there is no ledger.
+    `growth`: a group_id of None stands for all groups that are not listed.
+    `facts`: counts of all there are, where rows are fewer: `records`, `stuck`, and rebalances by `source`.
     `unknown`: sentences about what could not be known. `left_out`: the groups that are only named.
     """
 
@@ -34,10 +40,21 @@ class ReportData:
     membership: Sequence[Row] = ()
     growth: Sequence[Row] = ()
     stuck: Sequence[Row] = ()
-    findings: Sequence[Row] = ()
+    findings: Sequence[Row] | None = ()
     unknown: Sequence[str] = ()
     left_out: Sequence[str] = ()
     facts: dict[str, int] = field(default_factory=dict)
+
+
+def shown_name(name: object) -> str:
+    """A name of the data as a person can read it: not endless, not empty, control characters written out."""
+    text = "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in str(name)[:NAME_SHOWN])
+    return (text + "…" if len(str(name)) > NAME_SHOWN else text) or '""'
+
+
+def shortened(text: str, length: int) -> str:
+    """Both ends of a text that is too long: names often differ at their end."""
+    return text if len(text) <= length else f"{text[: length // 2]}…{text[-(length - length // 2 - 1) :]}"
 
 
 def choose_groups(groups: Iterable[Row], limit: int = GROUPS_SHOWN) -> tuple[list[Row], list[str]]:

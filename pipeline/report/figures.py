@@ -13,12 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.report.data import POINTS_SHOWN, Row, thin
+from pipeline.report.data import POINTS_SHOWN, Row, shortened, shown_name, thin
 
 Figure = dict[str, Any]
 STRONG = 8
 """So many series have a colour; the rest of them share a grey."""
 PARTITIONS_SHOWN = 60
+_UNNAMED = {"showlegend": False, "legendgroup": "others"}
+"""In a legend the grey series are one entry: forty lines of it would leave no room for the figure."""
+_TICK, _ENTRY = 40, 60
+_LEGEND_PX, _ROW_PX, _SIGN_PX = 1080, 20, 7
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash")
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "triangle-down", "cross", "x", "star")
 _PATTERNS = ("", "/", "x", "-", "|", "+", ".", "\\")
@@ -26,8 +30,12 @@ _PATTERNS = ("", "/", "x", "-", "|", "+", ".", "\\")
 
 def text(value: object) -> str:
     """Text of the data as plotly shall show it, not read it; over-long names are cut."""
-    shown = str(value)
-    return html.escape(shown if len(shown) <= 120 else shown[:119] + "…", quote=False)
+    return html.escape(shown_name(value), quote=False)
+
+
+def entry(group: str) -> str:
+    """A group's name in a legend."""
+    return html.escape(shortened(shown_name(group), _ENTRY), quote=False)
 
 
 def moment(at: datetime) -> str:
@@ -52,7 +60,8 @@ def slots(lag_rows: Iterable[Row], growth_rows: Iterable[Row]) -> dict[str, int]
         worst[row["group_id"]] = max(worst[row["group_id"]], row["lag_messages"] or 0)
     largest: Counter[str] = Counter()
     for row in growth_rows:
-        largest[row["group_id"]] += row["bytes"]
+        if row["group_id"] is not None:
+            largest[row["group_id"]] += row["bytes"]
     orders = [sorted(count, key=lambda group: (-count[group], group)) for count in (worst, largest)]
     longest = max(map(len, orders))
     chosen = dict.fromkeys(order[index] for index in range(longest) for order in orders if index < len(order))
@@ -76,7 +85,7 @@ def lag(rows: Iterable[Row], value: str, unit: str, slots: Mapping[str, int]) ->
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": text(group),
+                "name": entry(group),
                 "x": [moment(point["at"]) for point in points],
                 "y": [point[value] for point in points],
                 "line": {
@@ -90,9 +99,16 @@ def lag(rows: Iterable[Row], value: str, unit: str, slots: Mapping[str, int]) ->
                 "hovertemplate": "%{y:,.1~f} " + unit + "<br>%{x|%Y-%m-%d %H:%M:%S}",
                 # Coloured lines lie on top.
                 "zorder": STRONG - index,
+                **({} if strong else _UNNAMED),
             }
         )
-    layout = _time_layout(340)
+    weak = sum(group not in slots for group in known)
+    if weak:
+        line = {"color": "@muted", "width": 1}
+        name = f"{weak} other group{'s' if weak > 1 else ''}"
+        traces.append({"type": "scatter", "mode": "lines", "name": name, "x": [None], "y": [None], "line": line})
+        traces[-1]["legendgroup"] = _UNNAMED["legendgroup"]
+    layout = _time_layout(340, [trace["name"] for trace in traces if trace.get("showlegend", True)])
     layout["yaxis"] = {"title": {"text": unit}, "rangemode": "tozero", "tickformat": "~s"}
     layout["hovermode"] = "closest"
     return {"data": traces, "layout": layout}
@@ -168,9 +184,13 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
                     "pattern": _pattern(index),
                 },
                 "width": 0.86,
+                **({} if strong else _UNNAMED),
             }
         )
-    layout = _time_layout(130 + 24 * len(places))
+    if len(members) > STRONG:
+        traces[STRONG] |= {"showlegend": True, "name": f"{len(members) - STRONG} other members"}
+    named = [trace["name"] for trace in traces if trace.get("showlegend", True)]
+    layout = _time_layout(130 + 24 * len(places), named)
     layout["barmode"] = "overlay"
     layout["yaxis"] = _categories([text(f"{topic}-{partition}") for topic, partition in places])
     return {"data": traces, "layout": layout}
@@ -189,7 +209,7 @@ def commit_rates(rows: Sequence[Row], slots: Mapping[str, int]) -> Figure | None
 def _hourly(
     rows: Sequence[Row], slots: Mapping[str, int], value: str, unit: str, scale: float, ticks: str
 ) -> Figure | None:
-    totals: Counter[str] = Counter()
+    totals: Counter[str | None] = Counter()
     for row in rows:
         totals[row["group_id"]] += row[value]
     if not totals:
@@ -203,11 +223,13 @@ def _hourly(
     traces = [
         {
             "type": "bar",
-            "name": "all other groups" if group is None else text(group),
+            "name": "all other groups" if group is None else entry(group),
             "x": [moment(hour) for hour in hours],
             "y": [sums[group][hour] * scale for hour in hours],
             "xperiod": 3_600_000,
             "xperiodalignment": "middle",
+            # Of a single hour plotly would make a bar a millisecond wide, and label that.
+            "width": 0.86 * 3_600_000,
             "marker": {
                 "color": "@muted" if group is None else f"@c{slots[group]}",
                 "line": {"color": "@paper", "width": 1},
@@ -217,7 +239,7 @@ def _hourly(
         }
         for group in shown
     ]
-    layout = _time_layout(320)
+    layout = _time_layout(320, [trace["name"] for trace in traces])
     layout["barmode"] = "stack"
     layout["bargap"] = 0.15
     layout["yaxis"] = {"title": {"text": unit}, "rangemode": "tozero", "tickformat": ticks}
@@ -340,15 +362,18 @@ def _categories(names: list[str]) -> Figure:
         "range": [len(names) - 0.5, -0.5],
         "tickmode": "array",
         "tickvals": names,
-        "ticktext": [name if len(name) <= 40 else name[:39] + "…" for name in names],
+        "ticktext": [html.escape(shortened(html.unescape(name), _TICK), quote=False) for name in names],
         "showgrid": True,
         "fixedrange": True,
     }
 
 
-def _time_layout(height: int) -> Figure:
+def _time_layout(height: int, named: Sequence[object] = ()) -> Figure:
+    """`named`: the entries of the legend, which is given rows of its own."""
+    widest = max((len(str(name)) * _SIGN_PX + 50 for name in named), default=1)
+    rows = -(-len(named) // max(_LEGEND_PX // widest, 1))
     return {
-        "height": height,
+        "height": height + _ROW_PX * max(rows - 1, 0),
         # Room above for the buttons, below for the second line of a date; the legend adds its own.
         "margin": {"l": 64, "r": 16, "t": 30, "b": 44},
         "xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M:%S"},

@@ -11,15 +11,18 @@ import hashlib
 import html
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from typing import Any
 
 from pipeline.report import figures
-from pipeline.report.data import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row
+from pipeline.report.data import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, shown_name
 
 _Cell = Callable[[Row], str]
+_SOURCES = {"ledger": "told by the ledger", "epoch": "by group epoch", "inferred": "inferred"}
+_CLASSES = {"#": "number", "@": "when", "~": "name"}
+_STUCK_SHOWN, _STUCK_LISTED = 40, 200
 
 
 def render(data: ReportData) -> str:
@@ -50,7 +53,7 @@ def render(data: ReportData) -> str:
         "growth": _figure("growth", all_figures, "Nothing was written.")
         + _figure("commits", all_figures, "")
         + _growth_table(data.growth),
-        "stuck": _stuck(data.stuck),
+        "stuck": _stuck(data.stuck, data.facts.get("stuck", len(data.stuck))),
         "unknown": _list(data.unknown) or "<p>Nothing: all records were read and understood.</p>",
         "left_out": _left_out(data.left_out),
     }
@@ -95,16 +98,19 @@ def _end(data: ReportData) -> datetime:
 def _facts(data: ReportData, end: datetime) -> str:
     live = sum(row["members"] > 0 for row in data.groups)
     worst = max((row["lag_messages"] for row in data.groups if row["lag_messages"] is not None), default=None)
+    told = {source: count for source, count in data.facts.items() if source in _SOURCES}
+    told = told or Counter(row["source"] for row in data.rebalances)
+    records = data.facts.get("records", 0)
     facts = [
         ("groups", _number(len(data.groups) + len(data.left_out)), f"{live} of those shown have members"),
-        ("rebalances", _number(data.facts.get("rebalances", len(data.rebalances))), _told(data.rebalances)),
+        ("rebalances", _number(sum(told.values())), _told(told)),
         (
             "largest lag",
             "unknown" if worst is None else _number(worst),
             "messages of one group, at the end",
         ),
-        ("stuck partitions", _number(len(data.stuck)), "records wait and nothing moves"),
-        ("records read", _number(data.facts.get("records", 0)), f"the newest from {_when(end)}"),
+        ("stuck partitions", _number(data.facts.get("stuck", len(data.stuck))), "records wait and nothing moves"),
+        ("records read", _number(records), f"the newest from {_when(end)}" if records else "nothing is in these logs"),
     ]
     return "".join(
         f"<div><dt>{name}</dt><dd>{value}</dd><dd class=small>{html.escape(note)}</dd></div>"
@@ -112,19 +118,22 @@ def _facts(data: ReportData, end: datetime) -> str:
     )
 
 
-def _told(rows: Sequence[Row]) -> str:
-    of = Counter(row["source"] for row in rows)
-    words = (("ledger", "told by the ledger"), ("epoch", "by group epoch"), ("inferred", "inferred"))
-    return ", ".join(f"{of[source]:,} {word}" for source, word in words if of[source]) or "none left a record"
+def _told(of: Mapping[str, int]) -> str:
+    return (
+        ", ".join(f"{of[source]:,} {word}" for source, word in _SOURCES.items() if of.get(source))
+        or "none left a record"
+    )
 
 
-def _findings(rows: Sequence[Row]) -> str:
+def _findings(rows: Sequence[Row] | None) -> str:
+    if rows is None:
+        return "<p>Nobody looked: findings are made of the rebalance ledger, and there is none here.</p>"
     if not rows:
         return "<p>None.</p>"
     order = sorted(rows, key=lambda row: (row.get("weight") != "warning", row["group_id"]))
     items = [
         f"<li class={'warning' if row.get('weight') == 'warning' else 'note'}>"
-        f"<b>{html.escape(row['group_id'])}</b> {html.escape(row['text'])}</li>"
+        f"<b>{_name(row['group_id'])}</b> {html.escape(row['text'])}</li>"
         for row in order
     ]
     return f"<ul class=findings>{''.join(items)}</ul>"
@@ -132,23 +141,23 @@ def _findings(rows: Sequence[Row]) -> str:
 
 def _groups(data: ReportData) -> str:
     columns: list[tuple[str, _Cell]] = [
-        ("group", lambda row: html.escape(row["group_id"])),
+        ("~group", lambda row: _name(row["group_id"])),
         ("type", lambda row: html.escape(str(row["type"]).replace("_", " "))),
         ("state", lambda row: html.escape(str(row["state"]))),
         ("#generation", lambda row: _number(row["generation"])),
         ("#members", lambda row: _number(row["members"])),
-        ("#topics", lambda row: _number(row["topics"])),
         ("#partitions", lambda row: _number(row["partitions"])),
         ("#lag", lambda row: _number(row["lag_messages"])),
         ("#rebalances in 24 h", lambda row: _number(row["rebalances_24h"])),
-        ("last rebalance", lambda row: _when(row["last_rebalance_at"])),
-        ("last commit", lambda row: _when(row["last_commit_at"])),
+        ("@last rebalance", lambda row: _when(row["last_rebalance_at"])),
+        ("@last commit", lambda row: _when(row["last_commit_at"])),
+        ("@offsets expire", lambda row: _when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")),
     ]
     return _table(data.groups, columns) or "<p>No group has a record in these logs.</p>"
 
 
 def _growth_table(rows: Sequence[Row]) -> str:
-    total: dict[str, Row] = {}
+    total: dict[str | None, Row] = {}
     for row in rows:
         one = total.setdefault(
             row["group_id"],
@@ -159,9 +168,10 @@ def _growth_table(rows: Sequence[Row]) -> str:
         one["busiest"] = max(one["busiest"], row["commits_per_second"])
         one["verdict"] = one["verdict"] or row["verdict"]
     everything = sum(row["bytes"] for row in total.values()) or 1
-    order = sorted(total.values(), key=lambda row: (-row["bytes"], row["group_id"]))
+    order = sorted(total.values(), key=lambda row: (row["group_id"] is None, -row["bytes"], row["group_id"]))
+    shown = order[:GROUPS_SHOWN] + [row for row in order[GROUPS_SHOWN:] if row["group_id"] is None]
     columns: list[tuple[str, _Cell]] = [
-        ("group", lambda row: html.escape(row["group_id"])),
+        ("~group", lambda row: "all others" if row["group_id"] is None else _name(row["group_id"])),
         ("#commits", lambda row: _number(row["commits"])),
         ("#tombstones", lambda row: _number(row["tombstones"])),
         ("#bytes", lambda row: _number(row["bytes"])),
@@ -169,29 +179,32 @@ def _growth_table(rows: Sequence[Row]) -> str:
         ("#commits/s, busiest hour", lambda row: f"{row['busiest']:.3g}"),
         ("verdict", lambda row: html.escape((row["verdict"] or "").replace("_", " "))),
     ]
-    return _table(order[:GROUPS_SHOWN], columns)
+    return _table(shown, columns)
 
 
-def _stuck(rows: Sequence[Row]) -> str:
+def _stuck(rows: Sequence[Row], count: int) -> str:
     columns: list[tuple[str, _Cell]] = [
-        ("group", lambda row: html.escape(row["group_id"])),
-        ("partition", lambda row: html.escape(f"{row['topic']}-{row['partition']}")),
-        ("stuck since", lambda row: _when(row["stuck_since"])),
+        ("~group", lambda row: _name(row["group_id"])),
+        ("~partition", lambda row: _name(f"{row['topic']}-{row['partition']}")),
+        ("@stuck since", lambda row: _when(row["stuck_since"])),
         ("#committed", lambda row: _number(row["committed_offset"])),
         ("#log end", lambda row: _number(row["log_end_offset"])),
         ("#lag", lambda row: _number(row["lag_messages"])),
         ("#commits since", lambda row: _number(row["commits_since"])),
-        ("owner", lambda row: html.escape(row["owner_member_id"] or "nobody")),
+        ("~owner", lambda row: _name(row["owner_member_id"] or "nobody")),
         ("verdict", lambda row: html.escape(row["verdict"].replace("_", " "))),
     ]
-    shown = _table(rows[:200], columns)
-    more = f"<p>{len(rows) - 200:,} more are not shown.</p>" if len(rows) > 200 else ""
-    return shown + more or "<p>None.</p>"
+    shown, more = rows[:_STUCK_SHOWN], rows[_STUCK_SHOWN:_STUCK_LISTED]
+    hidden = ""
+    if more:
+        rest = f"<p>{count - _STUCK_LISTED:,} others are not listed.</p>" if count > _STUCK_LISTED else ""
+        hidden = f"<details><summary>{count - _STUCK_SHOWN:,} more</summary>{_table(more, columns)}{rest}</details>"
+    return _table(shown, columns) + hidden or "<p>None.</p>"
 
 
 def _ownership(strips: Sequence[tuple[str, Sequence[Row]]], drawn: dict[str, Any]) -> str:
     options = [
-        f'<option value="owners-{index}">{html.escape(name)}</option>'
+        f'<option value="owners-{index}">{_name(name)}</option>'
         for index, (name, _) in enumerate(strips)
         if f"owners-{index}" in drawn
     ]
@@ -203,7 +216,7 @@ def _ownership(strips: Sequence[tuple[str, Sequence[Row]]], drawn: dict[str, Any
         if len({(row["topic"], row["partition"]) for row in rows}) > figures.PARTITIONS_SHOWN
     ]
     note = (
-        f"<p class=small>Of {html.escape(', '.join(cut))}: the first {figures.PARTITIONS_SHOWN} partitions.</p>"
+        f"<p class=small>Of {', '.join(map(_name, cut))}: the first {figures.PARTITIONS_SHOWN} partitions.</p>"
         if cut
         else ""
     )
@@ -220,19 +233,21 @@ def _figure(name: str, drawn: dict[str, Any], otherwise: str) -> str:
 def _left_out(names: Sequence[str]) -> str:
     if not names:
         return ""
-    shown = ", ".join(html.escape(name) for name in names[:2_000])
+    shown = ", ".join(map(_name, names[:2_000])) + (" …" if len(names) > 2_000 else "")
     return (
-        f"<p>{GROUPS_SHOWN} groups are shown. The other {len(names):,}: {shown}{' …' if len(names) > 2_000 else ''}</p>"
+        f"<p>{GROUPS_SHOWN} groups are shown: those that lag most, then those that rebalance most.</p>"
+        f"<details><summary>The names of the other {len(names):,}</summary><p>{shown}</p></details>"
     )
 
 
 def _table(rows: Sequence[Row], columns: Sequence[tuple[str, _Cell]]) -> str:
-    """Columns whose heading begins with # are numbers."""
+    """Columns whose heading begins with # are numbers, with @ moments, with ~ names, which may be long."""
     if not rows:
         return ""
-    classes = [" class=number" if heading.startswith("#") else "" for heading, _ in columns]
+    kinds = [_CLASSES.get(heading[0]) for heading, _ in columns]
+    classes = [f" class={kind}" if kind else "" for kind in kinds]
     head = "".join(
-        f"<th{kind} scope=col>{heading.lstrip('#')}</th>" for kind, (heading, _) in zip(classes, columns, strict=True)
+        f"<th{kind} scope=col>{heading.lstrip('#@~')}</th>" for kind, (heading, _) in zip(classes, columns, strict=True)
     )
     body = "".join(
         "<tr>"
@@ -248,9 +263,13 @@ def _list(items: Iterable[str]) -> str:
     return f"<ul>{shown}</ul>" if shown else ""
 
 
+def _name(name: str) -> str:
+    return html.escape(shown_name(name))
+
+
 def _number(value: int | None) -> str:
     return "&ndash;" if value is None else f"{value:,}"
 
 
-def _when(at: datetime | None) -> str:
-    return "&ndash;" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _when(at: datetime | None, grain: str = "%Y-%m-%d %H:%M:%S") -> str:
+    return "&ndash;" if at is None else at.astimezone(UTC).strftime(grain)

@@ -5,8 +5,11 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from pipeline.report import ReportData, choose_groups, render, thin
-from pipeline.report.figures import lag, text
+from pipeline.report.data import shortened
+from pipeline.report.figures import growth, lag, ownership, rebalances, slots, text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVIL = "<script>alert(1)</script>"
@@ -143,6 +146,7 @@ def test_an_empty_directory_gives_a_page_that_says_so():
     page = render(ReportData(source="empty", made_at=NOON, groups=[]))
 
     assert "No group has a record in these logs." in page
+    assert "nothing is in these logs" in page
     assert 'id="figures">{}</script>' in page
 
 
@@ -184,3 +188,99 @@ def test_colour_tells_nothing_alone():
 
     assert figure is not None
     assert len({trace["line"]["dash"] for trace in figure["data"]}) == 6
+
+
+def test_many_groups_leave_room_for_the_figure():
+    """Of forty lines eight are named in the legend and the others are one entry; a long legend adds to the height."""
+    rows = [{"group_id": f"g{i}", "at": NOON, "lag_messages": i} for i in range(40)]
+    figure = lag(rows, "lag_messages", "messages", {f"g{i}": i for i in range(8)})
+    few = lag(rows[:8], "lag_messages", "messages", {f"g{i}": i for i in range(8)})
+    long = [row | {"group_id": row["group_id"] + "x" * 100} for row in rows]
+    wide = lag(long, "lag_messages", "messages", {row["group_id"]: i for i, row in enumerate(long[:8])})
+
+    assert figure is not None
+    assert few is not None
+    assert wide is not None
+    named = [trace["name"] for trace in figure["data"] if trace.get("showlegend", True)]
+    assert sorted(named) == sorted([*(f"g{i}" for i in range(8)), "32 other groups"])
+    assert len(figure["data"]) == 41
+    heights = [one["layout"]["height"] for one in (few, figure, wide)]
+    assert heights[0] <= heights[1] <= heights[0] + 20 < heights[2]
+
+
+def test_many_members_are_one_entry_of_the_legend():
+    rows = [stay("g", f"m{i:02}", partition=i, client_id=f"m{i:02}") for i in range(20)]
+    figure = ownership(rows, NOON + timedelta(hours=1))
+
+    assert figure is not None
+    named = [trace["name"] for trace in figure["data"] if trace.get("showlegend", True)]
+    assert named == [*(f"m{i:02}" for i in range(8)), "12 other members"]
+
+
+def test_a_bar_of_one_hour_is_an_hour_wide():
+    figure = growth(evil_data().growth, {})
+
+    assert figure is not None
+    assert figure["data"][0]["width"] == pytest.approx(3_600_000, rel=0.2)
+
+
+def test_names_are_not_endless_nor_empty_nor_control_the_page():
+    """In tables, lists and figures alike."""
+    names = ["", "x" * 3000, "a\nb"]
+    page = render(ReportData(source="s", made_at=NOON, groups=[group(name) for name in names], left_out=names))
+
+    assert "<td class=name>&quot;&quot;</td>" in page
+    assert "x" * 120 + "…" in page
+    assert "x" * 121 not in page
+    assert "a\\x0ab" in page
+
+
+def test_counts_are_of_all_there_is_and_not_of_what_is_shown():
+    """Rebalances by source, stuck partitions; what is too much to look at lies folded."""
+    stuck = [evil_data().stuck[0] | {"group_id": f"g{i}"} for i in range(300)]
+    facts = {"records": 9, "stuck": 3_000, "ledger": 5_000, "inferred": 70}
+    page = render(ReportData("s", NOON, [], rebalances=[rebalance("g")], stuck=stuck, facts=facts))
+
+    assert "<dd>5,070</dd><dd class=small>5,000 told by the ledger, 70 inferred</dd>" in page
+    assert "<dt>stuck partitions</dt><dd>3,000</dd>" in page
+    assert "<summary>2,960 more</summary>" in page
+    assert "2,800 others are not listed" in page
+
+
+def test_without_a_ledger_nobody_looked_for_findings():
+    """None was found says something else."""
+    assert "Nobody looked" in render(ReportData("s", NOON, [], findings=None))
+    assert "<p>None.</p>" in render(ReportData("s", NOON, [], findings=[]))
+
+
+def test_a_group_whose_offsets_are_about_to_expire_says_when():
+    page = render(ReportData("s", NOON, [group("g", offsets_expire_at=NOON + timedelta(days=7))]))
+
+    assert "<td class=when>2026-11-28 12:00</td>" in page
+
+
+def test_the_rest_of_the_writers_is_no_group():
+    """One entry of the figure, the last line of the table, though it is more than any group."""
+    one = evil_data().growth[0]
+    rows = [one | {"group_id": name, "bytes": count} for name, count in (("a", 5), ("all other groups", 7), (None, 99))]
+    figure = growth(rows, slots([], rows))
+    page = render(ReportData("s", NOON, [], growth=rows))
+
+    assert figure is not None
+    assert [(trace["name"], trace["y"]) for trace in figure["data"]] == [
+        ("all other groups", [7.0]),
+        ("a", [5.0]),
+        ("all other groups", [99.0]),
+    ]
+    assert figure["data"][-1]["marker"]["color"] == "@muted"
+    lines = re.findall("<td class=name>(.*?)</td>", page)
+    assert lines == ["all other groups", "a", "all others"]
+
+
+def test_long_names_are_told_apart_by_their_ends():
+    rows = [rebalance(f"team.service-with-a-rather-long-name-indeed-{i}") for i in range(2)]
+    figure = rebalances(rows, [row["group_id"] for row in rows])
+
+    assert figure is not None
+    assert figure["layout"]["yaxis"]["ticktext"] == [f"team.service-with-a-…-long-name-indeed-{i}" for i in range(2)]
+    assert shortened("short", 40) == "short"
