@@ -13,6 +13,7 @@ from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
 from broker.catalogue.opening import Found
+from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
 from broker.groups import Groups
@@ -86,6 +87,12 @@ class Composition:
             ),
             broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
             new_uuid=random_uuid,
+            snapshots=SnapshotPolicy(
+                settings.metadata_log_max_record_bytes_between_snapshots,
+                settings.metadata_log_max_snapshot_interval_ms,
+                settings.metadata_max_retention_bytes,
+                settings.metadata_max_retention_ms,
+            ),
         )
         try:
             found = Found(clean or new, logged_epochs(directory, scan), stopped_at, has_folders=bool(scan.logs))
@@ -115,6 +122,7 @@ class Composition:
             new_uuid=random_uuid,
             delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
+        catalogue.settle = folders.settle
         folders.adopt(scan, catalogue.state, catalogue.image)
         groups = broker.groups = Groups(runtime, settings, catalogue, partitions, unclean=not (clean or new))
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)

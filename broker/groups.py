@@ -27,7 +27,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.catalogue.catalogue import Catalogue, Result
+    from broker.catalogue.catalogue import Catalogue
+    from broker.catalogue.requests import Result
     from broker.catalogue.topics_delta import TopicsDelta
     from broker.partitions import Partition, Partitions
     from broker.runtime import Runtime

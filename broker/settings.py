@@ -119,6 +119,16 @@ class Settings:
     log_cleanup_policy: tuple[str, ...] = many(
         "delete", "delete, compact, or both.", allowed=["compact", "delete"], dynamic=True
     )
+    metadata_log_max_record_bytes_between_snapshots: int = int64(
+        20_971_520, "The metadata log gets a snapshot after so many bytes of changes.", at_least=1
+    )
+    metadata_log_max_snapshot_interval_ms: int = int64(
+        3_600_000, "Or after so long, if anything changed; 0: never.", at_least=0
+    )
+    metadata_max_retention_bytes: int = int64(
+        104_857_600, "Of the metadata log and its snapshots; -1: any.", at_least=-1
+    )
+    metadata_max_retention_ms: int = int64(604_800_000, "Of metadata snapshots but the newest; -1: any.", at_least=-1)
     log_retention_bytes: int = int64(-1, "Largest size of a partition; -1: any.", dynamic=True)
     log_retention_ms: int | None = int64(
         None, "Age at which records go; -1: never; else log.retention.minutes.", at_least=-1, dynamic=True

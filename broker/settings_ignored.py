@@ -34,8 +34,7 @@ _KEYS = frozenset(
     internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms log.local.retention.bytes
     log.local.retention.ms max.connection.creation.rate metadata.log.dir
-    metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
-    metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
+    metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
     num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers process.roles
     producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.logs import get_logger
 from storage.errors import CorruptFile, StorageError
+from storage.log_directory import read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +48,7 @@ class TopicFolders:
         self._new_uuid = new_uuid
         self._delete_delay_ms = delete_delay_ms
         self._retired: list[Any] = []
+        self._left: dict[Key, bytes] = {}  # folders of deleted topics that the disk refused to rename, by topic id
 
     def adopt(self, scan: Scan, state: ClusterState, image: TopicsImage) -> None:
         """At start: set strays aside, make what is missing, delete what was deleted. Raises: StorageError."""
@@ -117,12 +119,25 @@ class TopicFolders:
                 try:
                     target = self._directory.retire(topic.name, partition, unique=self._new_uuid())
                 except StorageError as error:
-                    # Found at the next start by its topic id, which the metadata log says was removed.
+                    # Found by `settle`, or at the next start by its topic id, which the log says was removed.
+                    self._left[topic.name, partition] = topic.topic_id
                     log.error("folder_not_renamed", topic=topic.name, partition=partition, error=str(error))
                     continue
                 if target is not None:
                     retired.append(target)
         self._retired.extend(retired)
+
+    def settle(self) -> None:
+        """Rename what `discard` could not, before the record of it goes. In a worker. Raises: StorageError."""
+        for (name, partition), topic_id in list(self._left.items()):
+            try:
+                if read_topic_id(self._directory.folder(name, partition)) == topic_id:
+                    target = self._directory.retire(name, partition, unique=self._new_uuid())
+                    if target is not None:
+                        self._retired.append(target)
+            except CorruptFile as error:
+                raise StorageError("cannot read", error.path) from error
+            del self._left[name, partition]
 
     def discarded(self) -> None:
         """On the event loop, after `discard`: remove the renamed folders when their time has come."""

@@ -55,11 +55,11 @@ class LogFile:
 
     __slots__ = ("__weakref__", "disk", "fd", "path")
 
-    def __init__(self, path: Path, flags: int, disk: Disk = DISK) -> None:
+    def __init__(self, path: Path, flags: int, disk: Disk = DISK, *, mode: int = 0o644) -> None:
         self.fd = -1
         self.disk = disk
         self.path = path
-        self.fd = disk.open(path, flags | os.O_CLOEXEC, 0o644)
+        self.fd = disk.open(path, flags | os.O_CLOEXEC, mode)
 
     def __del__(self) -> None:
         if self.fd >= 0:

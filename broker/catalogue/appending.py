@@ -11,7 +11,7 @@ from protocol.records import batch as record_batch
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.catalogue.cluster_state import ClusterState
     from broker.catalogue.metadata_log import MetadataLog
@@ -30,7 +30,7 @@ def append_change(log: MetadataLog, state: ClusterState, made: Sequence[Any], no
     """Append records, not yet durable. Raises: StorageError, after which a part of them may be there."""
     level = metadata_version(state)
     frames = [records.encode_frame(record, metadata_version=level) for record in made]
-    batches = list(_batches(frames))
+    batches = list(cut_into_batches(frames, BATCH_RECORDS))
     if len(batches) > 1:
         begin = records.encode_frame(records.BeginTransactionRecord(name="Kohort"), metadata_version=level)
         end = records.encode_frame(records.EndTransactionRecord(), metadata_version=level)
@@ -41,13 +41,13 @@ def append_change(log: MetadataLog, state: ClusterState, made: Sequence[Any], no
         log.append([(None, frame) for frame in batch], now_ms=now_ms)
 
 
-def _batches(frames: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """The frames in groups that a batch can hold."""
+def cut_into_batches(frames: Iterable[bytes], batch_records: int) -> Iterator[list[bytes]]:
+    """The frames in groups that a batch can hold, of at most `batch_records`."""
     group: list[bytes] = []
     size_bytes = 0
     for frame in frames:
         size_bytes += record_batch.encoded_pair_bytes(None, frame)
-        if group and (len(group) == BATCH_RECORDS or size_bytes > _BATCH_BYTES):
+        if group and (len(group) == batch_records or size_bytes > _BATCH_BYTES):
             yield group
             group, size_bytes = [], record_batch.encoded_pair_bytes(None, frame)
         group.append(frame)

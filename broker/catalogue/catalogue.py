@@ -17,54 +17,42 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker import topic_configs
-from broker.catalogue import config_changes, topic_changes
+from broker.catalogue import topic_changes
 from broker.catalogue.appending import append_change
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.opening import Found, Opened, open_and_register, read_again
-from broker.catalogue.topic_changes import NewTopic, Refused
+from broker.catalogue.requests import CatalogueRequests, NotInThisRound, Plan, Result
+from broker.catalogue.snapshot_writer import SnapshotPolicy, Snapshots
+from broker.catalogue.topic_changes import Refused
 from broker.catalogue.topics_delta import TopicsDelta, TopicsListener, difference
 from broker.logs import get_logger
 from broker.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
-from protocol.records import metadata_records as records
 from storage.files import DISK, Disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from broker.catalogue.config_changes import BrokerConfigs, ConfigChange
+    from broker.catalogue.config_changes import BrokerConfigs
     from broker.catalogue.metadata_log import MetadataLog, TornTail
+    from broker.catalogue.takeover import Quorum
     from broker.runtime import Runtime
 
 log = get_logger()
 
-PRODUCER_ID_BLOCK = 1_000
 _CHANGES_A_ROUND = 256  # planned and answered without a pause, a few milliseconds; others have a turn between rounds
 MEND_AFTER_MS = 1_000  # until a failed log is tried again, as often as it takes
 
 
 @dataclass(slots=True)
-class Result:
-    """What became of one plan: refused with a code and a sentence, or done (code NONE) with a value."""
-
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    value: Any = None
-
-
-@dataclass(slots=True)
 class _Change:
-    plan: Callable[[ClusterState], tuple[list[Any], Any]]
+    plan: Plan
     answer: Callable[[Result], None]
     result: Result = field(default_factory=Result)
 
 
-class _NotInThisRound(Exception):
-    """The change needs what this round does to be finished, folders and answers included."""
-
-
-class Catalogue:
+class Catalogue(CatalogueRequests):
     """Topics, configs and producer ids of this node."""
 
     def __init__(
@@ -75,6 +63,7 @@ class Catalogue:
         placing: topic_changes.Placing,
         broker_configs: BrokerConfigs,
         new_uuid: Callable[[], bytes],
+        snapshots: SnapshotPolicy = SnapshotPolicy(),  # noqa: B008  immutable
         disk: Disk = DISK,
     ) -> None:
         self.image = TopicsImage()
@@ -89,7 +78,10 @@ class Catalogue:
         self._directory = directory
         self._new_uuid = new_uuid
         self._disk = disk
+        self.settle: Callable[[], None] = lambda: None  # what a deletion has left undone, before its record may go
         self._log: MetadataLog
+        self._quorum: Quorum
+        self._snapshots = Snapshots(snapshots, runtime.now_ms(), disk)
         self._listeners: list[TopicsListener] = []
         self._queue: list[_Change] = []
         self._busy = False
@@ -120,6 +112,7 @@ class Catalogue:
 
     def _take(self, opened: Opened) -> None:
         self._log, self.state, self.broker_epoch = opened.log, opened.state, opened.broker_epoch
+        self._quorum = opened.quorum
         self._publish_image(opened.image)
 
     # Reading ---------------------------------------------------------------------------------------------------
@@ -142,119 +135,9 @@ class Catalogue:
         """Tell `listener` of every change from now on, in the order in which listeners came."""
         self._listeners.append(listener)
 
-    # Changing --------------------------------------------------------------------------------------------------
-
-    def create_topic(self, wish: NewTopic, answer: Callable[[Result], None], *, validate_only: bool = False) -> None:
-        """Create a topic; `Result.value` is the `Topic` (with `validate_only`: what it would be)."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            if wish.name in self._deleted_names:
-                raise _NotInThisRound
-            topic_id = self._new_uuid()
-            made = topic_changes.create_topic(state, self.placing, wish, topic_id=topic_id, collisions=self._collisions)
-            if validate_only:
-                count = sum(isinstance(record, records.PartitionRecord) for record in made)
-                configs = {name: value for name, value in (wish.configs or {}).items() if value is not None}
-                return [], Topic(wish.name, topic_id, (0,) * count, configs)
-            self._collisions[wish.name.replace(".", "_")] = wish.name
-            return made, (lambda: self.image.topic(wish.name))
-
-        self._enqueue(plan, answer)
-
-    def ensure_topic(self, wish: NewTopic, answer: Callable[[Result], None]) -> None:
-        """Create a topic unless it is there or on its way; `Result.value` is the `Topic` either way."""
-
-        def accept(result: Result) -> None:
-            if result.error is ErrorCode.TOPIC_ALREADY_EXISTS:
-                # It was on its way when we asked; by now the image shows it, unless it was deleted right after.
-                topic = self.image.topic(wish.name)
-                if topic is not None:
-                    result = Result(value=topic)
-            answer(result)
-
-        self.create_topic(wish, accept)
-
-    def delete_topic(
-        self, answer: Callable[[Result], None], *, name: str | None = None, topic_id: bytes | None = None
-    ) -> None:
-        """Delete a topic by name or id; `Result.value` is the `Topic` that was."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            found, made = topic_changes.delete_topic(state, name=name, topic_id=topic_id)
-            if self.image.topic_by_id(found) is None:
-                raise _NotInThisRound  # made by it: whoever made it is to be told that it was there
-            gone = state.topic_image(found)
-            self._deleted_names.add(gone.name)
-            self._collisions.pop(gone.name.replace(".", "_"), None)
-            return made, gone
-
-        self._enqueue(plan, answer)
-
-    def create_partitions(
-        self,
-        name: str,
-        count: int,
-        assignments: Sequence[Sequence[int]] | None,
-        answer: Callable[[Result], None],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Grow a topic to `count` partitions."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            made = topic_changes.create_partitions(state, self.placing, name, count, assignments)
-            return ([] if validate_only else made), None
-
-        self._enqueue(plan, answer)
-
-    def alter_configs(
-        self,
-        resource: tuple[int, str],
-        changes: Sequence[ConfigChange],
-        answer: Callable[[Result], None],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Change some configs of a (resource type, name)."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            made = config_changes.incremental(state, self.broker_configs, resource, changes)
-            return ([] if validate_only else made), None
-
-        self._enqueue(plan, answer)
-
-    def replace_configs(
-        self,
-        resource: tuple[int, str],
-        values: Mapping[str, str | None],
-        answer: Callable[[Result], None],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Make `values` all the overrides that a (resource type, name) has."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            made = config_changes.replace_all(state, self.broker_configs, resource, values)
-            return ([] if validate_only else made), None
-
-        self._enqueue(plan, answer)
-
-    def allocate_producer_ids(self, answer: Callable[[Result], None]) -> None:
-        """Take the next block of producer ids; `Result.value` is a `range`, never given out again."""
-
-        def plan(state: ClusterState) -> tuple[list[Any], Any]:
-            first = state.next_producer_id
-            block = range(first, first + PRODUCER_ID_BLOCK)
-            made = records.ProducerIdsRecord(
-                broker_id=self.placing.node_id, broker_epoch=self.broker_epoch, next_producer_id=block.stop
-            )
-            return [made], block
-
-        self._enqueue(plan, answer)
-
     # The queue -------------------------------------------------------------------------------------------------
 
-    def _enqueue(self, plan: Callable[[ClusterState], tuple[list[Any], Any]], answer: Callable[[Result], None]) -> None:
+    def _enqueue(self, plan: Plan, answer: Callable[[Result], None]) -> None:
         self._queue.append(_Change(plan, answer))
         if not self._busy:
             self._busy = True
@@ -275,7 +158,7 @@ class Catalogue:
                 continue
             try:
                 planned, value = change.plan(self.state)
-            except _NotInThisRound:
+            except NotInThisRound:
                 self._queue = queued[at:]  # those after it too: changes happen in the order in which they came
                 break
             except Refused as refusal:
@@ -372,10 +255,40 @@ class Catalogue:
             if callable(result.value):
                 result.value = result.value()
             change.answer(result)
+        if self.failed is None and self._snapshots.due(self._log, self._runtime.now_ms()):
+            self._take_snapshot()
+        else:
+            self._go_on(pause=len(changes) >= _CHANGES_A_ROUND)
+
+    def _go_on(self, *, pause: bool = False) -> None:
         self._busy = bool(self._queue)
         if self._busy:
-            again = self._runtime.soon if len(changes) < _CHANGES_A_ROUND else self._runtime.next_turn
+            again = self._runtime.next_turn if pause else self._runtime.soon
             again(self._begin_round)
+
+    def _take_snapshot(self) -> None:
+        """Let a snapshot take the place of the log up to here; the next round waits for it, those who read do not."""
+        now_ms = self._runtime.now_ms()
+
+        def work() -> Path:
+            self.settle()
+            return self._snapshots.take(self._log, self.state, self._quorum, now_ms)
+
+        def done(path: Path) -> None:
+            self.state.removed_topic_ids.clear()
+            log.info("metadata_snapshot_written", file=str(path))
+            self._go_on()
+
+        def failed(error: Exception) -> None:
+            log.warning("metadata_snapshot_failed", error=str(error))
+            self._snapshots.put_off(now_ms)
+            if self._log.failed is None:
+                self._go_on()
+            else:
+                self._read_again(self._go_on)
+
+        self._busy = True
+        self._runtime.in_thread(work, done, failed)
 
     def _publish_image(self, image: TopicsImage) -> None:
         self.image = image

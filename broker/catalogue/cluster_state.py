@@ -1,18 +1,17 @@
 """What the records of the metadata log add up to.
 
 `apply` is the fold: one record at a time, at start for the whole log and later for each change before it is written.
-Records that say nothing to a broker of one node (quotas, ACLs, SCRAM, tokens) stay in the log and are not acted on;
-`ignored` counts them.
+Records that say nothing to a broker of one node (quotas, ACLs, SCRAM, tokens) are `kept` and not acted on.
 
 Source: Kafka's *Delta classes in metadata/image.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.kept_records import KeptRecords
 from broker.topics_image import Topic, TopicsImage
 from protocol.records import metadata_records as records
 
@@ -61,10 +60,9 @@ class ClusterState:
     topics: dict[bytes, TopicState] = field(default_factory=dict)
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)  # (resource type, name) -> overrides
-    broker_epochs: dict[int, int] = field(default_factory=dict)
+    kept: KeptRecords = field(default_factory=KeptRecords)
     next_producer_id: int = 0
-    removed_topic_ids: set[bytes] = field(default_factory=set)
-    ignored: Counter[str] = field(default_factory=Counter)
+    removed_topic_ids: set[bytes] = field(default_factory=set)  # since the newest snapshot
     data_records: int = 0
     _transaction: list[Any] | None = None
 
@@ -96,7 +94,7 @@ class ClusterState:
     def _apply_now(self, record: Any) -> None:
         rule = _RULES.get(type(record))
         if rule is None:
-            self.ignored[type(record).__name__] += 1
+            self.kept.apply(record)
         else:
             rule(self, record)
 
@@ -184,14 +182,18 @@ class ClusterState:
             raise InconsistentMetadata(f"next producer id falls to {record.next_producer_id}")
         self.next_producer_id = record.next_producer_id
 
-    def _register_broker(self, record: records.RegisterBrokerRecord) -> None:
-        self.broker_epochs[record.broker_id] = record.broker_epoch
-
-    def _unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
-        self.broker_epochs.pop(record.broker_id, None)
-
-    def _nothing(self, record: Any) -> None:
-        """Records that change nothing a single node looks at."""
+    def _clear_elr(self, record: records.ClearElrRecord) -> None:
+        if not record.topic_name:
+            topics = list(self.topics.values())
+        elif record.topic_name in self.topic_ids:
+            topics = [self.topics[self.topic_ids[record.topic_name]]]
+        else:
+            raise InconsistentMetadata(
+                f"a record clears the replicas of topic {record.topic_name!r}, which is not there"
+            )
+        for topic in topics:
+            for one in topic.partitions.values():
+                one.eligible_leader_replicas = one.last_known_elr = ()
 
     def topic_image(self, topic_id: bytes) -> Topic:
         """The published form of one topic. Raises: InconsistentMetadata when its partition ids have holes."""
@@ -215,11 +217,5 @@ _RULES: dict[type, Callable[[ClusterState, Any], None]] = {
     records.PartitionChangeRecord: ClusterState._partition_change,
     records.ConfigRecord: ClusterState._config,
     records.ProducerIdsRecord: ClusterState._producer_ids,
-    records.RegisterBrokerRecord: ClusterState._register_broker,
-    records.UnregisterBrokerRecord: ClusterState._unregister_broker,
-    records.BrokerRegistrationChangeRecord: ClusterState._nothing,
-    records.NoOpRecord: ClusterState._nothing,
-    records.ZkMigrationStateRecord: ClusterState._nothing,
-    records.RegisterControllerRecord: ClusterState._nothing,
-    records.ClearElrRecord: ClusterState._nothing,
+    records.ClearElrRecord: ClusterState._clear_elr,
 }

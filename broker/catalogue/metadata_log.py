@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker.catalogue.snapshots import MetadataBatch, newest_snapshot, read_batch
+from broker.catalogue.snapshots import DELETED, PARTIAL, MetadataBatch, newest_snapshot, read_batch
 from protocol.records import batch as record_batch
 from protocol.records.errors import CorruptBatch
 from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
@@ -56,6 +58,8 @@ class MetadataLog:
         self.leader_epoch = 0
         self.torn: TornTail | None = None
         self.formatted_with: list[MetadataBatch] = []  # the zero snapshot: voters, and records to begin with
+        self.bytes_since_snapshot = 0
+        self.last_timestamp = 0  # of the last record, ms
         self._disk = disk
         self._may_cut = True
         self._epochs: list[tuple[int, int]] = []  # (epoch, first offset)
@@ -91,6 +95,7 @@ class MetadataLog:
         log._may_cut = False
         try:
             batches, _ = log._read()
+            log._check_older()
         except OSError as error:
             raise StorageError("cannot read", log.folder, error) from error
         return log, batches
@@ -136,9 +141,11 @@ class MetadataLog:
                 self.next_offset = int(path.stem)
             elif int(path.stem) != self.next_offset:
                 raise CorruptFile(path, f"the segment before it ends at offset {self.next_offset}")
-            batches.extend(
-                batch for batch in self._read_segment(path, last=path == segments[-1]) if batch.base_offset >= begin
-            )
+            for batch in self._read_segment(path, last=path == segments[-1]):
+                if batch.base_offset >= begin:
+                    batches.append(batch)
+                    self.bytes_since_snapshot += batch.size_bytes
+                self.last_timestamp = batch.timestamp
         if segments and self.next_offset < begin and segments[-1].stat().st_size:
             raise CorruptFile(segments[-1], f"it ends at offset {self.next_offset}, the newest snapshot at {begin}")
         if self.next_offset < begin or not segments:
@@ -148,9 +155,19 @@ class MetadataLog:
         self.leader_epoch = max(self.leader_epoch, self._read_quorum_epoch())
         return batches, segments[-1]
 
+    def _check_older(self) -> None:
+        """Those that the newest snapshot has replaced: we do not read them again, Kafka does. Raises: CorruptFile."""
+        segments = self._all_segments()
+        for path, following in pairwise(segments):
+            content = path.read_bytes()
+            _check_segment(path, content, len(content), int(following.stem))
+
+    def _all_segments(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
+
     def _segments(self, begin: int) -> list[Path]:
         """The segment files to be read, from the one that holds offset `begin` on. Raises: CorruptFile."""
-        segments = sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
+        segments = self._all_segments()
         if segments and int(segments[0].stem) > begin:
             raise CorruptFile(segments[0], f"the metadata log does not begin at offset {begin}, and no snapshot does")
         while len(segments) > 1 and int(segments[1].stem) <= begin:
@@ -212,6 +229,8 @@ class MetadataLog:
             self._truncate()
             raise StorageError("cannot append to", self._file.path, error) from error
         self._size_bytes += len(encoded)
+        self.bytes_since_snapshot += len(encoded)
+        self.last_timestamp = now_ms
         self.next_offset += len(values)
         return base_offset
 
@@ -269,6 +288,33 @@ class MetadataLog:
         self._size_bytes = self._reach_bytes = size_bytes
         self.next_offset = next_offset
         self.failed = None
+
+    def roll(self) -> None:
+        """Begin a new segment, because a snapshot covers everything up to here. All must be flushed.
+
+        Raises: StorageError, after which the log has `failed` if the new file is there but perhaps not for good.
+        """
+        assert self._durable == self.mark()
+        path = self.folder / f"{self.next_offset:020d}.log"
+        try:
+            if self._file.size() != self._size_bytes:
+                self._refuse_intruder()
+            if self._size_bytes:
+                self._file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, self._disk)
+                self._size_bytes = self._reach_bytes = 0
+                self._durable = self.mark()
+                self.failed = "a new segment may not last in"  # from here on only it is read; then that is not true
+                sync_directory(self.folder, self._disk)
+                self.failed = None
+        except OSError as error:
+            raise StorageError("cannot begin", path, error) from error
+        self.bytes_since_snapshot = 0
+
+    def remove_leftovers(self) -> None:
+        """Remove snapshots that were never finished, and those that Kafka has done with. They do no harm."""
+        leftovers = [path for ending in (PARTIAL, DELETED) for path in self.folder.glob(f"*.checkpoint{ending}")]
+        with suppress(StorageError):
+            remove_files(leftovers, self._disk)
 
     def mark(self) -> tuple[int, int]:
         """Where the log ends now, for `rewind`."""

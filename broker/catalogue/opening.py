@@ -43,6 +43,7 @@ class Opened:
 
     log: MetadataLog
     state: ClusterState
+    quorum: takeover.Quorum
     image: TopicsImage
     broker_epoch: int
 
@@ -99,7 +100,8 @@ def open_and_register(
     log.sync()
     for record in (registration, *leadership):
         state.apply(record)
-    return Opened(log, state, _whole_image(log, state), broker_epoch)
+    log.remove_leftovers()
+    return Opened(log, state, quorum, _whole_image(log, state), broker_epoch)
 
 
 def read_again(directory: Path, placing: Placing, before: MetadataLog, broker_epoch: int, disk: Disk) -> Opened:
@@ -110,10 +112,11 @@ def read_again(directory: Path, placing: Placing, before: MetadataLog, broker_ep
     if before.failed is not None:
         before.mend()
     log, batches = MetadataLog.open(directory, node_id=placing.node_id, disk=disk)
-    state = ClusterState()
-    _replay(log, batches, state)
+    state, quorum = ClusterState(), takeover.Quorum()
+    _replay(log, log.formatted_with, None, quorum)
+    _replay(log, batches, state, quorum)
     log.leader_epoch = max(log.leader_epoch, before.leader_epoch)
-    return Opened(log, state, _whole_image(log, state), broker_epoch)
+    return Opened(log, state, quorum, _whole_image(log, state), broker_epoch)
 
 
 def _check_end(log: MetadataLog, batches: Sequence[MetadataBatch], found: Found) -> None:
@@ -129,15 +132,14 @@ def _replay(
     log: MetadataLog,
     batches: Iterable[MetadataBatch],
     state: ClusterState | None,
-    quorum: takeover.Quorum | None = None,
+    quorum: takeover.Quorum,
 ) -> None:
-    """Fold data records into `state` and control records into `quorum`, where they are wanted."""
+    """Fold data records into `state`, where they are wanted, and control records into `quorum`."""
     for batch in batches:
         try:
             for key, value in batch.values:
                 if batch.control:
-                    if quorum is not None:
-                        quorum.apply(key, value)
+                    quorum.apply(key, value)
                 elif state is not None:
                     state.apply(records.decode_frame(value))
         except (records.MetadataRecordError, InconsistentMetadata, ProtocolError) as error:

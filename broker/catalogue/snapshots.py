@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log, as Apache Kafka writes them. Kohort reads them and never makes one.
+"""Reading snapshots of the metadata log, whoever wrote them. `snapshot_writer` makes ours.
 
 Source: KIP-630; Kafka's Snapshots, RecordsSnapshotReader.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ProtocolError
 from protocol.records import batch as record_batch
-from protocol.records.control_records import ControlType, control_type
+from protocol.records.control_records import ControlType, control_type, decode_control_value
 from protocol.records.errors import CorruptBatch
 from storage.errors import CorruptFile
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOOTSTRAP = "bootstrap.checkpoint"
+PARTIAL, DELETED = ".part", ".deleted"  # behind the name: unfinished, and obsolete
+_HEAD_BYTES = 64 * 1024  # more than the first batch of a snapshot takes
 # Not `.checkpoint.part` or `.checkpoint.deleted`: unfinished, and obsolete.
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -32,6 +34,8 @@ class MetadataBatch:
     leader_epoch: int
     control: bool
     values: tuple[tuple[bytes | None, bytes], ...]
+    timestamp: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +53,30 @@ class Snapshot:
 
 def newest_snapshot(folder: Path) -> Snapshot | None:
     """The snapshot with the greatest (epoch, end offset), None when there is none."""
+    return next(reversed(all_snapshots(folder)), None)
+
+
+def all_snapshots(folder: Path) -> list[Snapshot]:
+    """Every snapshot that has its name, the oldest first."""
     found = [
         Snapshot(path, int(match[1]), int(match[2]))
         for path in folder.glob("*.checkpoint")
         if (match := _NAME.fullmatch(path.name)) is not None
     ]
-    return max(found, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset), default=None)
+    return sorted(found, key=lambda snapshot: (snapshot.epoch, snapshot.end_offset))
+
+
+def log_timestamp(path: Path) -> int:
+    """When the last record that a snapshot covers was written, in ms: its header says. Raises: CorruptFile; OSError."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    try:
+        key, value = read_batch(head, 0).values[0]
+        if control_type(key) is not ControlType.SNAPSHOT_HEADER:
+            raise CorruptFile(path, "it does not begin with a snapshot header")
+        return int(decode_control_value(ControlType.SNAPSHOT_HEADER, value).last_contained_log_timestamp)
+    except (CorruptBatch, ProtocolError, IndexError) as error:
+        raise CorruptFile(path, str(error)) from error
 
 
 def read_snapshot(path: Path) -> list[MetadataBatch]:
@@ -82,4 +104,6 @@ def read_batch(data: bytes, position: int) -> MetadataBatch:
     """The batch at `position`, checked. Raises: CorruptBatch."""
     header = record_batch.verify(data, position)
     values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(data, position))
-    return MetadataBatch(header.base_offset, header.leader_epoch, header.is_control, values)
+    return MetadataBatch(
+        header.base_offset, header.leader_epoch, header.is_control, values, header.max_timestamp, header.size_bytes
+    )

@@ -47,6 +47,7 @@ class Quorum:
 
     kraft_version: int = 0
     voters: tuple[tuple[int, bytes], ...] | None = None  # (node id, directory id)
+    voters_value: bytes | None = None  # the record that names them, with their endpoints
 
     def apply(self, key: bytes | None, value: bytes) -> None:
         """Fold one control record in. Raises: ProtocolError."""
@@ -55,6 +56,7 @@ class Quorum:
             self.kraft_version = decode_control_value(kind, value).kraft_version
         elif kind is ControlType.KRAFT_VOTERS:
             voters = decode_control_value(kind, value).voters
+            self.voters_value = bytes(value)
             self.voters = tuple((voter.voter_id, voter.voter_directory_id) for voter in voters)
 
 
@@ -117,7 +119,7 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
     if len(directories) > 1:
         places = ", ".join(f"{uuid_text(directory)} ({where})" for directory, where in directories.items())
         raise DirectoryRefused(f"partitions lie in {len(directories)} directories: {places}; Kohort keeps one")
-    if state.ignored["AccessControlEntryRecord"] > state.ignored["RemoveAccessControlEntryRecord"]:
+    if state.kept.acls:
         raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
 
 

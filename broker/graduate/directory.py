@@ -100,7 +100,8 @@ def _check_marker(directory: Directory) -> None:
         return
     if directory.metadata is None:
         return
-    registered = directory.metadata.state.broker_epochs.get(directory.identity.node_id)
+    broker = directory.metadata.state.kept.brokers.get(directory.identity.node_id)
+    registered = None if broker is None else broker.broker_epoch
     if epoch != registered:
         directory.findings.problem(
             f"{path}: it is of broker epoch {epoch}, and the last registration is of "

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from broker.broker import Broker
-    from broker.catalogue.catalogue import Result
+    from broker.catalogue.requests import Result
     from broker.config_def import ConfigKey
     from broker.context import Deferred, RequestContext
 

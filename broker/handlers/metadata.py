@@ -31,7 +31,7 @@ from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.catalogue.catalogue import Result
+    from broker.catalogue.requests import Result
     from broker.context import Deferred, RequestContext
     from broker.topics_image import Topic
 

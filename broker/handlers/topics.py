@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from broker.broker import Broker
-    from broker.catalogue.catalogue import Result
+    from broker.catalogue.requests import Result
     from broker.context import Deferred, RequestContext
     from protocol.messages.create_topics import CreatableTopic
 

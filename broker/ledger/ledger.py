@@ -31,7 +31,8 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.catalogue.catalogue import Catalogue, Result
+    from broker.catalogue.catalogue import Catalogue
+    from broker.catalogue.requests import Result
     from broker.group_leader import GroupLeader
     from broker.groups import Groups
     from broker.partitions import Partition, Partitions

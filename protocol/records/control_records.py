@@ -151,6 +151,29 @@ def leader_change(node_id: int) -> tuple[bytes, bytes]:
     return ControlKey(version=0, type=ControlType.LEADER_CHANGE).encode(0), value.encode(0)
 
 
+def snapshot_head(
+    last_contained_log_timestamp: int, kraft_version: int, voters: bytes | None
+) -> list[tuple[bytes, bytes]]:
+    """(key, value) of what a snapshot begins with; `voters` is the value of the last KRAFT_VOTERS record."""
+    header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp)
+    head = [(_key(ControlType.SNAPSHOT_HEADER), header.encode(0))]
+    if kraft_version:
+        version = KRaftVersionRecord(version=0, kraft_version=kraft_version)
+        head.append((_key(ControlType.KRAFT_VERSION), version.encode(0)))
+        if voters is not None:
+            head.append((_key(ControlType.KRAFT_VOTERS), voters))
+    return head
+
+
+def snapshot_footer() -> tuple[bytes, bytes]:
+    """(key, value) of what a snapshot ends with."""
+    return _key(ControlType.SNAPSHOT_FOOTER), SnapshotFooterRecord(version=0).encode(0)
+
+
+def _key(kind: ControlType) -> bytes:
+    return ControlKey(version=0, type=kind).encode(0)
+
+
 def end_transaction(*, commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
     """(key, value) of a transaction marker."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.catalogue import Catalogue, Result
+from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.config_changes import BrokerConfigs
 from broker.catalogue.opening import Found
+from broker.catalogue.requests import Result
+from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.topic_changes import NewTopic, Placing
 from broker.catalogue.topics_delta import TopicsDelta
 from storage.files import DISK, Disk
@@ -59,9 +61,11 @@ class CatalogueDriver:
         keys: dict[str, ConfigKey] | None = None,
         seed: int = 0,
         log_epochs: dict[tuple[bytes, int], int] | None = None,
+        snapshots: SnapshotPolicy | None = None,
+        now_ms: int = 1_700_000_000_000,
     ) -> None:
         ids = itertools.count(seed * 1_000 + 1)
-        self.runtime = VirtualRuntime(eager_workers=True)
+        self.runtime = VirtualRuntime(now_ms)
         self.folders = Folders()
         self.catalogue = Catalogue(
             self.runtime,
@@ -69,6 +73,7 @@ class CatalogueDriver:
             placing=Placing(1, DIRECTORY_ID, default_partitions=1),
             broker_configs=BrokerConfigs(1, keys or {}, static or {}),
             new_uuid=lambda: next(ids).to_bytes(16),
+            snapshots=snapshots or SnapshotPolicy(),
             disk=disk,
         )
         self.torn = self.catalogue.open(

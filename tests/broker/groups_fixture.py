@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.broker import Endpoint
-from broker.catalogue.catalogue import Result
+from broker.catalogue.requests import Result
 from broker.catalogue.topics_delta import TopicsDelta
 from broker.context import Deferred, RequestContext
 from broker.groups import Groups

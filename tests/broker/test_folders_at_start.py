@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.catalogue.catalogue import Result
+from broker.catalogue.requests import Result
 from broker.catalogue.topic_changes import NewTopic
 from broker.composition import Composition
 from broker.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.authorizer import Operation, ResourceType
-from broker.catalogue.catalogue import Result
+from broker.catalogue.requests import Result
 from broker.context import RequestContext
 from broker.dispatch import HANDLERS, Routes
 from broker.group_batches import LeaderState

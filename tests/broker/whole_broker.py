@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker import logs
-from broker.catalogue.catalogue import Result
+from broker.catalogue.requests import Result
 from broker.catalogue.topic_changes import NewTopic
 from broker.composition import Composition
 from broker.context import Deferred

@@ -85,9 +85,73 @@ def test_kafka_goes_on_where_kohort_was_ended_under_load(tmp_path: Path, tidy: A
     kafka.stop()
 
 
+# A snapshot after every few changes, and nothing of the log below the newest one is left.
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": 400,
+    "metadata.max.retention.bytes": 1,
+}
+
+
+def _snapshots(data: Path) -> list[Path]:
+    return sorted((data / "__cluster_metadata-0").glob("*.checkpoint"))
+
+
+def _segments(data: Path) -> list[Path]:
+    return sorted((data / "__cluster_metadata-0").glob("*.log"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_kafka_starts_on_a_snapshot_that_kohort_made(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
+    """DD24, DD31, DD32, DD33: the log begins at the snapshot; topics, configs, records and offsets are there."""
+    port = free_port()
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
+    kohort.settings |= SNAPSHOTS
+    kohort.start()
+    g.create(kohort.address, g.TOPIC, retention_ms="-1")
+    g.write(kohort.address, g.TOPIC, *(b"%d" % number for number in range(50)))
+    g.commit(kohort.address, "readers", g.TOPIC, 30)
+    for number in range(12):
+        g.create(kohort.address, f"short-{number}", 1, segment_bytes="1048576")
+        if number != 7:
+            g.delete(kohort.address, f"short-{number}")
+    before = g.topics(kohort.address)
+    kohort.kill() if killed else kohort.stop()
+    (made,) = _snapshots(kohort.data)
+    assert _segments(kohort.data)[0].name == f"{made.name[:20]}.log" > f"{1:020d}.log"
+    dumped = g.tool(DUMP, "--cluster-metadata-decoder", "--files", made)
+    assert dumped.count("SnapshotHeader") == dumped.count("SnapshotFooter") == 1
+    assert '"name":"short-7"' in dumped and "short-6" not in dumped and "Exception" not in dumped
+    settings: dict[str, Any] = {} if killed else dict(g.graduated(kohort, "--to", version))
+
+    kafka = tidy(g.kafka_on(tmp_path / "kafka", kohort.data, port, version=version, settings=settings))
+    kafka.start()
+
+    assert g.topics(kafka.address) == before
+    assert g.overrides(kafka.address, g.TOPIC) == {"retention.ms": "-1"}
+    assert g.overrides(kafka.address, "short-7") == {"segment.bytes": "1048576"}
+    assert [value for _, value in g.records(kafka.address, g.TOPIC, 0)] == [b"%d" % number for number in range(50)]
+    assert g.committed(kafka.address, "readers", g.TOPIC)[0] == 30
+    g.write(kafka.address, g.TOPIC, b"50")  # with a producer id that nobody has had
+    g.create(kafka.address, "of-kafka")
+    assert g.strays(kohort.data) == []
+    assert "ERROR" not in "".join(line for line in kafka.log().splitlines() if "is no longer the leader" not in line)
+    kafka.stop()
+    kohort.start()
+    assert sorted(g.topics(kohort.address)) == ["of-kafka", g.TOPIC, "short-7"]
+    assert len(g.records(kohort.address, g.TOPIC, 0)) == 51
+    kohort.stop()
+
+
+@pytest.mark.parametrize("snapshots", [False, True], ids=["log", "snapshots"])
 @pytest.mark.parametrize("standalone", [False, True], ids=["kraft-0", "kraft-1"])
-def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, standalone: bool) -> None:
-    """DD36, DD37, DD38: Kafka 4.3.1, Kohort, Kafka 4.3.1; topics change at each step."""
+def test_a_round_trip_keeps_every_record_and_offset(
+    tmp_path: Path, tidy: Any, standalone: bool, snapshots: bool
+) -> None:
+    """DD36, DD37, DD38: Kafka 4.3.1, Kohort, Kafka 4.3.1; topics change at each step.
+
+    With `snapshots` nothing of what Kafka had written to the metadata log is left but what Kohort's snapshot says.
+    """
     port = free_port()
     directory = tmp_path / "kafka"
     settings: dict[str, object] = {}
@@ -109,6 +173,8 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     kafka.stop()
 
     kohort = tidy(g.kohort_on(tmp_path / "kohort", port, kafka.data))
+    if snapshots:
+        kohort.settings |= SNAPSHOTS
     kohort.start()
     at_kohort = g.topics(kohort.address)
     assert {name: count for name, (_, count) in at_kohort.items()} == {"first": 3, "doomed": 3}
@@ -127,6 +193,7 @@ def test_a_round_trip_keeps_every_record_and_offset(tmp_path: Path, tidy: Any, s
     kohort.stop()
     properties = g.graduated(kohort, "--to", "4.3")
     assert ("controller.quorum.bootstrap.servers" in properties) == standalone
+    assert (_segments(kafka.data)[0].stem == f"{0:020d}") != snapshots
 
     again = tidy(g.kafka_on(tmp_path / "again", kafka.data, port, settings={**settings, **properties}))
     again.start()
