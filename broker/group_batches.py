@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from coordinator.append_errors import error_for_client
+from coordinator.offsets.inputs import FetchOffsets
 from protocol.errors import ErrorCode
 from protocol.records.batch_header import HEADER_BYTES
 
@@ -33,13 +35,22 @@ REFUSALS = {
 """What requests are answered in a state other than ACTIVE."""
 
 
+def timed_out(event: Input) -> ErrorCode:
+    """What a request without records is answered that has waited for those before it for too long.
+
+    Kafka answers a plain OffsetFetch at once, and gives one that waits this error. It is also the one that no client
+    takes for "nothing is committed". Source: Kafka's GroupCoordinatorService.handleOffsetFetchException.
+    """
+    return ErrorCode.NOT_COORDINATOR if type(event) is FetchOffsets else error_for_client(ErrorCode.REQUEST_TIMED_OUT)
+
+
 class GroupBatch:
     """Outcomes whose records share a batch, and those that came after them and must wait for it.
 
     A step is (input, group id, outcome). `last_offset` is known once the batch is appended.
     """
 
-    __slots__ = ("last_offset", "pairs", "records", "size_bytes", "steps")
+    __slots__ = ("_looks", "last_offset", "pairs", "records", "size_bytes", "steps")
 
     def __init__(self) -> None:
         self.pairs: list[tuple[bytes, bytes | None]] = []
@@ -47,6 +58,20 @@ class GroupBatch:
         self.size_bytes = HEADER_BYTES
         self.steps: list[tuple[Input | None, str, Outcome]] = []
         self.last_offset = -1
+        self._looks: tuple[int, ...] = ()  # how many steps there were at each of the last looks
+
+    def overdue(self, looks: int) -> list[tuple[Input, str, Outcome]]:
+        """Look at what waits: what was there so many looks ago is taken out. Calls of our own wait on."""
+        seen = (*self._looks, len(self.steps))
+        if len(seen) <= looks:
+            self._looks = seen
+            return []
+        late = self.steps[: seen[0]]
+        ours = [step for step in late if step[0] is None]
+        self.steps[: seen[0]] = ours
+        gone = len(late) - len(ours)
+        self._looks = tuple([count - gone for count in seen[1:]])
+        return [(event, group_id, outcome) for event, group_id, outcome in late if event is not None]
 
 
 class Call:

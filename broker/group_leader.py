@@ -6,7 +6,8 @@ appended when the turn ends; its records are then replayed into the shard, and t
 Always true:
 - a reply leaves after the records of its own outcome and of all outcomes before it are committed;
 - outcomes take effect in the order of their inputs, and so do their answers;
-- what the shard holds of offsets is what the records say that were appended.
+- what the shard holds of offsets is what the records say that were appended;
+- who has waited `offsets.commit.timeout.ms` for a commit is told so, and his records stay: they may be committed yet.
 
 Source: Kafka's CoordinatorRuntime.
 """
@@ -17,7 +18,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.group_batches import REFUSALS, Call, GroupBatch, LeaderState, chunks_of
+from broker.group_batches import REFUSALS, Call, GroupBatch, LeaderState, chunks_of, timed_out
 from broker.group_silence import fill_in, silent_ms
 from broker.logs import get_logger
 from coordinator.classic.inputs import Heartbeat, Loaded, Unload
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _KEYS_KEPT = 100_000
+_LOOKS = 10  # in a commit timeout: nobody is told much too late, and no commit needs a timer of its own
 _PULSES: frozenset[type[Input]] = frozenset({Heartbeat, CommitOffsets})
 
 
@@ -55,6 +57,8 @@ class GroupLeader:
         "_batches",
         "_encoded_keys",
         "_end_offset",
+        "_look_ms",
+        "_looks_on",
         "_now_ms",
         "_open",
         "_partition",
@@ -88,6 +92,7 @@ class GroupLeader:
         publish: Callable[[GroupEvent], None],
         *,
         compression: int = 0,
+        commit_timeout_ms: int = 5_000,
     ) -> None:
         self._runtime = runtime
         self._now_ms = runtime.now_ms
@@ -107,6 +112,8 @@ class GroupLeader:
         self._batches: deque[GroupBatch] = deque()  # appended, not committed yet
         self._waiting: GroupBatch | None = None  # the youngest batch that is not committed: replies wait for it
         self._turn_asked = False
+        self._looks_on = False  # a timer looks after `_batches`
+        self._look_ms = max(commit_timeout_ms // _LOOKS, 1)
         self._refusing = False  # the last append was refused
         self._encoded_keys: dict[Any, bytes] = {}
         self.unclean = False  # the broker had not been stopped in good order
@@ -309,7 +316,54 @@ class GroupLeader:
             self._settle(batch)
         else:
             self._batches.append(batch)
+            if not self._looks_on:
+                self._looks_on = True
+                self._look_again()
             partition.when_committed(batch.last_offset, partial(self._committed, batch))
+
+    # -- waiting for too long ------------------------------------------------------------------------------
+
+    def _look_again(self) -> None:
+        self._set_timer(("commits", str(self.index)), self._now_ms() + self._look_ms, self._look)
+
+    def _look(self) -> None:
+        """Tell those whose records, or those before them, were not committed in time (a disk that hangs)."""
+        if self._open is not None:
+            self._write()
+        told = 0
+        for batch in list(self._batches):
+            if self._open is not None or not self._batches:
+                break  # what follows from the answers is to be written first; or the log has failed over it
+            late = batch.overdue(_LOOKS)
+            if late:
+                self._time_out(late)
+                told += len(late)
+        if told:
+            log.warning("group_records_not_committed_in_time", partition=self.index, answered=told)
+        self._looks_on = bool(self._batches)
+        if self._looks_on:
+            self._look_again()
+
+    def _time_out(self, late: list[tuple[Input, str, Outcome]]) -> None:
+        # Their answers leave now, although the batches they belong to are still on their way.
+        waiting, self._waiting = self._waiting, None
+        for event, group_id, outcome in reversed(late):
+            if outcome.records:
+                self._reject(event, group_id, outcome, ErrorCode.REQUEST_TIMED_OUT)
+        for event, group_id, outcome in late:
+            if outcome.records:
+                continue
+            try:
+                own = self.shard.unserved(event, timed_out(event))
+                for reply in outcome.replies:
+                    told = own if own is not None and reply.to is own.to else reply
+                    told.to.complete(told.response)
+                for happened in outcome.events:
+                    self._publish(happened)
+            except Exception:
+                log.exception("group_step_failed", group_id=group_id)  # a bug: the others are answered all the same
+        if self._waiting is None:
+            self._waiting = waiting
 
     # -- what became of them -------------------------------------------------------------------------------
 

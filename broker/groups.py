@@ -216,6 +216,7 @@ class Groups:
             self._catalogue.image,
             self._publish_event,
             compression=self._settings.offsets_topic_compression_codec,
+            commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
         )
         leader.unclean = self._unclean
         leader.on_load = self._loaded

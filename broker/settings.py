@@ -213,7 +213,9 @@ class Settings:
     )
     offset_metadata_max_bytes: int = int32(4_096, "Longest metadata of a committed offset, in UTF-16 units.")
     offsets_commit_timeout_ms: int = int32(
-        5_000, "Accepted; a record is committed or refused, and does not time out.", at_least=1
+        5_000,
+        "How long a request of a group waits for its records to be on disk, if durability wants that.",
+        at_least=1,
     )
     offsets_load_buffer_size: int = int32(5_242_880, "Bytes read at a time when groups are loaded.", at_least=1)
     offsets_retention_minutes: int = int32(10_080, "How long the offsets of a group without members stay.", at_least=1)

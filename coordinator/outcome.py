@@ -73,6 +73,8 @@ class Appended(Input):
 class AppendFailed(Input):
     """The records of the outcome that carried `token` were refused; none of them is in the log.
 
+    With REQUEST_TIMED_OUT they are in the log and have been replayed, but were not committed in time: the request
+    has failed for its client, and what it did holds, unless its rule takes it back in memory too.
     When several outcomes are refused with one batch, the last of them is told first.
     """
 

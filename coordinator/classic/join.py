@@ -64,8 +64,9 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome
     error = error_for_client(failure.error)
     group = view.group
     replies = [Reply(to, join_error(error)) for to in token.answered]
-    if group is None or group.generation > 0 or group.state is GroupState.DEAD:
-        # It has been through a join phase meanwhile, so it lives without that record.
+    late = failure.error is ErrorCode.REQUEST_TIMED_OUT
+    if late or group is None or group.generation > 0 or group.state is GroupState.DEAD:
+        # It has been through a join phase meanwhile, so it lives without that record; or has it, only late.
         return Outcome(group, replies=tuple(replies))
     draft = Draft(view, group, now_ms)
     draft.replies.extend(replies)

@@ -75,7 +75,8 @@ def empty_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outco
         return Outcome(None, replies=replies)
     draft = Draft(view, group, now_ms)
     draft.replies.extend(replies)
-    draft.event("append_failed", {"error": failure.error.name, "lost": "empty group"})
+    if failure.error is not ErrorCode.REQUEST_TIMED_OUT:  # else it is written, only late
+        draft.event("append_failed", {"error": failure.error.name, "lost": "empty group"})
     return draft.outcome()
 
 

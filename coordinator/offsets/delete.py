@@ -153,14 +153,15 @@ def remove_group(
 
 
 def group_removal_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
-    """The tombstones are not in the log: the group is there as before."""
+    """The tombstones are not in the log: the group is there as before. If they are only late, it is gone."""
     token = failure.token
     assert isinstance(token, GroupRemoved)
     replies: tuple[Reply, ...] = ()
     if token.reply_to is not None:
         code = error_for_client(failure.error)
         replies = (Reply(token.reply_to, DeletableGroupResult(group_id=view.group_id, error_code=code)),)
-    return Outcome(token.group if view.group is None else view.group, (), replies)
+    gone = view.group is None and failure.error is not ErrorCode.REQUEST_TIMED_OUT
+    return Outcome(token.group if gone else view.group, (), replies)
 
 
 def forget_topics(view: View, request: ForgetTopics, now_ms: int) -> Outcome:

@@ -84,14 +84,19 @@ class Whole:
         """Names of groups whose offsets lie in this partition of two."""
         return [name for name in (f"g{at}" for at in range(100)) if partition_for(name, 2) == partition][:count]
 
-    def commit(self, group: str, offset: int, topic: str = "t") -> ErrorCode | None:
-        """The error code of an OffsetCommit by nobody in particular; None while there is no answer."""
+    def send_commit(self, group: str, offset: int, topic: str = "t") -> Deferred:
+        """An OffsetCommit by nobody in particular."""
         if self.broker.groups.coordinator_of(group) is None:
             self.runtime.turn()
         stored = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[stored])]
         answer = Deferred()
         self.broker.groups.leader_of(group).submit(CommitOffsets(group, "", None, -1, topics, 8, -1, answer))
+        return answer
+
+    def commit(self, group: str, offset: int, topic: str = "t") -> ErrorCode | None:
+        """The error code of an OffsetCommit by nobody in particular; None while there is no answer."""
+        answer = self.send_commit(group, offset, topic)
         self.runtime.turn()
         return ErrorCode(answer.response.topics[0].partitions[0].error_code) if answer.done else None
 
