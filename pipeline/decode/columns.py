@@ -23,15 +23,35 @@ def spans(data: Bytes, at: Ints, size: Ints, kind: pa.DataType | None = None) ->
     kind = kind or pa.binary()
     count = len(at)
     null = size < 0
-    if null.all():
-        return pa.nulls(count, kind)
+    if size.max(initial=-1) <= 0:
+        return pa.nulls(count, kind) if null.all() else _empty(null, kind)
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = at
     offsets[1::2] = at + np.maximum(size, 0)
     laid = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     even = np.arange(0, 2 * count, 2, dtype=np.int32)
     taken = laid.take(pa.array(even, mask=null) if null.any() else pa.array(even))
-    return taken if kind == pa.binary() else taken.cast(kind)
+    return taken if kind == pa.binary() else _text(taken)
+
+
+def _empty(null: Flags, kind: pa.DataType) -> Any:
+    """Nothing but spans of no bytes, and nulls."""
+    offsets = pa.py_buffer(np.zeros(len(null) + 1, np.int32))
+    return nulled(pa.Array.from_buffers(kind, len(null), [None, offsets, pa.py_buffer(b"")]), ~null)
+
+
+def nulled(column: Any, present: Flags) -> Any:
+    """A column without nulls, with nulls where nothing is present. Its bytes are not copied."""
+    if present.all():
+        return column
+    valid = pa.array(present).buffers()[1]  # booleans are kept as the bits that tell nulls
+    return pa.Array.from_buffers(column.type, len(column), [valid, *column.buffers()[1:]])
+
+
+def _text(taken: Any) -> Any:
+    """The same bytes as text. Raises: pa.ArrowInvalid where they are no UTF-8, which those below 128 always are."""
+    octets = np.frombuffer(taken.buffers()[2], np.uint8)
+    return taken.view(pa.string()) if octets.max(initial=0) < 0x80 else taken.cast(pa.string())
 
 
 def invalid_text(data: Bytes, at: Ints, size: Ints) -> list[int]:
@@ -53,9 +73,9 @@ def invalid_text(data: Bytes, at: Ints, size: Ints) -> list[int]:
 def integers(values: Ints, null: Flags | None, kind: pa.DataType) -> Any:
     """A column of whole numbers; null where the mask says so."""
     native = values.astype(kind.to_pandas_dtype(), copy=False)
-    if null is None or not null.any():
+    if null is None:
         return pa.array(native)
-    return pa.nulls(len(values), kind) if null.all() else pa.array(native, mask=null)
+    return pa.nulls(len(values), kind) if null.all() else nulled(pa.array(native), ~null)
 
 
 def moments(values_ms: Ints, null: Flags | None = None) -> Any:

@@ -77,34 +77,34 @@ def _read(chunk: Chunk, lock_step_batches: int) -> Records:
         raise BadRecords("more records announced than its bytes can hold")
     octets = np.frombuffer(chunk.data, np.uint8)
     body, stop = _boundaries(octets, chunk, counts, lock_step_batches)
-    batch = np.repeat(np.arange(len(counts)), counts)
 
     delta, at = varints(octets, body + 1)  # behind the attributes
-    timestamp = headers.column("base_timestamp")[batch] + zigzag(delta)
+    timestamp = np.repeat(headers.column("base_timestamp"), counts) + zigzag(delta)
     append_time = headers.is_log_append_time
     if append_time.any():
-        timestamp = np.where(append_time[batch], headers.column("max_timestamp")[batch], timestamp)
-    _within(at, stop)
+        max_timestamp = np.repeat(headers.column("max_timestamp"), counts)
+        timestamp = np.where(np.repeat(append_time, counts), max_timestamp, timestamp)
+    # Two more may pass the end of a record by twenty bytes, which the padding allows; its key's size is then too large.
     delta, at = varints(octets, at)
     offset_delta = zigzag(delta)
-    if ((offset_delta < 0) | (offset_delta > headers.column("last_offset_delta")[batch])).any():
+    if ((offset_delta < 0) | (offset_delta > np.repeat(headers.column("last_offset_delta"), counts))).any():
         raise BadRecords("an offset lies outside its batch")
-    _within(at, stop)
     key_at, key_size = _sized(octets, at, stop)
     value_at, value_size = _sized(octets, key_at + np.maximum(key_size, 0), stop)
     count, headers_at = varints(octets, value_at + np.maximum(value_size, 0))
     _within(headers_at, stop)
     header_count = zigzag(count)
-    if ((header_count < 0) | (header_count > stop - headers_at)).any():
+    with_headers = bool(header_count.any())
+    if with_headers and ((header_count < 0) | (header_count > stop - headers_at)).any():
         raise BadRecords("a record claims more headers than it has bytes")
     records = Records(
         chunk,
-        batch,
-        headers.base_offset[batch] + offset_delta,
+        np.repeat(np.arange(len(counts)), counts),
+        np.repeat(headers.base_offset, counts) + offset_delta,
         timestamp,
         *(key_at, key_size, value_at, value_size, headers_at, header_count),
     )
-    end = header_spans(records, stop)[0] if header_count.any() else headers_at
+    end = header_spans(records, stop)[0] if with_headers else headers_at
     if (end != stop).any():
         raise BadRecords("a record's fields do not fill its length")
     return records
@@ -113,8 +113,10 @@ def _read(chunk: Chunk, lock_step_batches: int) -> Records:
 def varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
     """The unsigned varints at these positions, and the positions behind them. Raises: BadRecords over ten bytes."""
     byte = octets[at]
-    value = (byte & 0x7F).astype(np.int64)
     after = at + 1
+    if byte.max(initial=0) < 0x80:
+        return byte.astype(np.int64), after
+    value = (byte & 0x7F).astype(np.int64)
     more = np.flatnonzero(byte >= 0x80)
     shift = 7
     while more.size:
@@ -148,55 +150,85 @@ def _sized(octets: Octets, at: Ints, stop: Ints) -> tuple[Ints, Ints]:
     return at, size
 
 
+def _lengths() -> Ints:
+    """For the first two bytes of a record, taken as a little-endian number: how far behind its first byte it ends.
+
+    `_UNUSUAL` where two bytes do not tell (records of 8 KiB and more), or tell that it has a negative length.
+    """
+    pair = np.arange(1 << 16, dtype=np.int64)
+    low, high = pair & 0xFF, pair >> 8
+    is_long = low >= 0x80
+    size = np.where(is_long, (low & 0x7F) | (high << 7), low)
+    unusual = ((size & 1) == 1) | (is_long & (high >= 0x80))
+    return np.where(unusual, _UNUSUAL, (size >> 1) + 1 + is_long)
+
+
+_UNUSUAL = 1 << 40  # beyond every chunk
+_LENGTHS = _lengths()
+
+
 def _boundaries(octets: Octets, chunk: Chunk, counts: Ints, lock_step_batches: int) -> tuple[Ints, Ints]:
     """Where each record's content begins (behind its length) and ends."""
-    total = int(counts.sum())
-    body = np.empty(total, np.int64)
-    stop = np.empty(total, np.int64)
+    stop = np.empty(int(counts.sum()), np.int64)
     first = np.cumsum(counts) - counts
     order = np.argsort(-counts, kind="stable")  # the active batches are always the first ones
-    at, limit, out = chunk.starts[order], chunk.ends[order], first[order]
+    at, limit, slot = chunk.starts[order], chunk.ends[order], first[order]
     descending = counts[order]
-    step = 0
-    longest = int(descending[0]) if len(descending) else 0
+    steps = 0
     if len(descending) >= lock_step_batches:
-        active = np.searchsorted(-descending, -np.arange(longest), side="left")
-        for step, width in enumerate(active.tolist()):
-            if width < lock_step_batches:
-                break
-            position = at[:width]
-            low, high = octets[position], octets[position + 1]
-            long = low >= 0x80
-            size = np.where(long, (low & 0x7F) | (high.astype(np.int64) << 7), low)
-            after = position + 1 + long
-            if (long & (high >= 0x80)).any():  # over 8 KiB
-                size, after = varints(octets, position)
-            if (size & 1).any():
-                raise BadRecords("a record has a negative length")
-            end = after + (size.view(np.uint64) >> np.uint64(1)).view(np.int64)
-            if ((end > limit[:width]) | (end < after)).any():
-                raise BadRecords("a record passes the end of its batch")
-            slot = out[:width] + step
-            body[slot] = after
-            stop[slot] = end
+        # As many as the batch with which too few are left has records.
+        steps = int(descending[lock_step_batches - 1])
+        active = np.searchsorted(-descending, -np.arange(steps), side="left")
+        pairs = np.ndarray((len(octets) - 1,), "<u2", chunk.data, strides=(1,))
+        for width in active.tolist():
+            position, out = at[:width], slot[:width]
+            end = position + _LENGTHS[pairs[position]]
+            if (end > limit[:width]).any():
+                end = _unusual_ends(octets, position, limit[:width])
+            stop[out] = end
+            out += 1
             at[:width] = end
-        else:
-            step = longest
-    width = int(np.searchsorted(-descending, -step, side="left"))
-    for index in range(width):
-        slots = slice(int(out[index]) + step, int(out[index]) + int(descending[index]))
-        at[index] = _plain_loop(chunk.data, int(at[index]), int(limit[index]), body[slots], stop[slots])
+    for index in range(int(np.searchsorted(-descending, -steps, side="left"))):
+        begin = int(slot[index])
+        slots = slice(begin, begin + int(descending[index]) - steps)
+        at[index] = _plain_loop(chunk.data, int(at[index]), int(limit[index]), stop[slots])
     if (at != limit).any():
         raise BadRecords("bytes are left after the last record")
-    return body, stop
+    start = np.empty_like(stop)
+    start[1:] = stop[:-1]
+    start[first] = chunk.starts
+    return _behind_length(octets, start), stop
 
 
-def _plain_loop(data: bytearray, at: int, limit: int, body: Ints, stop: Ints) -> int:
-    """Fill in the records of one batch; where the last one ends."""
-    bodies: list[int] = []
+def _unusual_ends(octets: Octets, position: Ints, limit: Ints) -> Ints:
+    """The ends of records of any length. Raises: BadRecords."""
+    size, after = varints(octets, position)
+    if (size & 1).any():
+        raise BadRecords("a record has a negative length")
+    end = after + (size.view(np.uint64) >> np.uint64(1)).view(np.int64)
+    if ((end > limit) | (end < after)).any():
+        raise BadRecords("a record passes the end of its batch")
+    return end
+
+
+def _behind_length(octets: Octets, at: Ints) -> Ints:
+    """Behind a varint that is known to be right, and of one or two bytes mostly."""
+    is_long = octets[at] >= 0x80
+    after = at + 1
+    more = np.flatnonzero(is_long & (octets[after] >= 0x80))
+    after += is_long
+    while more.size:
+        position = after[more]
+        after[more] = position + 1
+        more = more[octets[position] >= 0x80]
+    return after
+
+
+def _plain_loop(data: bytearray, at: int, limit: int, stop: Ints) -> int:
+    """Fill in where the records of one batch end; where the last one does."""
     stops: list[int] = []
-    add_body, add_stop = bodies.append, stops.append
-    for _ in range(len(body)):
+    add_stop = stops.append
+    for _ in range(len(stop)):
         if at >= limit:
             raise BadRecords("a record is cut off")
         size = data[at]
@@ -215,12 +247,10 @@ def _plain_loop(data: bytearray, at: int, limit: int, body: Ints, stop: Ints) ->
                     raise BadRecords("variable-length integer is longer than ten bytes")
         if size & 1:
             raise BadRecords("a record has a negative length")
-        add_body(at)
         at += size >> 1
         if at > limit:
             raise BadRecords("a record passes the end of its batch")
         add_stop(at)
-    body[:] = bodies
     stop[:] = stops
     return at
 

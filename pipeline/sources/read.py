@@ -9,7 +9,8 @@ import pyarrow as pa
 from pipeline.decode import schemas
 from pipeline.decode.batches import Flags, Headers, chunks
 from pipeline.decode.columns import moments
-from pipeline.decode.group_rows import Field, group_batch
+from pipeline.decode.fields import Field
+from pipeline.decode.group_rows import Place, group_batch
 from pipeline.decode.records import Records, read_records
 from pipeline.decode.rows import batch_rows, raw_rows, source_columns
 from pipeline.errors import UsageError
@@ -94,6 +95,8 @@ class Decoder:
     def __init__(self, topic: str, partition: int, options: Options, problems: Problems) -> None:
         self.topic, self.partition, self.options, self.problems = topic, partition, options, problems
         self.schema = _whole_schema(options)
+        if options.records == "group" and not (options.latest_only or options.include_source):
+            self.schema = schema_of(options)
         self._make: Callable[[Records, str], pa.RecordBatch] = self._group if options.records == "group" else self._raw
 
     def decode(
@@ -162,8 +165,10 @@ class Decoder:
     def _group(self, records: Records, file: str) -> pa.RecordBatch:
         data = records.chunk.data
         keys, values = Field(data, records.key_at, records.key_size), Field(data, records.value_at, records.value_size)
-        batch = group_batch(keys, values, self.partition, records.offset, moments(records.timestamp))
-        return batch if not self.options.include_source else self._finish(list(batch.columns), records, file)
+        place = Place(self.partition, records.offset, moments(records.timestamp))
+        if self.options.include_source:
+            return self._finish(list(group_batch(keys, values, place).columns), records, file)
+        return group_batch(keys, values, place, self.schema)
 
     def _finish(self, columns: list[pa.Array], records: Records, file: str) -> pa.RecordBatch:
         if self.options.include_source:
