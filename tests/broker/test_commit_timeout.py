@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker import logs
 from broker.context import Deferred
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
@@ -14,10 +15,18 @@ from tests.broker.group_leader_fixture import Leading, committed, fetched
 from tests.broker.whole_broker import Whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LATE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 TIMEOUT_MS, TENTH_MS = 5_000, 500
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_elsewhere() -> Iterator[None]:
+    """`Whole` keeps log lines for itself: the next test's go to standard error again."""
+    yield
+    logs.configure()
 
 
 def slow() -> Leading:
