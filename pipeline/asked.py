@@ -29,6 +29,8 @@ VERBS = {
 }
 STREAMED = ("commits", "rebalances", "lag", "growth")
 FORMATS = ("parquet", "json", "csv", "table")
+NO_GROUPS = "--from {paths}: there is no __consumer_offsets-N folder in it; no consumer group was ever there, "
+NO_GROUPS += "or its logs lie in another of the broker's log.dirs"
 _ONE_FILE = ("restore", "report")
 # What only some verbs heed: with the others it would be left out without a word.
 _OWN: dict[str, tuple[str, ...]] = {
@@ -173,7 +175,7 @@ def read(words: list[str]) -> Asked:
     given = parser().parse_args(_with_ago(words))
     _check_heeded(given)
     now = datetime.now(UTC)
-    paths, broker = _source(",".join(given.source))
+    paths, broker, has_groups = _source(",".join(given.source))
     format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
     asked = Asked(
         verb=given.verb,
@@ -213,6 +215,9 @@ def read(words: list[str]) -> Asked:
         asked_at=now,
     )
     _check(asked)
+    # A stream may wait for the first group.
+    if not has_groups and not asked.stream:
+        raise UsageError(NO_GROUPS.format(paths=",".join(paths)))
     return asked
 
 
@@ -249,21 +254,22 @@ def _with_ago(words: list[str]) -> list[str]:
     return joined
 
 
-def _source(text: str) -> tuple[tuple[str, ...], str | None]:
+def _source(text: str) -> tuple[tuple[str, ...], str | None, bool]:
+    """(directories, broker, whether the records of groups may be there)."""
     paths = tuple(path.strip() for path in text.split(",") if path.strip())
     if not paths:
         raise UsageError("--from is empty")
     if not any(Path(path).is_dir() for path in paths) and all(_HOST_PORT.fullmatch(path) for path in paths):
-        return (), ",".join(paths)
+        return (), ",".join(paths), True
     for path in paths:
         if _HOST_PORT.fullmatch(path) and not Path(path).exists():
             raise UsageError(f"--from {text}: directories and brokers cannot be read together")
         if "://" not in path and not Path(path).exists():
             raise UsageError(f"--from {path}: there is no such directory, and it is no HOST:PORT")
-    from pipeline.sources.log_dir import scan  # noqa: PLC0415
+    from pipeline.sources.log_dir import GROUPS_TOPIC, scan  # noqa: PLC0415
 
-    scan(paths)  # raises UsageError for what is no log directory
-    return paths, None
+    # Raises UsageError for what is no log directory.
+    return paths, None, any(partition.topic == GROUPS_TOPIC for partition in scan(paths))
 
 
 def _moment(option: str, text: str | None, now: datetime) -> datetime | None:

@@ -24,7 +24,8 @@ def admin(bootstrap: str) -> Any:
     except ModuleNotFoundError as error:
         raise EnvironmentMissing("a live broker needs confluent-kafka: pip install confluent-kafka") from error
     # Errors come back from the calls; what librdkafka logs besides would only say them again.
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "broker.address.family": "v4"})
+    family = "any" if "[" in bootstrap else "v4"
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "broker.address.family": family})
 
 
 def topics(bootstrap: str, also: Iterable[str] = ()) -> set[str]:

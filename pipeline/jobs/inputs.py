@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 from pyspark.storagelevel import StorageLevel
 
 from pipeline import decode
+from pipeline.asked import NO_GROUPS
 from pipeline.errors import UsageError
 from pipeline.sources import plan
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition
@@ -107,7 +108,7 @@ class Inputs:
         if pruned:
             options |= self._time_range()
         if self.asked.broker is None and not any(part.topic == GROUPS_TOPIC for part in self.partitions()):
-            raise UsageError(f"--from {','.join(self.asked.paths)}: there is no {GROUPS_TOPIC}-N folder in it")
+            raise UsageError(NO_GROUPS.format(paths=",".join(self.asked.paths)))
         doubled = self._doubled(GROUPS_TOPIC)
         if doubled:
             options["includeSource"] = "true"

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from pipeline.errors import DataError, UsageError
+from pipeline.sources.log_dir import GROUPS_TOPIC
 from pipeline.sources.transactions import Aborted
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -30,6 +31,8 @@ _NEWEST = {FetchRequest: 12, ListOffsetsRequest: 7, MetadataRequest: 9}
 _MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
 _PASSING = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.KAFKA_STORAGE_ERROR}
 _RETRY_S = 0.1
+_MOST_BYTES = 1 << 30
+_FIRST_ANSWER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class Fetched(NamedTuple):
 
 
 class Connection:
-    """A blocking connection. Raises: OSError; DataError for a broker that speaks no common version."""
+    """A blocking connection. Raises: OSError, also where no Kafka answers; DataError where no version is common."""
 
     def __init__(self, address: str, timeout_ms: int) -> None:
         host, _, port = address.rpartition(":")
@@ -60,7 +63,15 @@ class Connection:
         self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_ms / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
-        answer = self._ask(ApiVersionsRequest(), 0)
+        # Whoever speaks something else answers with any bytes: they must not be waited for as a gigabyte.
+        try:
+            answer = self._ask(ApiVersionsRequest(), 0, _FIRST_ANSWER_BYTES)
+        except (ProtocolError, struct.error) as error:
+            self.close()
+            raise OSError(f"it does not speak Kafka's protocol: {error}") from error
+        except OSError:
+            self.close()
+            raise
         self._newest = {one.api_key: one.max_version for one in answer.api_keys}
 
     def __enter__(self) -> Self:
@@ -81,12 +92,15 @@ class Connection:
             raise DataError(f"{self.address} is too old: it has {type(request).__name__} only up to version {version}")
         return self._ask(request, version)
 
-    def _ask(self, request: Message, version: int) -> Any:
+    def _ask(self, request: Message, version: int, most_bytes: int = _MOST_BYTES) -> Any:
         assert request.API_KEY is not None
         self._correlation_id += 1
         self._socket.sendall(encode_request(request, version, self._correlation_id, CLIENT_ID))
         head = self._exactly(4)
-        frame = head + self._exactly(struct.unpack(">i", head)[0])
+        size = struct.unpack(">i", head)[0]
+        if not 0 < size <= most_bytes:
+            raise OSError(f"it does not speak Kafka's protocol, or only with TLS: its answer begins with {head!r}")
+        frame = head + self._exactly(size)
         return decode_response(request.API_KEY, version, frame)[1]
 
     def _exactly(self, count: int) -> bytes:
@@ -110,17 +124,22 @@ def connect(bootstrap: str, timeout_ms: int) -> Connection:
         try:
             return Connection(address, timeout_ms)
         except OSError as error:
-            problems.append(f"{address} ({error.strerror or error})")
+            problems.append(f"{address} ({_words(error)})")
     raise DataError(f"no broker answers: {', '.join(problems)}")
 
 
 def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list[Leader]:
     """Every partition of the topics (None: of all), with its leader. Raises: DataError for an unknown topic."""
     names = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-    answer = connection.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+    try:
+        answer = connection.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+    except OSError as error:
+        raise DataError(f"{connection.address} broke off when asked for topics: {_words(error)}") from error
     addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
     found = []
     for topic in answer.topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name == GROUPS_TOPIC:
+            raise DataError(f"{connection.address} has no topic {GROUPS_TOPIC} yet: no consumer group was ever there")
         if topic.error_code:
             raise DataError(f"topic {topic.name!r}: {ErrorCode(topic.error_code).name}")
         for partition in topic.partitions:
@@ -167,7 +186,10 @@ def _asked_until_settled(address: str, request: ListOffsetsRequest, timeout_ms: 
     deadline = time.monotonic() + timeout_ms / 1000
     with _reach(address, timeout_ms) as connection:
         while True:
-            answer = connection.call(request)
+            try:
+                answer = connection.call(request)
+            except OSError as error:
+                raise DataError(f"{address} broke off when asked for offsets: {_words(error)}") from error
             errors = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
             if not errors:
                 return answer
@@ -180,7 +202,7 @@ def _reach(address: str, timeout_ms: int) -> Connection:
     try:
         return Connection(address, timeout_ms)
     except OSError as error:
-        raise DataError(f"{address} cannot be reached: {error.strerror or error}") from error
+        raise DataError(f"{address} cannot be reached: {_words(error)}") from error
 
 
 class Fetcher:
@@ -202,15 +224,14 @@ class Fetcher:
         while True:
             try:
                 data = self._ask(position)
-            except OSError as error:
-                raise DataError(f"{self.leader.address} broke off while {name} was read: {error}") from error
-            code = data.error_code
-            if not code:
-                break
-            if code not in _MOVED | _PASSING or time.monotonic() > deadline:
-                raise DataError(f"{name} at offset {position}: the broker answers {ErrorCode(code).name}")
-            time.sleep(_RETRY_S)
-            self._follow()
+                if not data.error_code:
+                    break
+                if data.error_code not in _MOVED | _PASSING:
+                    deadline = 0.0
+                problem = f"{name} at offset {position}: the broker answers {ErrorCode(data.error_code).name}"
+            except OSError as error:  # a broker that is started again is waited for, too
+                problem = f"{self.leader.address} broke off while {name} was read: {_words(error)}"
+            self._follow(problem, deadline)
         records = bytes(data.records or b"")
         if not records:
             return None
@@ -231,10 +252,23 @@ class Fetcher:
         )
         return self._connection.call(request).responses[0].partitions[0]
 
-    def _follow(self) -> None:
+    def _follow(self, problem: str, deadline: float) -> None:
+        """Connect to the leader as it is now. Raises: DataError with the problem when there is none in time."""
         self._connection.close()
-        with connect(self.bootstrap, self.timeout_ms) as asked:
-            found = [one for one in leaders(asked, [self.leader.topic]) if one.partition == self.leader.partition]
-        if found and found[0].address:
-            self.leader = found[0]
-        self._connection = _reach(self.leader.address, self.timeout_ms)
+        while time.monotonic() < deadline:
+            time.sleep(_RETRY_S)
+            try:
+                with connect(self.bootstrap, self.timeout_ms) as asked:
+                    found = leaders(asked, [self.leader.topic])
+                now = next((one for one in found if one.partition == self.leader.partition), None)
+                if now is not None and now.address:
+                    self._connection = _reach(now.address, self.timeout_ms)
+                    self.leader = now
+                    return
+            except DataError:
+                continue  # it may be back by the deadline
+        raise DataError(problem)
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

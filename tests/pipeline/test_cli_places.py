@@ -78,6 +78,7 @@ def test_directories_may_be_named_one_by_one_but_not_with_a_broker(refused: Any,
     (three / "orders-0").mkdir(parents=True)
     assert "cannot be read together" in refused("groups", "--from", f"{three},localhost:9092")
     assert "cannot be read together" in refused("groups", "--from", three, *BROKER)
+    assert "no consumer group was ever there, or its logs lie in another" in refused("groups", "--from", three)
     (tmp_path / "none").mkdir()
     assert "no <topic>-<partition> folder in it, it is empty" in refused("groups", "--from", tmp_path / "none")
 

@@ -1,6 +1,7 @@
 """A live broker: format `kohort-kafka`, and Spark's own connector beside it; `--against kafka` runs it on Kafka."""
 
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline import decode
 from pipeline.decode.batches import Headers, read_headers
 from pipeline.errors import DataError, UsageError
-from pipeline.sources.fetch_client import connect, leaders
+from pipeline.sources.fetch_client import Fetcher, connect, leaders
 from pipeline.sources.fetch_read import pack, ranges, read_live, settled
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
 from pipeline.sources.transactions import Aborted
@@ -147,8 +148,55 @@ def test_a_broker_that_is_not_there_is_named():
 
 def test_unknown_topics_are_named(start_broker: Start):
     broker = start_broker()
-    with connect(broker.address, 5000) as connection, pytest.raises(DataError, match="'nope': UNKNOWN_TOPIC"):
-        leaders(connection, ["nope"])
+    with connect(broker.address, 5000) as connection:
+        with pytest.raises(DataError, match="'nope': UNKNOWN_TOPIC"):
+            leaders(connection, ["nope"])
+        with pytest.raises(DataError, match="has no topic __consumer_offsets yet: no consumer group was ever there"):
+            leaders(connection, ["__consumer_offsets"])
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x46", b"\0\0\0\x02xx", b""]
+)
+def test_who_speaks_no_kafka_is_named_at_once(answer: bytes):
+    """A web server, a TLS port, noise, silence: one sentence, and no gigabyte is made room for."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def serve() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(1000)
+                client.sendall(answer)
+
+        served = threading.Thread(target=serve)
+        served.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        said = "does not speak Kafka's protocol" if answer else f"{address} closed the connection"
+        with pytest.raises(DataError, match=rf"no broker answers: {address} \(.*{said}"):
+            connect(address, 60_000)
+        served.join()
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_started_again_is_waited_for(start_broker: Start):
+    """Its port is the same: what was being read goes on; one that stays away is named when the time is over."""
+    broker = start_broker()
+    busy(broker.address)
+    asked = parse({"bootstrap": broker.address, "topic": "orders", "timeoutMs": "120000"}, KNOWN_TO_KAFKA)
+    [split, *_] = ranges(asked)
+    fetcher = Fetcher(split.leader, bootstrap=broker.address, read_committed=False, timeout_ms=120_000)
+    first = fetcher.fetch(0)
+    broker.kill()
+    broker.start()
+    assert fetcher.fetch(0) == first
+
+    fetcher.timeout_ms = 500
+    broker.kill()
+    with pytest.raises(DataError, match=rf"{broker.address} broke off while orders-0 was read: "):
+        fetcher.fetch(0)
+    fetcher.close()
 
 
 def test_an_aborted_transaction_ends_at_its_producers_next_marker(tmp_path: Path):
