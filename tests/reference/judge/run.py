@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
 from tests.reference.judge import compare, offsets_log
 from tests.reference.judge.members import DELAY_MS, T1, T2
@@ -79,6 +80,9 @@ class Side:
             groups = [f"warm-{i}" for i in range(300)]  # enough to meet every partition
             for group in groups:
                 eventually(lambda group=group: wire.committed(group, T1, [0])[0] == 0, deadline_s=60, what="loaded")
+            # The first producer ids come from the controller; until then Kafka says that it is loading.
+            asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            eventually(lambda: wire.call(asked, 2).error_code == 0, deadline_s=60, what="producer ids")
 
 
 @dataclass
