@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from coordinator.append_errors import error_for_client
 from coordinator.offsets.inputs import FetchOffsets
 from protocol.errors import ErrorCode
+from protocol.records.batch_encoder import encoded_pair_bytes
 from protocol.records.batch_header import HEADER_BYTES
+from protocol.records.group_records import encode_key, encode_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from broker.partitions import Partition
     from coordinator.outcome import Input, Outcome
+
+_KEYS_KEPT = 100_000
 
 
 class LeaderState(Enum):
@@ -97,3 +101,28 @@ def chunks_of(partition: Partition, chunk_bytes: int) -> Iterator[bytes]:
         if result.size_bytes:
             yield b"".join(result.buffers)
         offset = result.next_offset
+
+
+class RecordEncoder:
+    """Records as the pairs of bytes of a batch. Keys, which come again and again, are encoded once."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys: dict[Any, bytes] = {}
+
+    def pairs(self, records: Iterable[tuple[Any, Any]]) -> tuple[list[tuple[bytes, bytes | None]], int]:
+        """The pairs, and how many bytes they take in a batch. Raises: EncodeError for a name too long for a record."""
+        keys = self._keys
+        pairs: list[tuple[bytes, bytes | None]] = []
+        size_bytes = 0
+        for key, value in records:
+            key_bytes = keys.get(key)
+            if key_bytes is None:
+                if len(keys) >= _KEYS_KEPT:
+                    keys.clear()
+                key_bytes = keys[key] = encode_key(key)
+            value_bytes = None if value is None else encode_value(value)
+            pairs.append((key_bytes, value_bytes))
+            size_bytes += encoded_pair_bytes(key_bytes, value_bytes)
+        return pairs, size_bytes
