@@ -46,7 +46,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "offsets_retention": ("groups", "report"),
     "execute": ("restore",),
 }
-_STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets")
+_STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets", "on_loss")
 _NOT_STREAMED = ("until", "limit", "exact", "now")
 _LONGEST_MS = 36_500 * 86_400_000
 _MOST = 2**31 - 2
@@ -93,6 +93,7 @@ class Asked:
     watermark_ms: int = 600_000
     as_group: str | None = None
     max_offsets: int | None = None
+    on_loss: str = "error"
     asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
@@ -166,6 +167,11 @@ def parser() -> argparse.ArgumentParser:
     add("--trigger", metavar="SPAN", help="stream: a batch every so often (10s)")
     add("--watermark", metavar="SPAN", help="stream: how late a record may be (10m)")
     add("--as-group", metavar="GROUP", help="stream: commit each batch's end to this group, so that its lag is seen")
+    add(
+        "--on-loss",
+        choices=("error", "continue"),
+        help="stream: records or partitions gone that were to be read (error)",
+    )
     add("--max-offsets", type=int, metavar="N", help="stream: about so many records in a batch")
     return made
 
@@ -212,6 +218,7 @@ def read(words: list[str]) -> Asked:
         watermark_ms=_span("--watermark", given.watermark or "10m"),
         as_group=given.as_group,
         max_offsets=given.max_offsets,
+        on_loss=given.on_loss or "error",
         asked_at=now,
     )
     _check(asked)

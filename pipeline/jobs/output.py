@@ -131,7 +131,8 @@ def _flat(field: T.StructField) -> Column:
     if isinstance(field.dataType, T.TimestampType):
         return F.date_format(column, _ISO).alias(field.name)
     if isinstance(field.dataType, T.BinaryType):
-        return F.base64(column).alias(field.name)
+        # Spark breaks base64 into lines.
+        return F.regexp_replace(F.base64(column), r"\s", "").alias(field.name)
     if isinstance(field.dataType, (T.ArrayType, T.StructType, T.MapType)):
         return F.to_json(column, {"timestampFormat": _ISO, "timeZone": "UTC"}).alias(field.name)
     return column

@@ -35,8 +35,9 @@ def execute(inputs: Inputs) -> int:
     groups = sorted({row.group_id for row in rows})
     if not rows:
         assert asked.at is not None
-        print(f"no group had a committed offset at {asked.at.isoformat()}", file=sys.stderr)
-        return 0
+        raise DataError(
+            f"no group that was asked for had a committed offset at {asked.at.isoformat()}; nothing was done"
+        )
     _warn(rows, _bounds(inputs, {row.topic for row in rows}))
     text = lines(rows, len(groups) > 1)
     if asked.to is not None:

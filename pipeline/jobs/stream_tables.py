@@ -72,6 +72,7 @@ def _records(inputs: Inputs) -> DataFrame:
 def _read(inputs: Inputs, topic: str, records: str, *, limited: bool = True) -> DataFrame:
     asked = inputs.asked
     options = {**inputs.where, "topic": topic, "records": records, "onCorrupt": asked.on_corrupt}
+    options["failOnDataLoss"] = str(asked.on_loss == "error").lower()
     if asked.max_offsets is not None and limited:
         options["maxOffsetsPerTrigger"] = str(asked.max_offsets)
     return inputs.spark.readStream.format(inputs.format).options(**options).load()

@@ -19,6 +19,7 @@ from pipeline.sources.admission import admit
 from pipeline.sources.options import Options
 
 Position = dict[str, int]
+_GO_ON = "failOnDataLoss=false (--on-loss continue) goes on"
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -78,9 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, offset in start.items():
             if name not in bounds:
                 if self.options.fail_on_data_loss:
-                    raise DataError(
-                        f"{name} is gone, and the query had read it up to {offset}; failOnDataLoss=false goes on"
-                    )
+                    raise DataError(f"{name} is gone, and the query had read it up to {offset}; {_GO_ON}")
                 continue
             low, high = bounds[name]
             if offset > high:
@@ -90,7 +89,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset < low and self.options.fail_on_data_loss:
                 raise DataError(
                     f"{name} starts at {low}, but the query had read it only up to {offset}: "
-                    f"{low - offset} offsets are lost; failOnDataLoss=false goes on at {low}"
+                    f"{low - offset} offsets are lost; {_GO_ON} at {low}"
                 )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -1,5 +1,6 @@
 """`kohort pipeline`: options that would not be heeded, moments that are none, places that are not written to."""
 
+import base64
 import csv
 import io
 import json
@@ -15,7 +16,7 @@ from pipeline.cli import main
 from pipeline.errors import DataError
 from pipeline.jobs.output import _csv, _padded
 from tests.pipeline.capture import unpack
-from tests.pipeline.logs import Log, commit
+from tests.pipeline.logs import T0, Log, commit
 from tests.pipeline.test_cli import run
 
 __all__ = ["run"]
@@ -54,6 +55,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         (["lag", "--now", "--until", "-1h"], "--now is this moment"),
         (["restore", "--at", "-1h", "--limit", "3"], "restore takes no --limit"),
         (["restore", "--at", "-1h", "--format", "json"], "restore has a format of its own"),
+        (["commits", "--on-loss", "continue"], "--on-loss is for --stream"),
         (["commits", "--watermark", "1m"], "--watermark is for --stream"),
         (["commits", "--stream", "--to", "o", "--checkpoint", "c", "--until", "-1h"], "--stream takes no --until"),
         (
@@ -202,3 +204,33 @@ def test_rebalances_of_one_moment_are_shown_newest_first(run: Any, tmp_path: Pat
     code, out, _ = run("rebalances", "--from", directory, "--group", "next", "--format", "json")
     assert code == 0
     assert [json.loads(line)["to_generation"] for line in out.splitlines()] == [5, 4, 3]
+
+
+def test_binary_columns_are_one_line_in_csv(run: Any, tmp_path: Path) -> None:
+    """Spark would break base64 after 76 signs."""
+    log = Log(tmp_path / "log", "__consumer_offsets", 0)
+    log.append([(b"\0\x2a" + bytes(200), b"v" * 300)])
+    code, out, _ = run("records", "--from", tmp_path / "log", "--format", "csv")
+    assert code == 0
+    [row] = csv.DictReader(io.StringIO(out))
+    assert len(out.splitlines()) == 2
+    assert base64.b64decode(row["value"]) == b"v" * 300
+
+
+def test_nothing_to_restore_is_no_success(run: Any, tmp_path: Path) -> None:
+    """A script that goes on with the file would find an old one."""
+    Log(tmp_path / "log", "__consumer_offsets", 0).append([commit("g", "orders", 0, 5)])
+    words = ("restore", "--from", tmp_path / "log", "--at", "2100-01-01", "--group", "nobody", "--to", tmp_path / "f")
+    code, _, err = run(*words)
+    assert (code, "nothing was done" in err, (tmp_path / "f").exists()) == (1, True, False)
+
+
+def test_a_grid_that_no_machine_could_hold_is_refused(run: Any, tmp_path: Path) -> None:
+    """A clock that once stood at 1970: the sentence says from when, and --since helps."""
+    log = Log(tmp_path / "log", "__consumer_offsets", 0)
+    log.append([commit("g", "orders", 0, 5)], timestamps=[0])
+    log.append([commit("g", "orders", 0, 6)])
+    code, _, err = run("lag", "--from", tmp_path / "log")
+    assert (code, "from 1970-01-01 00:00:00 on that are 28," in err) == (2, True), err
+    code, out, err = run("lag", "--from", tmp_path / "log", "--since", T0 - 60_000)
+    assert (code, len(out.splitlines())) == (0, 3), err

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,21 @@ def test_a_checkpoint_is_for_one_question_and_one_cluster(run: Any, tmp_path: Pa
     assert (code, "was made with the logs of another cluster" in err) == (2, True)
     code, _, err = run("commits", "--from", tmp_path / "two", *words, "--overwrite")
     assert (code, ": 40 rows in 1 batches" in err) == (0, True)
+
+
+def test_a_partition_that_is_gone_ends_the_query_until_it_is_told_to_go_on(run: Any, tmp_path: Path) -> None:
+    """The sentence names the option; without the partition the others are read on."""
+    log = commits_log(tmp_path / "log", 20)
+    other = Log(tmp_path / "log", "__consumer_offsets", 1)
+    other.append([commit_pair("c", "orders", 0, 1)])
+    streamed(run, "commits", tmp_path / "log", tmp_path / "out")
+    shutil.rmtree(other.folder)
+    commits_log(tmp_path / "log", 10, log=log)
+    words = ("--to", tmp_path / "out", "--stream", "--once", "--checkpoint", tmp_path / "out.cp")
+    code, _, err = run("commits", "--from", tmp_path / "log", *words)
+    assert (code, "__consumer_offsets-1 is gone" in err, "--on-loss continue" in err) == (1, True, True), err
+    code, _, err = run("commits", "--from", tmp_path / "log", *words, "--on-loss", "continue")
+    assert (code, ": 10 rows in 1 batches" in err) == (0, True), err
 
 
 def generation(number: int, *members: str) -> tuple[bytes, bytes]:
