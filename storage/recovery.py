@@ -56,6 +56,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         _recover(log, found, recovery_point)
         log.add_unsynced([], files=[segment.file for segment in log.segments[log.segment_index(recovery_point) : -1]])
         log.recovery_point = min(recovery_point, log.log_end_offset)
+        _write_again(log)
     _note_what_is_missing(log, found, recovery_point if not clean else log.log_end_offset)
     _repair_indexes(log, found)
     if log.log_end_offset < log_start_offset:
@@ -65,6 +66,19 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
     _drop_snapshots(log, found)
     if now_ms >= 0:
         log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+
+
+def _write_again(log: PartitionLog) -> None:
+    """Write what is not known to be on disk over itself.
+
+    After a failed fsync the cache may show pages as clean that never reached the disk, to the process that it failed in
+    and to the next one; writing them makes the next fsync mean what it says. The bytes are the same, so a crash in
+    between changes nothing.
+    """
+    for segment in log.segments[log.segment_index(log.recovery_point) :]:
+        for position in range(segment.find(log.recovery_point), segment.size_bytes, CHUNK_BYTES):
+            count = min(CHUNK_BYTES, segment.size_bytes - position)
+            segment.file.write_fully(segment.file.pread(count, position), position)
 
 
 def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:

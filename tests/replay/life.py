@@ -307,8 +307,13 @@ class Life:
     def written(self) -> list[Written]:
         """Every append to the log, in order."""
         said, found = Oracle(), [Written(-1, b"", 0, 0, Oracle().state())]
+        sizes: dict[int, int] = {}
         for at, op in enumerate(self.disk.journal):
-            if op.kind == "write" and op.name.endswith(".log"):
+            size = sizes.get(op.file, 0)
+            if op.kind in ("write", "cut"):
+                sizes[op.file] = op.position if op.kind == "cut" else max(size, op.position + len(op.data))
+            # What a start writes over itself is no append.
+            if op.kind == "write" and op.name.endswith(".log") and op.position >= size:
                 said.take(op.data)
                 header = read_header(op.data)
                 found.append(Written(at, op.data, header.base_offset, header.next_offset, said.state()))
