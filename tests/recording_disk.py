@@ -138,6 +138,11 @@ class World:
         self._unsynced: list[Op] = []  # changes of names that no fsync of their folder has followed
         self._dirty: dict[int, list[tuple[int, int]]] = {}  # by file: (first byte, end) of what the next fsync writes
 
+    def found(self, name: str, file: int, content: bytes) -> None:
+        """A file that is there from the beginning, for good."""
+        self.names[name] = self.kept_names[name] = file
+        self.cache[file], self.platter[file] = bytearray(content), content
+
     def apply(self, op: Op, *, half: bool = False) -> None:
         """Let the change happen; of a write only the first half, if `half`."""
         if op.kind in ("make", "rename", "unlink"):

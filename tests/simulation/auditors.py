@@ -2,8 +2,10 @@
 
 - Generations only grow; the answers of one generation name one leader, and who syncs was named to it.
 - Nobody is told that it is well, or that its commit counts, after a later generation was handed out, or after it left.
-- An assignment is what the leader of that generation sent, and gives no partition to two members.
-- A committed offset is the last that was acknowledged, or a later one whose answer nobody got.
+- An assignment is what the leader of that generation sent, and gives no partition to two members, nor one that another
+  member of that generation has brought with it (cooperative rebalances).
+- A committed offset is the last that was acknowledged, or a later one whose answer nobody got. A deletion commits
+  nothing: what it took never comes back.
 - A record that was acknowledged or read is there for ever at its offset, and no record is there twice.
 
 What the broker had not acknowledged when it died may be there or not, so a generation that was handed out and never
@@ -17,12 +19,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.consumer_protocol import assigned_partitions
+from coordinator.consumer_protocol import assigned_partitions, owned_partitions
 from protocol.errors import ErrorCode
 from protocol.records.batch import iterate_headers, iterate_records
 from tests.simulation.world import Exchange
 
 Place = tuple[str, int]  # topic, partition
+OffsetPlace = tuple[str, str, int]  # group, topic, partition
 # After any other error a commit may have come into the log.
 REFUSED = (
     ErrorCode.ILLEGAL_GENERATION,
@@ -44,6 +47,7 @@ class Generation:
         self.listed: set[str] = set()  # the leader was told of these
         self.plans: list[dict[str, bytes]] = []  # what leaders sent
         self.owners: dict[Place, str] = {}  # instance id, else member id
+        self.brought: dict[Place, str] = {}  # what cooperative members had when they joined
         self.synced = False
 
 
@@ -68,7 +72,9 @@ class Everything:
         self.read: dict[tuple[str, str, int], set[int]] = defaultdict(set)
         self.gone: dict[tuple[str, str], int] = {}  # (group, member) -> tick at which it was told that it left
         self.counts: dict[str, int] = defaultdict(int)
+        self.reborn: set[str] = set()  # groups that may have been deleted: their generations begin anew
         self._open: dict[int, list[Commit]] = {}
+        self._deleting: dict[int, list[tuple[OffsetPlace, Commit]]] = {}
         self._order = itertools.count()
 
     # the wire
@@ -88,6 +94,19 @@ class Everything:
                     self.commits[request.group_id, topic, partition.partition_index].append(commit)
                     made.append(commit)
                 self._open[id(exchange)] = made
+            case "DeleteGroupsRequest":
+                self.reborn.update(request.groups_names)
+                places = sorted(place for place in self.commits if place[0] in request.groups_names)
+                self._deleting[id(exchange)] = self._delete(places, exchange)
+            case "OffsetDeleteRequest":
+                places = [(request.group_id, topic, one.partition_index) for topic, one in _partitions(request)]
+                self._deleting[id(exchange)] = self._delete(places, exchange)
+
+    def _delete(self, places: list[OffsetPlace], exchange: Exchange) -> list[tuple[OffsetPlace, Commit]]:
+        made = [(place, Commit(exchange.arrived, -1, next(self._order))) for place in places]
+        for place, commit in made:
+            self.commits[place].append(commit)
+        return made
 
     def answered(self, exchange: Exchange) -> None:
         """The broker has written the answer."""
@@ -128,6 +147,10 @@ class Everything:
             return
         generations, number = self.groups[request.group_id], response.generation_id
         newest = max(generations, default=0)
+        if number < newest and request.group_id in self.reborn:
+            self.reborn.discard(request.group_id)
+            generations.clear()
+            newest = 0
         assert number >= newest, f"{request.group_id}: generation {number} was handed out after {newest}"
         generation = self._generation(request.group_id, number, exchange.answered)
         generation.members.add(response.member_id)
@@ -138,8 +161,15 @@ class Everything:
         if response.members:
             generation.listed |= {member.member_id for member in response.members}
             assert response.member_id == response.leader, "only the leader is told who is there"
+        self._bring(request, response, generation)
         if not any(member.startswith("static") for member in generation.leaders | generation.members):
             assert len(generation.leaders) == 1, f"generation {number} has the leaders {generation.leaders}"
+
+    def _bring(self, request: Any, response: Any, generation: Generation) -> None:
+        """A cooperative member goes on reading what it has: in this generation that belongs to it."""
+        for place in owned_partitions(bytes(request.protocols[0].metadata)) or ():
+            owner = generation.brought.setdefault(place, response.member_id)
+            assert owner == response.member_id, f"{place} is kept by {owner} and {response.member_id}"
 
     def _syncgroup(self, exchange: Exchange, request: Any, response: Any) -> None:
         if response.error_code != ErrorCode.NONE:
@@ -160,6 +190,8 @@ class Everything:
         for place in assigned_partitions(assignment):
             owner = generation.owners.setdefault(place, who)
             assert owner == who, f"{place} belongs to {owner} and {who} in generation {request.generation_id}"
+            owner = generation.brought.get(place, who)
+            assert owner == who, f"{place} is given to {who} while {owner} has it in generation {request.generation_id}"
 
     def _heartbeat(self, exchange: Exchange, request: Any, response: Any) -> None:
         if response.error_code == ErrorCode.NONE:
@@ -196,6 +228,21 @@ class Everything:
                     self._current(exchange, request.group_id, number, request.member_id)
             elif partition.error_code in REFUSED:
                 commit.refused = True
+
+    def _deletegroups(self, exchange: Exchange, request: Any, response: Any) -> None:
+        codes = {result.group_id: result.error_code for result in response.results}
+        for (group_id, _, _), commit in self._deleting.pop(id(exchange)):
+            if codes[group_id] in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                commit.acknowledged = exchange.answered
+            commit.refused = codes[group_id] == ErrorCode.NON_EMPTY_GROUP
+        self.reborn -= {group_id for group_id, code in codes.items() if code == ErrorCode.NON_EMPTY_GROUP}
+
+    def _offsetdelete(self, exchange: Exchange, request: Any, response: Any) -> None:
+        codes = {(topic, one.partition_index): one.error_code for topic, one in _partitions(response)}
+        for (_, topic, partition), commit in self._deleting.pop(id(exchange)):
+            code = response.error_code or codes[topic, partition]
+            if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+                commit.acknowledged = exchange.answered
 
     def _offsetfetch(self, exchange: Exchange, request: Any, response: Any) -> None:
         for group_id, source in _fetched(exchange, request, response):

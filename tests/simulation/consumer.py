@@ -69,6 +69,8 @@ def check(code: int) -> None:
 class Consumer(Client):
     """A member of a group, until it is stopped."""
 
+    protocol = "range"
+
     def __init__(
         self, name: str, seed: int, auditor: Everything, group: str, topics: list[str], instance: str | None = None
     ) -> None:
@@ -101,6 +103,7 @@ class Consumer(Client):
                         pass
                     except Anew:
                         self.member_id, self.generation = "", -1
+                        self.forget()
                 if self.instance is None:
                     yield from self.leave()
                 return
@@ -123,9 +126,15 @@ class Consumer(Client):
             assert code in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), code
             yield Sleep(100)
 
+    def forget(self) -> None:
+        """The group has gone on without it."""
+
+    def protocols(self) -> list[JoinGroupRequestProtocol]:
+        """How it can share, and what it says of itself."""
+        return [JoinGroupRequestProtocol(name=self.protocol, metadata=subscription(*self.topics))]
+
     def join(self) -> Asking:
         """JoinGroup and SyncGroup, then where to read on."""
-        protocols = [JoinGroupRequestProtocol(name="range", metadata=subscription(*self.topics))]
         request = JoinGroupRequest(
             group_id=self.group,
             session_timeout_ms=SESSION_MS,
@@ -133,7 +142,7 @@ class Consumer(Client):
             member_id=self.member_id,
             group_instance_id=self.instance,
             protocol_type="consumer",
-            protocols=protocols,
+            protocols=self.protocols(),
             reason=f"{self.name} has its reasons",
         )
         stale = [self.heartbeat(), self.commit()]
@@ -150,7 +159,7 @@ class Consumer(Client):
         assignments = []
         self.planned = [] if joined.leader == self.member_id else None
         if joined.leader == self.member_id and not joined.skip_assignment:
-            plan = yield from self.plan([member.member_id for member in joined.members])
+            plan = yield from self.plan(joined.members)
             assignments = [SyncGroupRequestAssignment(member_id=one, assignment=plan[one]) for one in plan]
         synced = yield from self.ask(
             SyncGroupRequest(
@@ -159,15 +168,16 @@ class Consumer(Client):
                 member_id=self.member_id,
                 group_instance_id=self.instance,
                 protocol_type="consumer",
-                protocol_name="range",
+                protocol_name=self.protocol,
                 assignments=assignments,
             )
         )
         check(synced.error_code)
         yield from self.resume(read_assignment(bytes(synced.assignment)))
 
-    def plan(self, members: list[str]) -> Asking:
+    def plan(self, listed: list[Any]) -> Asking:
         """What the leader gives to whom."""
+        members = [member.member_id for member in listed]
         owned: dict[str, dict[str, list[int]]] = {member: {} for member in members}
         self.planned = yield from self._sizes()
         for topic, count in zip(self.topics, self.planned, strict=True):

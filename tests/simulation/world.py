@@ -2,18 +2,17 @@
 
 Clients are generators that yield what they wait for (`Connect`, `Sleep`, `Call`) and are resumed with the answer, or
 with `Lost` thrown into them. Bytes travel with random delays and in random pieces; a connection may be cut, a client be
-frozen or killed, the broker be stopped, killed, or told by its disk that it fails. Who audits is told of each request
-when its last byte has come to the broker, and of each answer when the broker has written it, in this order.
+frozen or killed, the broker be stopped, killed, lose its power, or be told by its disk that it fails. Who audits is
+told of each request when its last byte has come to the broker, and of each answer when the broker has written it, in
+this order.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import heapq
 import io
 import itertools
-import os
 import random
 import shutil
 from collections import deque
@@ -30,8 +29,8 @@ from broker.server import Server
 from broker.settings import Settings
 from protocol.frame_cutter import FrameCutter
 from protocol.frames import decode_response, encode_request
-from storage.files import DISK, Disk
 from tests.broker.connections import FakeTransport
+from tests.simulation.disk import SimulatedDisk
 from tests.virtual_runtime import VirtualRuntime
 
 START_MS = 1_700_000_000_000
@@ -46,7 +45,6 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "1000",
 }
 _ROUTES = Routes(HANDLERS)  # compiled once for all lives
-_DISK_CALLS = ("pwrite", "pread", "fsync", "fdatasync", "open", "rename", "unlink", "ftruncate")
 
 Process = Generator[Any, Any, None]
 
@@ -152,6 +150,8 @@ class World:
         self.broker: Any = None
         self.runtime: VirtualRuntime
         self._directory = directory
+        self.disk = SimulatedDisk(directory, self.random)
+        self.disk.install()
         self._channels: list[Channel] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
@@ -181,6 +181,14 @@ class World:
         shutil.copytree(self._directory, copy)
         self._end_of_life()
         self._directory = copy
+        self.disk.moved(copy)
+
+    def lose_power(self) -> None:
+        """The machine's plug: of what was not fsynced some is there, in any order, or nothing."""
+        after = self._directory.with_name(f"after-life-{self.life}")
+        self._end_of_life()
+        self.disk.lose_power(after)
+        self._directory = after
 
     def stop_broker(self) -> bool:
         """SIGTERM; whether the directory was marked clean."""
@@ -424,18 +432,7 @@ class _Troubled:
         self.world = world
 
     def __enter__(self) -> None:
-        if self.world.disk_trouble and "pwrite" not in DISK.__dict__:
-            for name in _DISK_CALLS:
-                setattr(DISK, name, self._doubtful(getattr(Disk, name)))
+        self.world.disk.doubt = self.world.disk_trouble
 
     def __exit__(self, *_: object) -> None:
-        for name in _DISK_CALLS:
-            DISK.__dict__.pop(name, None)
-
-    def _doubtful(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if self.world.random.random() < self.world.disk_trouble:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(*arguments, **options)
-
-        return call
+        self.world.disk.doubt = 0.0
