@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pipeline.decode.batches import (
     CHUNK_BYTES,
@@ -27,6 +29,8 @@ from pipeline.sources.segments import header_at
 from protocol.records.batch_header import HEADER_BYTES
 
 _SEARCH_BYTES = 16 * CHUNK_BYTES
+_LAST_RELATIVE_OFFSET = (1 << 31) - 1
+"""What an index entry can say. Source: Kafka's LogSegment.canConvertToRelativeOffset."""
 
 
 class Window(NamedTuple):
@@ -106,6 +110,10 @@ class _Reading:
         self.size = os.fstat(descriptor).st_size
         self.limit = min(split.end_position, self.size)
         self._window = bytearray()
+        self._bases: list[Any] = []  # base offsets of what was handed out: eight bytes a batch
+        self._highest = np.full(1, -1, np.int64)
+        name = os.path.basename(split.file).partition(".")[0]  # noqa: PTH119  once a file
+        self.first_offset = int(name) if name.isdigit() else max(split.base_offset, 0)
         self.next_offset = max(split.base_offset, split.start_offset if not split.position else 0)
 
     def read(self, position: int, size: int) -> bytearray:
@@ -133,9 +141,10 @@ class _Reading:
             size = CHUNK_BYTES
             found = walk(data, 0, filled, check_crc=self.check_crc, until_offset=self.split.end_offset)
             if found.positions:
-                headers = read_headers(data, found.positions, at)
-                self.next_offset = int(headers.last_offset[-1]) + 1
-                yield Window(data, at, headers, self.split.file)
+                headers = self._in_place(read_headers(data, found.positions, at))
+                if len(headers):
+                    self.next_offset = int(headers.last_offset[-1]) + 1
+                    yield Window(data, at, headers, self.split.file)
             stop = at + found.stop
             if not found.reason:
                 if found.stop < filled:
@@ -151,6 +160,27 @@ class _Reading:
                 return  # a pre-allocated file
             else:
                 at = self._skip(stop, found.reason)
+
+    def _in_place(self, headers: Headers) -> Headers:
+        """Without batches whose offsets were read before, or cannot be in this file: a CRC does not cover them."""
+        base = headers.base_offset
+        again = np.zeros(len(base), bool)
+        highest = np.maximum.accumulate(np.concatenate([self._highest, base]))
+        if (base <= highest[:-1]).any():
+            together = np.concatenate([*self._bases, base])
+            _, first, which = np.unique(together, return_index=True, return_inverse=True)
+            again = (first[which] < np.arange(len(together)))[len(together) - len(base) :]
+        beyond = base > self.first_offset + _LAST_RELATIVE_OFFSET
+        for index in np.flatnonzero(again | beyond):
+            why = "its offsets were there before" if again[index] else f"offset {base[index]} cannot be in this file"
+            self.problems.bad_records(self.split.file, headers, int(index), why)
+        kept = ~(again | beyond)
+        if not kept.all():
+            headers = headers[kept]
+        if len(headers):
+            self._bases.append(headers.base_offset)
+            self._highest = highest[-1:]
+        return headers
 
     def _whole_size(self, data: bytearray) -> int:
         """Of a batch larger than a window; what its length field claims is bounded by the file."""

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkContext
 
+from pipeline.decode.batches import CorruptBatch
 from pipeline.jobs import progress
 from tests.broker_process import eventually
-from tests.pipeline.logs import Log, commit
+from tests.pipeline.logs import Log, commit, rows
 from tests.pipeline.test_cli import run
 
 __all__ = ["run"]
@@ -61,6 +62,24 @@ def test_pl13_a_damaged_batch_fails_the_job_or_is_left_out_and_told(run: Any, tm
     assert offsets(out) == [*range(12), *range(24, 36)]
     assert f"skipped: __consumer_offsets-0 offsets 12-23, {log.path} at {log.positions[1]}: CRC mismatch" in err
     assert ", 1 batches skipped, " in err.splitlines()[-1]
+
+
+def test_offsets_that_come_again_or_cannot_be_are_left_out(tmp_path: Path) -> None:
+    """A CRC does not cover a batch's offset: of a file copied behind itself each record is read once, and a flipped
+    high bit is no record far in the future."""
+    log = three_batches(tmp_path)
+    content = log.path.read_bytes()
+    log.path.write_bytes(content + content)
+    assert [row["offset"] for row in rows(tmp_path, onCorrupt="skip")] == list(range(36))
+    with pytest.raises(CorruptBatch, match="offset 0"):
+        rows(tmp_path)
+
+    flipped = bytearray(content)
+    flipped[log.positions[2] + 2] ^= 0x20
+    log.path.write_bytes(flipped)
+    assert [row["offset"] for row in rows(tmp_path, onCorrupt="skip")] == list(range(24))
+    with pytest.raises(CorruptBatch, match="cannot be in this file"):
+        rows(tmp_path)
 
 
 def test_pl35_a_directory_given_twice_counts_once(run: Any, tmp_path: Path) -> None:
