@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline.jobs.output import Table
 from pipeline.sources.log_dir import GROUPS_TOPIC
 from pipeline.transformations import growth, growth_partitions
+from pipeline.transformations.keys import moment
 
 if TYPE_CHECKING:
     from pipeline.jobs.inputs import Inputs
@@ -20,8 +21,6 @@ def tables(inputs: Inputs) -> list[Table]:
     partitions = growth_partitions(records, batches, inputs.cleaning())
     hours = growth(records)
     if inputs.asked.until is not None:
-        from pipeline.transformations.keys import moment  # noqa: PLC0415
-
         hours = hours.where(hours["window_start"] < moment(inputs.asked.until))
     return [
         Table("growth", hours, ("bytes desc", "window_start", "group_id"), "window_start + INTERVAL 1 HOUR"),

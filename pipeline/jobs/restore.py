@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -94,19 +95,13 @@ def _warn(rows: list[Row], bounds: Bounds) -> None:
 
 def _advise(inputs: Inputs, groups: list[str]) -> None:
     asked = inputs.asked
-    file = asked.to if asked.to is not None else "FILE"
-    named = " ".join(f"--group {_quoted(group)}" for group in groups)
+    file = shlex.quote(str(asked.to)) if asked.to is not None else "FILE"
+    named = " ".join(f"--group {shlex.quote(group)}" for group in groups)
     where = asked.bootstrap or "HOST:PORT"
     print(
         f"kafka-consumer-groups --bootstrap-server {where} --reset-offsets {named} --from-file {file} --dry-run",
         file=sys.stderr,
     )
-
-
-def _quoted(text: str) -> str:
-    import shlex  # noqa: PLC0415
-
-    return shlex.quote(text)
 
 
 def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipeline.jobs.inputs import OBSERVERS
 from pipeline.jobs.output import Table
 from pipeline.transformations import state_at
 
@@ -25,7 +26,5 @@ def found(inputs: Inputs) -> DataFrame:
     # Where cuts lie is told by the records of all groups.
     whole = state_at(inputs.all_records(), asked.at, inputs.compacted())
     if not asked.include_observers:
-        from pipeline.jobs.inputs import OBSERVERS  # noqa: PLC0415
-
         whole = whole.where(~whole["group_id"].rlike(OBSERVERS))
     return whole

@@ -22,7 +22,7 @@ NAME_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """All that a page shows. Rows have the columns of their tables (docs/pipeline.md); moments have a time zone.
+    """All that a page shows. Rows have the columns of their tables (docs/pipeline-verbs.md); moments have a time zone.
 
     `lag`: (group_id, at, lag_messages null, lag_seconds null), the worst of a group's partitions at each moment.
     `findings`: (group_id, rule, weight, text); a weight of `warning` is shown before `note`. None: nobody looked, for

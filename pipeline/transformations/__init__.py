@@ -2,7 +2,7 @@
 
 None reads, writes, collects or looks at the clock; a moment that matters arrives as an argument. The order of rows and
 their partitioning never matter: within a log partition `log_offset` is the order, and every function sorts for itself.
-All give the same under ANSI mode and without. docs/pipeline.md lists every column.
+All give the same under ANSI mode and without. docs/pipeline-verbs.md lists every column.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
-from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, newest, span_ms
+from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, newest, span_ms, with_era
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,6 +30,7 @@ _COLUMNS = (
     "data_lost",
     "idle_seconds",
 )
+_ORDER = ("era", "log_partition", "log_offset")
 _COMMIT = ("committed_offset", "committed_at", "logged_at")
 
 
@@ -61,14 +62,14 @@ def lag_over_time(
          idle_seconds: since the newest commit, or tombstone, was written.
     """
     step = span_ms(every) * 1000
-    bucketed = commits.select(*PAIR, "log_offset", *_COMMIT, _grid_point("logged_at", step).alias("at_us"))
+    bucketed = with_era(commits).select(*PAIR, *_ORDER, *_COMMIT, _grid_point("logged_at", step).alias("at_us"))
     if since is not None:
         first = -(-round(since.timestamp() * 1_000_000) // step) * step
         bucketed = bucketed.withColumn("at_us", F.greatest("at_us", F.lit(first)))
     read = positions.join(commits.select(*TP).distinct(), list(TP), "left_semi")
     grid = _grid(bucketed, _end(commits, read, step, until), step)
 
-    at_point = bucketed.groupBy(*PAIR, "at_us").agg(F.max(F.struct("log_offset", *_COMMIT)).alias("commit"))
+    at_point = bucketed.groupBy(*PAIR, "at_us").agg(F.max(F.struct(*_ORDER, *_COMMIT)).alias("commit"))
     so_far = Window.partitionBy(*PAIR).orderBy("at_us")
     stands = grid.join(at_point, [*PAIR, "at_us"], "left").withColumn("commit", F.max("commit").over(so_far))
     ends = _ends(grid, read)

@@ -29,7 +29,7 @@ TOPICS = ("orders", "päyments", "a-b.c_d")
 TOPIC_IDS = {topic: bytes([index + 1]) * 16 for index, topic in enumerate(TOPICS)}
 CLASSIC = ("g0", "g1", "gröup 2", "<script>alert(1)</script>")
 CONSUMER = ("k0", "k1")
-SIMPLE = ("s0",)
+SIMPLE = ("s0", "")
 Step = tuple[Any, ...]
 
 # Bytes that are no record of a known type, as (key, value).

@@ -46,6 +46,13 @@ def test_pl23_lag_in_messages_and_seconds_on_the_grid(spark: SparkSession, ansi:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
+def test_the_lag_of_a_group_that_moved_to_another_log_partition_follows_it(spark: SparkSession) -> None:
+    """The offsets topic got more partitions: offsets of two of its logs cannot be compared."""
+    positions = frame(spark, BATCHES, one_a_second())
+    moved = commits(spark, commit(900, 60, 40), commit(3, 90, 70, log_partition=30))
+    assert [row[:4] for row in lags(lag_over_time(moved, positions))] == [(60, 40, 61, 21), (120, 70, 100, 30)]
+
+
 def test_pl23_at_batch_grain_time_is_shared_out_and_exact_reads_the_record(spark: SparkSession) -> None:
     """One batch of 100 records whose first half was written in the first ten seconds."""
     positions = frame(spark, BATCHES, [batch(0, 99, 0, 99)])

@@ -105,7 +105,7 @@ def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], l
     rows = list(rows)
     now = max((row["logged_at"] for row in sound(rows)), default=0)
     out = []
-    for group_id in sorted({row["group_id"] for row in sound(rows) if row["group_id"]}):
+    for group_id in sorted({row["group_id"] for row in sound(rows) if row["group_id"] is not None}):
         mine = [row for row in sound(rows) if row["group_id"] == group_id]
         last: Row | None = next((row for row in reversed(generations) if row["group_id"] == group_id), None)
         offsets: dict[tuple[str, int], Row] = {}
