@@ -18,7 +18,7 @@ from pipeline import group_commit
 from pipeline.errors import UsageError
 from pipeline.jobs import stream_tables
 from pipeline.jobs.inputs import Inputs, matches
-from pipeline.jobs.output import count_saved, save
+from pipeline.jobs.output import count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
 from pipeline.sources.log_dir import GROUPS_TOPIC
 
@@ -122,8 +122,8 @@ def claim(checkpoint: Path, verb: str, log_id: str | None) -> None:
         raise UsageError(
             f"--checkpoint {checkpoint} was made with the logs of another cluster; name another, with another --to"
         )
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"verb": verb, "log_id": log_id or told.get("log_id")}))
+    # Whole or not at all: a kill must not leave half of it.
+    put_text(note, json.dumps({"verb": verb, "log_id": log_id or told.get("log_id")}))
 
 
 def _log_id(inputs: Inputs) -> str | None:
