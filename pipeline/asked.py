@@ -12,6 +12,7 @@ from typing import NoReturn
 from pipeline.errors import UsageError
 from pipeline.places import check_target, is_taken
 from pipeline.session import LOCAL
+from pipeline.spans import span_ms
 
 VERBS = {
     "commits": "every offset commit that is still in the log",
@@ -226,14 +227,6 @@ def read(words: list[str]) -> Asked:
     if not has_groups and not asked.stream:
         raise UsageError(NO_GROUPS.format(paths=",".join(paths)))
     return asked
-
-
-def span_ms(text: str) -> int:
-    """Milliseconds of 30s, 10m, 1h or 7d. Raises: ValueError."""
-    match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text.strip())
-    if match is None or int(match[1]) == 0:
-        raise ValueError(text)
-    return int(match[1]) if match[2] == "ms" else int(match[1]) * _SECONDS[match[2]] * 1000
 
 
 def parse_moment(text: str, now: datetime) -> datetime:

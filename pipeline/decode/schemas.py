@@ -12,12 +12,12 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 """A moment. Kafka's milliseconds times a thousand, which is what Spark stores."""
 
 
-def _list_of(element: pa.DataType) -> pa.DataType:
-    # Spark compares schemas, and calls what a list holds `element`.
+def list_of(element: pa.DataType) -> pa.DataType:
+    """A list, whose element is called what Spark calls it, which compares schemas."""
     return pa.list_(pa.field("element", element))
 
 
-HEADERS = _list_of(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADERS = list_of(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 RAW = pa.schema(
     [
@@ -124,7 +124,7 @@ OFFSET_COMMITS = pa.schema(
 )
 """One offset commit or its tombstone."""
 
-TOPIC_PARTITIONS = _list_of(pa.struct([("topic", pa.string()), ("partition", pa.int32())]))
+TOPIC_PARTITIONS = list_of(pa.struct([("topic", pa.string()), ("partition", pa.int32())]))
 
 MEMBER = pa.struct(
     [
@@ -134,7 +134,7 @@ MEMBER = pa.struct(
         ("client_host", pa.string()),
         ("rebalance_timeout_ms", pa.int32()),
         ("session_timeout_ms", pa.int32()),
-        ("subscribed_topics", _list_of(pa.string())),
+        ("subscribed_topics", list_of(pa.string())),
         ("owned", TOPIC_PARTITIONS),
         ("rack_id", pa.string()),
         ("user_data", pa.binary()),
@@ -154,12 +154,12 @@ GROUP_GENERATIONS = pa.schema(
         ("state_changed_at", TIMESTAMP),
         ("state", pa.string()),
         ("member_count", pa.int32()),
-        ("members", _list_of(MEMBER)),
+        ("members", list_of(MEMBER)),
     ]
 )
 """One GroupMetadata record of a classic group; state is Stable, Empty or Removed."""
 
-OWNED_PARTITIONS = _list_of(
+OWNED_PARTITIONS = list_of(
     pa.struct(
         [("topic_id", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("assignment_epoch", pa.int32())]
     )
@@ -180,7 +180,7 @@ CONSUMER_GROUP_RECORDS = pa.schema(
         ("rack_id", pa.string()),
         ("client_id", pa.string()),
         ("client_host", pa.string()),
-        ("subscribed_topics", _list_of(pa.string())),
+        ("subscribed_topics", list_of(pa.string())),
         ("subscribed_topic_regex", pa.string()),
         ("rebalance_timeout_ms", pa.int32()),
         ("server_assignor", pa.string()),
@@ -229,8 +229,8 @@ LEDGER_EVENTS = pa.schema(
         ("leader_changed", pa.bool_()),
         ("members_before", pa.int32()),
         ("members_after", pa.int32()),
-        ("joined", _list_of(pa.string())),
-        ("left", _list_of(pa.string())),
+        ("joined", list_of(pa.string())),
+        ("left", list_of(pa.string())),
         ("partitions_total", pa.int32()),
         ("partitions_moved", pa.int32()),
         ("event", pa.string()),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipeline.decode.schemas import TIMESTAMP, ddl, list_of
 from pipeline.transformations.keys import with_era
 
 if TYPE_CHECKING:
@@ -20,38 +21,50 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-_EPOCHS = """group_id string, source string, from_generation int, to_generation int, missing_generations int,
-started_at timestamp, finished_at timestamp, duration_ms bigint, sync_ms bigint, trigger string, reason string,
-members_before int, members_after int, joined array<string>, left array<string>, leader_changed boolean,
-protocol string, partitions_total int, partitions_moved int, stopped_ms bigint, slowest_member string,
-log_offset bigint"""
-_OWNERSHIP = """group_id string, topic string, partition int, member_id string, group_instance_id string,
-client_id string, client_host string, from_generation int, to_generation int, owned_from timestamp, owned_to timestamp,
-ended_by string, source string"""
+_MOMENT, _INT, _LONG, _TEXT, _TEXTS = TIMESTAMP, pa.int32(), pa.int64(), pa.string(), list_of(pa.string())
+_REBALANCES = pa.schema(
+    [
+        *[("group_id", _TEXT), ("source", _TEXT), ("from_generation", _INT), ("to_generation", _INT)],
+        *[("missing_generations", _INT), ("started_at", _MOMENT), ("finished_at", _MOMENT), ("duration_ms", _LONG)],
+        *[("sync_ms", _LONG), ("trigger", _TEXT), ("reason", _TEXT), ("members_before", _INT)],
+        *[("members_after", _INT), ("joined", _TEXTS), ("left", _TEXTS), ("leader_changed", pa.bool_())],
+        *[("protocol", _TEXT), ("partitions_total", _INT), ("partitions_moved", _INT), ("stopped_ms", _LONG)],
+        *[("slowest_member", _TEXT), ("log_offset", _LONG)],
+    ]
+)
+_INTERVALS = pa.schema(
+    [
+        *[("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("member_id", _TEXT)],
+        *[("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT), ("from_generation", _INT)],
+        *[("to_generation", _INT), ("owned_from", _MOMENT), ("owned_to", _MOMENT), ("ended_by", _TEXT)],
+        ("source", _TEXT),
+    ]
+)
 
 Partition = tuple[str, int]
 
 
 def epochs(consumer_records: DataFrame) -> DataFrame:
     """One row per completed change of a group epoch, in the columns of `rebalances`, source `epoch`."""
-    return _folded(consumer_records, "rebalances", _EPOCHS)
+    return _folded(consumer_records, "rebalances", _REBALANCES)
 
 
 def ownership(consumer_records: DataFrame) -> DataFrame:
     """One row per interval of ownership, in the columns of `membership`, source `epoch`."""
-    return _folded(consumer_records, "intervals", _OWNERSHIP)
+    return _folded(consumer_records, "intervals", _INTERVALS)
 
 
-def _folded(consumer_records: DataFrame, what: str, columns: str) -> DataFrame:
+def _folded(consumer_records: DataFrame, what: str, schema: pa.Schema) -> DataFrame:
     def fold_group(table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
         rows.sort(key=lambda row: (row["era"], row["log_partition"], row["log_offset"]))
-        return _table(getattr(fold(rows), what), what)
+        found = getattr(fold(rows), what)
+        return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in found], schema=schema)
 
     needed = ["group_id", "log_partition", "log_offset", "logged_at", "record_type", "member_id", "tombstone", "era"]
     needed += ["group_epoch", "target_epoch", "member_epoch", "instance_id", "client_id", "client_host"]
     needed += ["partitions", "pending_revocation"]
-    return with_era(consumer_records).select(*needed).groupBy("group_id").applyInArrow(fold_group, columns)
+    return with_era(consumer_records).select(*needed).groupBy("group_id").applyInArrow(fold_group, ddl(schema))
 
 
 @dataclass(slots=True)
@@ -249,31 +262,3 @@ _RULES = {
     "consumer_group_target_assignment_member": _target,
     "consumer_group_current_member_assignment": _current,
 }
-
-_MOMENT = pa.timestamp("us", tz="UTC")
-_INT, _LONG, _TEXT, _TEXTS = pa.int32(), pa.int64(), pa.string(), pa.list_(pa.string())
-_ARROW = {
-    "rebalances": pa.schema(
-        [
-            *[("group_id", _TEXT), ("source", _TEXT), ("from_generation", _INT), ("to_generation", _INT)],
-            *[("missing_generations", _INT), ("started_at", _MOMENT), ("finished_at", _MOMENT), ("duration_ms", _LONG)],
-            *[("sync_ms", _LONG), ("trigger", _TEXT), ("reason", _TEXT), ("members_before", _INT)],
-            *[("members_after", _INT), ("joined", _TEXTS), ("left", _TEXTS), ("leader_changed", pa.bool_())],
-            *[("protocol", _TEXT), ("partitions_total", _INT), ("partitions_moved", _INT), ("stopped_ms", _LONG)],
-            *[("slowest_member", _TEXT), ("log_offset", _LONG)],
-        ]
-    ),
-    "intervals": pa.schema(
-        [
-            *[("group_id", _TEXT), ("topic", _TEXT), ("partition", _INT), ("member_id", _TEXT)],
-            *[("group_instance_id", _TEXT), ("client_id", _TEXT), ("client_host", _TEXT), ("from_generation", _INT)],
-            *[("to_generation", _INT), ("owned_from", _MOMENT), ("owned_to", _MOMENT), ("ended_by", _TEXT)],
-            ("source", _TEXT),
-        ]
-    ),
-}
-
-
-def _table(rows: list[dict[str, Any]], what: str) -> pa.Table:
-    schema = _ARROW[what]
-    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema=schema)

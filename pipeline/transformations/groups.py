@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
+from pipeline.spans import span_ms
 from pipeline.transformations.commits import committed_offsets, offset_commits
-from pipeline.transformations.keys import PAIR, millis_between, moment, newest, span_ms
+from pipeline.transformations.keys import PAIR, millis_between, moment, newest
 
 if TYPE_CHECKING:
     from datetime import datetime

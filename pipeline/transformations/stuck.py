@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
-from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, span_ms, story, with_era
+from pipeline.spans import span_ms
+from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, story, with_era
 
 if TYPE_CHECKING:
     from datetime import datetime

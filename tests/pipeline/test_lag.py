@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from pipeline.decode.schemas import BATCHES, GROUP_GENERATIONS, GROUP_RECORDS, RAW
+from pipeline.spans import span_ms
 from pipeline.transformations import lag_now, lag_over_time, membership, offset_commits, stuck_partitions
-from pipeline.transformations.keys import span_ms
 from tests.pipeline.rows import at, batch, commit, frame, generation, member, shuffled
 
 PARTITIONS = "topic string, partition int, log_start_offset bigint, log_end_offset bigint"
