@@ -65,7 +65,9 @@ def test_rl02_rl03_rl13_who_came_left_and_died_and_who_owned_what(
     options = in_group(broker, name, assignor)
     a = spawn(client, **options, client_id=f"{client}-a")
     harness.wait_until_shared([a])  # so that it has something to give up when the others come
-    b, c = [spawn(client, **options, client_id=f"{client}-{n}") for n in "bc"]
+    b = spawn(client, **options, client_id=f"{client}-b")
+    harness.wait_until_shared([a, b])  # so that one keeps all while the other gets what was given up
+    c = spawn(client, **options, client_id=f"{client}-c")
     workers = [a, b, c]
     harness.wait_until_shared(workers)
     a.leave()
