@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.partitions import Partition
-    from broker.runtime import Runtime
-    from coordinator.events import GroupEvent
     from coordinator.outcome import Input
-    from coordinator.view import GroupSettings, Topics
 
 log = get_logger()
 
@@ -33,27 +30,11 @@ log = get_logger()
 class GroupLeader(GroupEffects):
     """Owns a `Shard` and its partition of `__consumer_offsets`. Only the event loop calls it."""
 
-    __slots__ = ("leader_epoch", "load_error", "on_load", "on_load_failed", "unclean")
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        index: int,
-        settings: GroupSettings,
-        topics: Topics,
-        publish: Callable[[GroupEvent], None],
-        *,
-        compression: int = 0,
-        commit_timeout_ms: int = 5_000,
-    ) -> None:
-        super().__init__(
-            *(runtime, index, settings, topics, publish), compression=compression, commit_timeout_ms=commit_timeout_ms
-        )
-        self.leader_epoch = -1  # of the last load
-        self.load_error: Exception | None = None  # why the last load went wrong
-        self.unclean = False  # the broker had not been stopped in good order
-        self.on_load: Callable[[GroupLeader], None] | None = None  # the shard is there; nobody has been told yet
-        self.on_load_failed: Callable[[GroupLeader], None] | None = None  # nothing is served, see `load_error`
+    leader_epoch = -1  # of the last load
+    load_error: Exception | None = None  # why the last load went wrong
+    unclean = False  # the broker had not been stopped in good order
+    on_load: Callable[[GroupLeader], None] | None = None  # the shard is there; nobody has been told yet
+    on_load_failed: Callable[[GroupLeader], None] | None = None  # nothing is served, see `load_error`
 
     def silent_ms(self, group_id: str, instance_id: str) -> int | None:
         """How long ago the member that holds an instance id was heard of; None when nobody does, or it waits now."""

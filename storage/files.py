@@ -46,6 +46,8 @@ class Disk:
 
 DISK = Disk()
 
+_COPY_BYTES = 1_048_576
+
 
 class LogFile:
     """One open file. Closed when the last reference goes, never by hand while a reader may hold it.
@@ -97,6 +99,14 @@ class LogFile:
         view = memoryview(data)
         while written < size:
             written += self.disk.pwrite(self.fd, view[written:], position + written)
+
+    def write_again(self, begin: int, end: int) -> None:
+        """Write the bytes between two positions over themselves, so that the next fsync speaks of them.
+
+        After a failed fsync the cache may call pages clean that never reached the disk.
+        """
+        for position in range(begin, end, _COPY_BYTES):
+            self.write_fully(self.pread(min(_COPY_BYTES, end - position), position), position)
 
 
 def write_file(path: Path, data: Buffer, *, sync: bool, disk: Disk = DISK) -> None:

@@ -76,9 +76,7 @@ def _write_again(log: PartitionLog) -> None:
     between changes nothing.
     """
     for segment in log.segments[log.segment_index(log.recovery_point) :]:
-        for position in range(segment.find(log.recovery_point), segment.size_bytes, CHUNK_BYTES):
-            count = min(CHUNK_BYTES, segment.size_bytes - position)
-            segment.file.write_fully(segment.file.pread(count, position), position)
+        segment.file.write_again(segment.find(log.recovery_point), segment.size_bytes)
 
 
 def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 FOLDER = "__cluster_metadata-0"
 _MAX_BATCH_RECORDS = 10_000
-_COPY_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +118,7 @@ class MetadataLog:
         in the page cache alone, as pages that no fsync looks at any more. Raises: StorageError.
         """
         try:
-            for position in range(0, self._size_bytes, _COPY_BYTES):
-                piece = self._file.pread(min(_COPY_BYTES, self._size_bytes - position), position)
-                self._file.write_fully(piece, position)
+            self._file.write_again(0, self._size_bytes)
         except OSError as error:
             raise StorageError("cannot write again", self._file.path, error) from error
 
@@ -157,17 +154,14 @@ class MetadataLog:
 
     def _check_older(self) -> None:
         """Those that the newest snapshot has replaced: we do not read them again, Kafka does. Raises: CorruptFile."""
-        segments = self._all_segments()
+        segments = segments_in(self.folder)
         for path, following in pairwise(segments):
             content = path.read_bytes()
             _check_segment(path, content, len(content), int(following.stem))
 
-    def _all_segments(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("*.log") if path.stem.isdigit())
-
     def _segments(self, begin: int) -> list[Path]:
         """The segment files to be read, from the one that holds offset `begin` on. Raises: CorruptFile."""
-        segments = self._all_segments()
+        segments = segments_in(self.folder)
         if segments and int(segments[0].stem) > begin:
             raise CorruptFile(segments[0], f"the metadata log does not begin at offset {begin}, and no snapshot does")
         while len(segments) > 1 and int(segments[1].stem) <= begin:
@@ -366,6 +360,11 @@ class MetadataLog:
         if voters not in ([], [self.node_id]):
             raise DirectoryRefused(f"{path}: the voters are {voters}; Kohort opens directories of a single node only")
         return epoch
+
+
+def segments_in(folder: Path) -> list[Path]:
+    """The segments of a metadata log, the oldest first."""
+    return sorted(path for path in folder.glob("*.log") if path.stem.isdigit())
 
 
 def _check_segment(path: Path, content: bytes, size_bytes: int, next_offset: int) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.catalogue.appending import cut_into_batches, metadata_version
+from broker.catalogue.metadata_log import segments_in
 from broker.catalogue.snapshot_records import snapshot_records
 from broker.catalogue.snapshots import PARTIAL, all_snapshots, log_timestamp
 from protocol.records import batch as record_batch
@@ -137,7 +138,7 @@ def remove_old(folder: Path, policy: SnapshotPolicy, now_ms: int, disk: Disk) ->
         snapshots = all_snapshots(folder)
         while len(snapshots) > 1 and _too_much(folder, policy, now_ms, snapshots[0].path):
             oldest = snapshots.pop(0)
-            segments = sorted(path for path in folder.glob("*.log") if path.stem.isdigit())
+            segments = segments_in(folder)
             while len(segments) > 1 and int(segments[1].stem) <= snapshots[0].end_offset:
                 remove_files([segments.pop(0)], disk)
                 sync_directory(folder, disk)

@@ -13,7 +13,7 @@ from broker.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
 from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_name
-from broker.handlers.gathering import SLICE, Gathering, in_slices, refuse_repetition
+from broker.handlers.gathering import Gathering, one_by_one, refuse_repetition
 from broker.setting_types import ConfigSource
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -52,17 +52,13 @@ def describe_configs(
     made: Entries = {}
     resources = request.resources
     refuse_repetition(((asked.resource_type, asked.resource_name) for asked in resources), len(resources))
-    if len(resources) <= SLICE:
-        return DescribeConfigsResponse(
-            results=[_describe(broker, context, request, asked, made) for asked in resources]
-        )
-    gathering = Gathering(len(resources), lambda results: DescribeConfigsResponse(results=results))
-
-    def describe(index: int) -> None:
-        gathering.put(index, _describe(broker, context, request, resources[index], made))
-
-    in_slices(broker.runtime, gathering.deferred, len(resources), describe)
-    return gathering.deferred
+    answer: DescribeConfigsResponse | Deferred = one_by_one(
+        broker.runtime,
+        resources,
+        lambda asked: _describe(broker, context, request, asked, made),
+        lambda results: DescribeConfigsResponse(results=results),
+    )
+    return answer
 
 
 def _describe(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from broker.context import CloseConnection, Deferred
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from broker.runtime import Runtime
 
@@ -85,3 +85,14 @@ class Gathering:
         self._missing -= 1
         if self._missing == 0:
             self.deferred.complete(self._respond(self._results))
+
+
+def one_by_one(
+    runtime: Runtime, asked: Sequence[Any], answer: Callable[[Any], Any], response: Callable[[list[Any]], Any]
+) -> Any:
+    """The response to a request whose entries are each answered by themselves: at once, or, if many, in slices."""
+    if len(asked) <= SLICE:
+        return response([answer(entry) for entry in asked])
+    gathering = Gathering(len(asked), response)
+    in_slices(runtime, gathering.deferred, len(asked), lambda index: gathering.put(index, answer(asked[index])))
+    return gathering.deferred

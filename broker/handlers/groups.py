@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.context import Deferred
 from broker.group_batches import LeaderState
-from broker.handlers.gathering import SLICE, Gathering, in_slices, refuse_repetition
+from broker.handlers.gathering import Gathering, in_slices, one_by_one, refuse_repetition
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
@@ -65,16 +65,13 @@ def find_coordinator(
     """Say where the coordinator of each key is: one key up to version 3, any number from version 4 on."""
     version = context.version
     if version >= 4:
-        keys, key_type = request.coordinator_keys, request.key_type
-        if len(keys) <= SLICE:
-            return FindCoordinatorResponse(coordinators=[_found(broker, context, key_type, key) for key in keys])
-        gathering = Gathering(len(keys), lambda found: FindCoordinatorResponse(coordinators=found))
-
-        def find(index: int) -> None:
-            gathering.put(index, _found(broker, context, key_type, keys[index]))
-
-        in_slices(broker.runtime, gathering.deferred, len(keys), find)
-        return gathering.deferred
+        answer: FindCoordinatorResponse | Deferred = one_by_one(
+            broker.runtime,
+            request.coordinator_keys,
+            lambda key: _found(broker, context, request.key_type, key),
+            lambda found: FindCoordinatorResponse(coordinators=found),
+        )
+        return answer
     one = _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -46,7 +46,6 @@ _FIELDS = np.dtype(
         "itemsize": HEADER_BYTES,
     }
 )
-_HEADER_RANGE = np.arange(HEADER_BYTES)
 
 
 class CorruptBatch(DataError):
@@ -202,8 +201,18 @@ class Headers:
 def read_headers(data: Bytes, positions: list[int], origin: int = 0) -> Headers:
     """The headers at `positions` of `data`, whose first byte lies at `origin` of the file."""
     at = np.array(positions, np.int64)
-    rows = np.frombuffer(data, np.uint8)[at[:, None] + _HEADER_RANGE]
-    return Headers(rows.reshape(-1).view(_FIELDS), at + origin)
+    return Headers(windows(data, at, _FIELDS), at + origin)
+
+
+def windows(data: Bytes, at: Ints, fields: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The bytes at each of these places of `data`, copied next to one another, as these fields.
+
+    One copy of forty bytes from anywhere costs what one number from there does.
+    """
+    size = fields.itemsize
+    # A view that steps one byte at a time.
+    view = np.ndarray((max(len(data) - size + 1, 0),), f"V{size}", data, strides=(1,))
+    return view[at].view(fields)
 
 
 class Chunk(NamedTuple):

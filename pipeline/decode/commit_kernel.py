@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.decode.batches import Flags, Ints
+from pipeline.decode.batches import Flags, Ints, windows
 from pipeline.decode.fields import Field, Numbers
 
 NONE: int = -1
@@ -72,7 +72,7 @@ def read_commits(rows: Rows, keys: Field, values: Field, tombstone: Flags) -> Fl
     """Fill all rows that are offset commits, or their tombstones, of a usual shape; say which they are."""
     at, size = keys.at, keys.size
     numbers = Numbers(keys.data)
-    head = keys.windows(_KEY)
+    head = windows(keys.data, at, _KEY)
     rows.key_type, group_size = head["type"].astype(np.int64), head["group_size"].astype(np.int64)
     left = size - _KEY_FIXED_BYTES - group_size
     possible = ((rows.key_type == 1) | (rows.key_type == 0)) & (group_size >= 0) & (left >= 0)
@@ -101,7 +101,7 @@ def read_commits(rows: Rows, keys: Field, values: Field, tombstone: Flags) -> Fl
 
 def _short_values(rows: Rows, values: Field, candidates: Flags) -> Flags:
     """Read the candidates whose values are short ones, and say which they are. Others get numbers that mean nothing."""
-    fields, size = values.windows(_SHORT), values.size
+    fields, size = windows(values.data, values.at, _SHORT), values.size
     version = fields["version"].astype(np.int64)
     untagged = size == _UNTAGGED_BYTES
     with_id = (size == _SHORT.itemsize) & ((fields["tags"] & 0xFFFFFF) == _TOPIC_ID_TAG)

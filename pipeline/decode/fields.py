@@ -35,15 +35,6 @@ class Field(NamedTuple):
         padded += bytes(PAD_BYTES)
         return cls(padded, offsets[:-1] - first, size)
 
-    def windows(self, fields: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The first bytes of each, copied next to one another, as these fields; at most `PAD_BYTES` of them.
-
-        One copy of forty bytes from anywhere costs what one number from there does.
-        """
-        size = fields.itemsize
-        view = np.ndarray((len(self.data) - size + 1,), f"V{size}", self.data, strides=(1,))
-        return view[self.at].view(fields)
-
 
 class Numbers:
     """Big-endian numbers at any position of some padded bytes."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decode import group_keys
-from pipeline.decode.batches import Flags, Ints
+from pipeline.decode.batches import Flags, Ints, windows
 from pipeline.decode.columns import choose, constant, integers, invalid_text, moments, nulled, spans
 from pipeline.decode.commit_kernel import NONE, Rows, read_commits
 from pipeline.decode.fields import Field
@@ -24,6 +24,7 @@ from pipeline.decode.schemas import GROUP_RECORDS
 _WORDS = [OFFSET_COMMIT, *[name for kind, name in RECORD_TYPES.items() if kind > 1], UNKNOWN]
 _WORD_OF = {name: index for index, name in enumerate(_WORDS)}
 _COMMIT_WORD = _WORD_OF[OFFSET_COMMIT]
+_UUID = np.dtype("V16")
 
 
 class Place(NamedTuple):
@@ -202,8 +203,7 @@ def _topic_ids(data: bytearray, at: Ints) -> Any:
     places = np.flatnonzero(present)
     if not len(places):
         return pa.nulls(len(at), pa.string())
-    # A view that steps one byte at a time copies sixteen at once.
-    octets = np.ndarray((len(data) - 15,), "V16", data, strides=(1,))[at[places]]
+    octets = windows(data, at[places], _UUID)
     ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(octets), [None, pa.py_buffer(octets)])
     encoded = ids.dictionary_encode()
     words = [uuid_text(word) for word in encoded.dictionary.to_pylist()]

@@ -197,7 +197,7 @@ def _boundaries(octets: Octets, chunk: Chunk, counts: Ints, lock_step_batches: i
     start = np.empty_like(stop)
     start[1:] = stop[:-1]
     start[first] = chunk.starts
-    return _behind_length(octets, start), stop
+    return varints(octets, start)[1], stop
 
 
 def _unusual_ends(octets: Octets, position: Ints, limit: Ints) -> Ints:
@@ -209,19 +209,6 @@ def _unusual_ends(octets: Octets, position: Ints, limit: Ints) -> Ints:
     if ((end > limit) | (end < after)).any():
         raise BadRecords("a record passes the end of its batch")
     return end
-
-
-def _behind_length(octets: Octets, at: Ints) -> Ints:
-    """Behind a varint that is known to be right, and of one or two bytes mostly."""
-    is_long = octets[at] >= 0x80
-    after = at + 1
-    more = np.flatnonzero(is_long & (octets[after] >= 0x80))
-    after += is_long
-    while more.size:
-        position = after[more]
-        after[more] = position + 1
-        more = more[octets[position] >= 0x80]
-    return after
 
 
 def _plain_loop(data: bytearray, at: int, limit: int, stop: Ints) -> int:
