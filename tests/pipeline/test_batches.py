@@ -2,6 +2,8 @@
 
 import random
 import struct
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -231,3 +233,32 @@ def test_large_batches_are_read_alone(tmp_path: Path):
     log.append([(b"k", b"small")])
 
     assert [(row["offset"], len(row["value"])) for row in rows(tmp_path)] == [(0, 5), (1, 9 * 1024 * 1024), (2, 5)]
+
+
+READS = """
+import pathlib, re, sys
+from pipeline.sources import options, plan, read
+asked = options.parse({"path": sys.argv[1], "splitBytes": "1g"})
+tasks = plan.plan(asked)
+rows = sum(batch.num_rows for task in tasks for batch in read.read_splits(task, asked))
+status = pathlib.Path("/proc/self/status").read_text()
+print(len(tasks), rows, int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]) * 1024)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_a_task_takes_the_memory_of_a_window_however_large_its_file_is(tmp_path: Path):
+    """Eight times the file, and not even half of what it grew by more memory."""
+
+    def peak_bytes(records: int) -> int:
+        log = Log(tmp_path / str(records), "orders", 0)
+        for _ in range(records):
+            log.append([(b"k", bytes(100_000))])
+        done = subprocess.run(
+            [sys.executable, "-c", READS, str(log.folder.parent)], capture_output=True, text=True, check=True
+        )
+        tasks, rows, peak = map(int, done.stdout.split())
+        assert (tasks, rows) == (1, records)
+        return peak
+
+    assert peak_bytes(800) - peak_bytes(100) < (800 - 100) * 100_000 // 2
