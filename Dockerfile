@@ -6,11 +6,11 @@ ARG PIP_TRUSTED_HOST
 RUN python -m venv --without-pip /opt/venv
 WORKDIR /src
 # What the project needs comes before the project: an edit of ours then rebuilds in a second.
-COPY pyproject.toml ./
+COPY pyproject.toml requirements.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))" \
-    > /tmp/requirements.txt \
-    && python -m pip --python /opt/venv/bin/python install --only-binary :all: -r /tmp/requirements.txt
+    python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+print('\n'.join([*project['dependencies'], *project['optional-dependencies']['cli']]))" > /tmp/requirements.txt \
+    && python -m pip --python /opt/venv/bin/python install --only-binary :all: -c requirements.lock -r /tmp/requirements.txt
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m pip --python /opt/venv/bin/python install --no-deps . \

@@ -14,11 +14,13 @@ FRAMES ?= 1000000
 SEED ?= 1
 # make simulation SEEDS=100-200
 SEEDS ?= 0-99
+# make simulation SHARDS=1000000 ARGS="-k one_group"
+SHARDS ?= 20000
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge lock clean help
 
 run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
-	@exec $(BIN)/python -m broker serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
+	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
 
 # A Docker engine for the tests of the image, where there is none, and shells for those of completion: only for CI and
 # `make test-all`, never unasked.
@@ -52,8 +54,8 @@ crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
 fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
 
-simulation: $(VENV)/.dev ## SEEDS=0-99: the whole broker and its clients in virtual time, with everything that fails
-	KOHORT_SIMULATION_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
+simulation: $(VENV)/.dev ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
+	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
 replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
@@ -67,17 +69,24 @@ format: $(VENV)/.dev ## format and mend what the linter can mend
 
 setup: $(VENV)/.dev ## install everything that tests and checks need
 
-$(VENV)/.run: pyproject.toml
+lock: $(VENV)/.dev ## write requirements.lock anew: the newest of everything that pyproject.toml allows
+	{ echo "# The versions that make installs. Written by 'make lock' from pyproject.toml; not by hand."; \
+	  $(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --upgrade --no-header --no-annotate -q pyproject.toml; \
+	} > requirements.lock.new && mv requirements.lock.new requirements.lock
+
+PIP_INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c requirements.lock
+
+$(VENV)/.run: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Kohort needs Python 3.11 or newer as $(PYTHON); name another with: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null \
 	  || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	$(PIP_INSTALL) -e '.[cli]'
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.run
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[test,check]'
+$(VENV)/.dev: pyproject.toml requirements.lock $(VENV)/.run
+	$(PIP_INSTALL) -e '.[test,check]'
 	@touch $@
 
 clean: ## remove what was installed and built; ./data stays

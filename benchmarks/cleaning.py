@@ -10,7 +10,7 @@ import time
 from aiokafka import AIOKafkaProducer
 
 from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, median, show
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 SECONDS = 4
 # Everything is dirty all the time, and small segments are closed soon: the cleaner always has something to do.

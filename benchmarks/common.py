@@ -20,8 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from tests.support.wire import Wire
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "num.partitions": 4}

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.common import SETTINGS, arguments, create_topic, digits, kload, load, machine, median
-from tests.broker_process import Kohort
+from tests.support.broker_process import Kohort
 
 # (question, unit, budget of on / off, load's mode, its figure)
 QUESTIONS = [

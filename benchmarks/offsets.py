@@ -19,8 +19,8 @@ from benchmarks.common import (
     median,
     show,
 )
-from tests.broker_process import BrokerProcess
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess
+from tests.support.wire import Wire
 
 PARTITIONS = 100  # of the topic that offsets are committed for: so many records a commit
 GROUPS = 10_000  # that lie over all partitions of the log

@@ -34,7 +34,7 @@ from pipeline.session import build
 from pipeline.sources import options, plan, read
 from protocol.records.batch import encode_pairs
 from protocol.records.batch_header import stamp
-from tests.broker_process import Kohort
+from tests.support.broker_process import Kohort
 
 ROOT = Path(__file__).resolve().parent.parent
 T0 = 1_700_000_000_000

@@ -5,7 +5,7 @@ take turns, row by row, so that both see the same machine.
 """
 
 from benchmarks.common import Row, arguments, brokers, create_topic, kload, load, machine, median, show
-from tests.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 KB, MB = 1000, 1000 * 1000
 

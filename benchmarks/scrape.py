@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from confluent_kafka import Producer
 
 from benchmarks.common import arguments, create_topic, machine
-from tests.broker_process import Kohort
-from tests.wire import Wire
+from tests.support.broker_process import Kohort
+from tests.support.wire import Wire
 
 GROUPS, PARTITIONS = 10_000, 10
 RECORDS = 1_000

@@ -10,8 +10,8 @@ import sys
 import time
 
 from benchmarks.common import Row, arguments, brokers, create_topic, machine, median, show
-from tests.broker_process import BrokerProcess
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess
+from tests.support.wire import Wire
 
 PARTITIONS = 2_000
 MANY = "many"

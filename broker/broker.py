@@ -1,20 +1,28 @@
 """The broker as its handlers see it: one object with everything a request may need.
 
-It is put together in `broker.server`; the parts know nothing of each other but what they are given.
+It is put together in `broker.composition`; the parts know nothing of each other but what they are given.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.group_figures import GroupFigures
+from broker.groups.figures import GroupFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from broker.dispatch import Handler
-    from broker.runtime import Runtime
-    from broker.settings import Settings
+    from broker.catalogue.catalogue import Catalogue
+    from broker.catalogue.producer_ids import ProducerIds
+    from broker.config.settings import Settings
+    from broker.groups.groups import Groups
+    from broker.groups.ledger import Ledger
+    from broker.groups.transactions import GroupTransactions
+    from broker.loop.runtime import Runtime
+    from broker.partitions import Partitions
+    from broker.partitions.markers import Markers
+    from broker.partitions.verification import Verifier
+    from broker.transactions.transactions import Transactions
     from protocol.messages.api_versions import ApiVersionsResponse
 
 
@@ -46,13 +54,21 @@ class Broker:
         self.node_id = settings.node_id
         self.cluster_id = ""
         self.endpoints: dict[str, Endpoint] = {}
-        self.handlers: Mapping[int, Handler] = {}
-        self.api_versions_response: ApiVersionsResponse | None = None  # the same for everybody
-        self.catalogue: Any = None
-        self.partitions: Any = None
-        self.groups: Any = None
-        self.producer_ids: Any = None
-        self.ledger: Any = None
+        self.served: Collection[int] = ()  # the API keys that have a handler
+        self.features: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, -1)
+        """The finalized features of the cluster, by name, and a number that rises when they change."""
+        # The same for everybody, but for clients from before version 4, and for as long as no feature changes.
+        self.api_versions_responses: dict[tuple[bool, int], ApiVersionsResponse] = {}
+        # Put in their places by `broker.composition`, before anything is served.
+        self.catalogue: Catalogue
+        self.partitions: Partitions
+        self.verifier: Verifier
+        self.markers: Markers
+        self.groups: Groups
+        self.group_transactions: GroupTransactions
+        self.transactions: Transactions
+        self.producer_ids: ProducerIds
+        self.ledger: Ledger
         self.group_figures = GroupFigures()
 
     def endpoint(self, listener: str) -> Endpoint:

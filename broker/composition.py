@@ -12,18 +12,22 @@ from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.opening import Found
+from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.takeover import logged_epochs
 from broker.catalogue.topic_changes import Placing
-from broker.groups import Groups
-from broker.ledger import Ledger
-from broker.log_keeper import LogKeeper
-from broker.logs import get_logger
-from broker.partitions import Partitions
-from broker.producer_ids import ProducerIds
-from broker.topic_folders import TopicFolders
-from broker.uuids import random_uuid
+from broker.catalogue.topics_delta import TopicsListener
+from broker.groups.groups import Groups
+from broker.groups.ledger import Ledger
+from broker.groups.transactions import GroupTransactions
+from broker.loop.logs import get_logger
+from broker.loop.uuids import random_uuid
+from broker.partitions import Markers, Partitions, Verifier
+from broker.partitions.folders import TopicFolders
+from broker.partitions.keeper import LogKeeper
+from broker.transactions.transactions import Transactions
 from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.log_directory import METADATA_FOLDER, LogDirectory, only_directory
@@ -32,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.catalogue.topics_delta import TopicsDelta
-    from broker.runtime import Runtime
-    from broker.settings import Settings
-    from broker.topics_image import TopicsImage
+    from broker.catalogue.topics_image import TopicsImage
+    from broker.config.settings import Settings
+    from broker.loop.runtime import Runtime
 
 log = get_logger()
 
@@ -104,6 +108,7 @@ class Composition:
             raise
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
+        broker.features = lambda: (catalogue.features, catalogue.features_epoch)
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(
             runtime,
@@ -114,7 +119,10 @@ class Composition:
             log_starts=log_starts,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             fetch_session_slots=settings.max_incremental_fetch_session_cache_slots,
+            trusted_topics=settings.kohort_trusted_topics,
         )
+        broker.verifier = Verifier(runtime, partitions, settings)
+        broker.markers = Markers(runtime, partitions)
         folders = TopicFolders(
             runtime,
             directory,
@@ -125,13 +133,20 @@ class Composition:
         catalogue.settle = folders.settle
         folders.adopt(scan, catalogue.state, catalogue.image)
         groups = broker.groups = Groups(runtime, settings, catalogue, partitions, unclean=not (clean or new))
+        broker.group_transactions = GroupTransactions(groups, broker.verifier)
+        broker.markers.routes[OFFSETS_TOPIC] = broker.group_transactions.write_marker
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
         groups.event_listeners.append(broker.group_figures.on_event)
         broker.ledger.listeners.append(broker.group_figures.on_ledger)
-        for listener in (dynamic, folders, groups):
-            catalogue.listen(listener)
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
+        transactions = broker.transactions = Transactions(
+            runtime, settings, catalogue, partitions, broker.markers, broker.producer_ids
+        )
+        broker.verifier.coordinator = transactions
+        for listener in (dynamic, folders, groups, transactions):
+            catalogue.listen(listener)
         groups.open()
+        transactions.open()
         return cls(broker, directory, LogKeeper(runtime, partitions, settings))
 
     @property
@@ -146,6 +161,7 @@ class Composition:
     def stop(self, done: Callable[[bool], None]) -> None:
         """Close everything, then `done(whether the directory is marked clean)`."""
         broker = self.broker
+        broker.transactions.close()
         broker.groups.close()
         broker.ledger.close()
         broker.catalogue.close()
@@ -162,7 +178,7 @@ class Composition:
         self.keeper.stop(mark_clean, stopped)
 
 
-class _DynamicSettings:
+class _DynamicSettings(TopicsListener):
     """Tells the settings what AlterConfigs has set for the broker. A listener of the catalogue."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
@@ -177,16 +193,7 @@ class _DynamicSettings:
             broker=configs.get((BROKER_RESOURCE, str(self._settings.node_id)), {}),
         )
 
-    def prepare(self, delta: TopicsDelta) -> Any:
-        """Nothing to make."""
-
     def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
         """The broker's own configs may have changed."""
         if delta.broker_reconfigured:
             self._apply()
-
-    def discard(self, delta: TopicsDelta) -> None:
-        """Nothing to throw away."""
-
-    def discarded(self) -> None:
-        """Nothing was thrown away."""

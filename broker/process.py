@@ -12,30 +12,44 @@ import os
 import resource
 import signal
 import sys
-import time
+from itertools import count
 from typing import TYPE_CHECKING
 
-from broker import logs
 from broker.composition import Composition
-from broker.dispatch import HANDLERS, Routes
+from broker.config.listeners import Listener, host_and_port, parse_listeners
+from broker.handlers.dispatch import HANDLERS, Routes
 from broker.http.listener import HttpRefused
 from broker.http.listener import bound as bound_http
-from broker.listeners import Listener, bind, host_and_port, parse_listeners
-from broker.runtime import CLOCK_CHECK_MS, LoopRuntime
-from broker.server import Server
+from broker.loop import logs
+from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
+from broker.loop.process_age import ms_since_process_start
+from broker.loop.runtime import CLOCK_CHECK_MS, LoopRuntime
+from broker.network.binding import bind
+from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
+from broker.network.server import Server
+from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
+from storage.partition_log import SHARED_TAIL
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from broker.settings import Settings
-    from broker.settings_sources import Sources
+    from broker.config.settings import Settings
+    from broker.config.settings_sources import Sources
+    from broker.loop.runtime import Runtime
 
 log = logs.get_logger()
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of <malloc.h>
+_SMALL_BYTES = 1 << 30  # of memory, below which less is kept for later
+_SMALL_RECEIVE_BYTES = 32_768  # what a new connection's first read can bring before it can be held back
 _HTTP_BACKLOG = 50
+_SWITCH_INTERVAL_S = 0.0002
+_COLLECT_EVERY_MS = 1_000
+_PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections, of 5,000 objects each
+_OUTLIVED_AT_MOST = 50_000  # objects: 10 to 40 ms
+_OLDEST_EVERY = 300  # such collections: at most once in five minutes
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
 
@@ -53,6 +67,7 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     for key in sources.unknown:
         log.warning("unknown_setting", key=key)
     _raise_descriptor_limit()
+    _check_memory(settings)
     bound = _bind(settings)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
@@ -71,20 +86,28 @@ def _run(
     http_sockets: list[socket.socket],
 ) -> int:
     broker = composition.broker
-    broker.handlers = HANDLERS
-    server = Server(broker, Routes(HANDLERS))
+    broker.served = HANDLERS.keys()
+    max_bytes, shares = _memory(broker.settings)
+    broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
+    server = Server(broker, Routes(HANDLERS), shares)
     ending = _Ending(composition, runtime, server)
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
-    _calm_the_collector()
-    _keep_freed_memory()
+    _calm_the_collector(runtime)
+    if max_bytes:
+        SHARED_TAIL.limit_bytes = min(SHARED_TAIL.limit_bytes, max_bytes // 16)
+        follow(server.memory, runtime, max_bytes, anonymous_bytes)
+    _keep_freed_memory(max_bytes)
+    # How long a thread that reads a long request or looks into a batch keeps the loop from going on. The loop asks for
+    # its turn at every callback, so that with Python's five milliseconds ten requests would wait for fifty.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
     def ready() -> None:
         # Inside the loop: uvloop loses a signal that comes while a handler is set and no loop runs.
         runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
-        print(f"kohort ready on {addresses} in {_ms_since_process_start()} ms", flush=True)
+        print(f"kohort ready on {addresses} in {ms_since_process_start()} ms", flush=True)
         if http_sockets:
             runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, http_sockets)))
 
@@ -153,8 +176,8 @@ def _serve_http(
     composition: Composition, runtime: LoopRuntime, server: Server, sockets: list[socket.socket]
 ) -> Callable[[], None]:
     """Open the HTTP listener, which a start need not wait for; what is returned ends it."""
-    from broker.http.app import App, loader  # noqa: PLC0415  after the ready line
-    from broker.http.server import HttpServer  # noqa: PLC0415
+    from broker.http.app import App  # noqa: PLC0415  after the ready line
+    from broker.http.server import HttpServer, loader  # noqa: PLC0415
 
     app = App(composition.broker, server, composition.keeper)
     http = HttpServer(runtime, loader(app))
@@ -187,6 +210,8 @@ def _bind_http(settings: Settings) -> list[socket.socket]:
 def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
     bound = []
     send, receive = settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes
+    if receive < 0 and 0 < settings.kohort_memory_max_bytes < _SMALL_BYTES:
+        receive = _SMALL_RECEIVE_BYTES
     for listener in parse_listeners(settings):
         try:
             bound.append((listener, bind(listener, send_buffer=send, receive_buffer=receive)))
@@ -218,17 +243,6 @@ def _address(listener: Listener, sockets: list[socket.socket]) -> str:
     return host_and_port(listener.host or "*", sockets[0].getsockname()[1])
 
 
-def _ms_since_process_start() -> int:
-    """How long this process has been there, the interpreter's own start included."""
-    try:
-        with open("/proc/self/stat") as stat:  # noqa: PTH123  pathlib is slower, and this is the start
-            started_ticks = int(stat.read().rpartition(")")[2].split()[19])
-        since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return round((since_boot_s - started_ticks / os.sysconf("SC_CLK_TCK")) * 1_000)
-    except (OSError, AttributeError):
-        return round(time.process_time() * 1_000)  # no /proc: the processor time is near it
-
-
 def _raise_descriptor_limit() -> None:
     """As many open files as the machine allows: segments and connections are many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -242,16 +256,52 @@ def _follow_wall_clock(runtime: LoopRuntime) -> None:
     runtime.timers.set(("process", "clock"), next_ms, lambda: _follow_wall_clock(runtime))
 
 
-def _calm_the_collector() -> None:
+def _calm_the_collector(runtime: Runtime) -> None:
     """What was loaded lives as long as the process: the garbage collector need not look at it again and again."""
     gc.collect()
     gc.freeze()
     # Requests leave no cycles behind, so a young collection finds nothing. But it holds the loop while it looks at what
-    # is young, 0.2 to 0.8 us an object: 5,000 at a time, and at what is older as rarely as with 50,000.
-    gc.set_threshold(5_000, 200, 100)
+    # is young, 0.2 to 0.8 us an object: 5,000 at a time.
+    gc.set_threshold(5_000, 1_000_000, 100)
+    _collect_in_quiet(runtime, count(1))
 
 
-def _keep_freed_memory() -> None:
+def _collect_in_quiet(runtime: Runtime, looks: Iterator[int]) -> None:
+    """Look at what has outlived young collections, every second in which there was enough of it.
+
+    Put off while there is too much: a megabyte of names is a hundred thousand objects as long as it is answered, all of
+    which a collection looks at, in one go and for nothing.
+    """
+    passed = gc.get_count()[1]
+    if passed >= _PASSED_AT_LEAST and (
+        passed >= _PASSED_AT_MOST or len(gc.get_objects(generation=1)) <= _OUTLIVED_AT_MOST
+    ):
+        gc.collect(1)
+        if next(looks) % _OLDEST_EVERY == 0:
+            gc.collect()  # nobody else does: what is old may be garbage, too
+    next_ms = runtime.now_ms() + _COLLECT_EVERY_MS
+    runtime.timers.set(("process", "collect"), next_ms, lambda: _collect_in_quiet(runtime, looks))
+
+
+def _memory(settings: Settings) -> tuple[int, Shares]:
+    """What the process may have (0: unknown, and nothing is bounded), and what of it is for whom."""
+    max_bytes = settings.kohort_memory_max_bytes or memory_limit_bytes() * 3 // 4
+    if not max_bytes:
+        return 0, NO_BOUND
+    return max_bytes, Shares.of(max_bytes, anonymous_bytes())
+
+
+def _check_memory(settings: Settings) -> None:
+    """Raises: StartFailed, before anything is opened."""
+    least_bytes = anonymous_bytes() + LEAST_BYTES
+    if 0 < settings.kohort_memory_max_bytes < least_bytes:
+        raise StartFailed(
+            f"kohort.memory.max.bytes={settings.kohort_memory_max_bytes} is too little: with nothing loaded and nobody "
+            f"connected at least {least_bytes} are needed"
+        )
+
+
+def _keep_freed_memory(max_bytes: int) -> None:
     """Let the allocator keep what it frees, up to a bound, instead of giving it back at once.
 
     Every read of a large request makes an object of up to 256 KiB. glibc maps and unmaps such pieces, so that each page
@@ -263,5 +313,8 @@ def _keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (ImportError, OSError, AttributeError):
         return  # another libc has other habits
-    mallopt(_M_MMAP_THRESHOLD, 8 * 1024 * 1024)
-    mallopt(_M_TRIM_THRESHOLD, 32 * 1024 * 1024)
+    small = 0 < max_bytes < _SMALL_BYTES
+    mallopt(_M_MMAP_THRESHOLD, 1024 * 1024 if small else 8 * 1024 * 1024)
+    mallopt(_M_TRIM_THRESHOLD, 4 * 1024 * 1024 if small else 32 * 1024 * 1024)
+    if small:
+        mallopt(_M_ARENA_MAX, 2)  # each thread would keep what it has freed for itself

@@ -1,12 +1,10 @@
 """What happened in a group and why, as values: log lines, metrics and the ledger are made of these (D10).
 
-Nothing else words a reason. A rebalance has one first cause and any number of further ones; the triggers are those of
-the ledger's specification, section 3.
+Nothing else words a reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -14,43 +12,6 @@ from coordinator.values import value
 
 if TYPE_CHECKING:
     from coordinator.group import Group, Rebalance
-
-REASON_MAX_CHARS = 255
-FURTHER_CAUSES_MAX = 100
-
-TRIGGERS = frozenset(
-    {
-        "member_joined",
-        "member_left",
-        "member_removed",
-        "session_expired",
-        "join_timeout",
-        "sync_timeout",
-        "poll_timeout",
-        "subscription_changed",
-        "partitions_changed",
-        "leader_rejoined",
-        "static_replaced",
-        "cooperative_followup",
-        "append_failed",
-        "over_capacity",
-        "coordinator_restarted",
-    }
-)
-
-
-@value
-class Cause:
-    """Why a rebalance began, or went on: who did what."""
-
-    at_ms: int
-    trigger: str  # one of `TRIGGERS`
-    member_id: str | None = None
-    instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    reason: str | None = None  # the client's own text (KIP-800)
-    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @value
@@ -65,3 +26,9 @@ class GroupEvent:
     # For readers that need every member and every cause; no part of a log line.
     group: Group | None = None  # as it was afterwards
     rebalance: Rebalance | None = None  # that began, or ended
+    group_type: str = "classic"  # or consumer (KIP-848), whose epoch `generation` is then
+
+    @property
+    def key(self) -> str:
+        """The group id."""
+        return self.group_id

@@ -23,7 +23,7 @@ from coordinator.values import value
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinator.events import Cause
+    from coordinator.cause import Cause
     from coordinator.outcome import ReplyTo
 
 

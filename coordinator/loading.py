@@ -4,6 +4,9 @@
 last value of each key and decodes only those; a log of a million commits to a thousand partitions costs a thousand
 decoded records. `load` folds, and falls back to replaying where folding by key bytes is not enough.
 
+A name is a classic group's or a consumer group's (KIP-848), whichever wrote last: a group that moves writes tombstones
+for all that it was, but compaction may have taken those while the log was read. Source of that: KAFKA-21117.
+
 A group without a record of its own that has offsets, committed or pending, is a *simple* group; one that has neither is
 no group. Both ways end with that rule, so what a loaded shard holds does not depend on what compaction has removed.
 
@@ -12,23 +15,29 @@ Source: Kafka's CoordinatorLoaderImpl, GroupMetadataManager.replay, OffsetMetada
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.protocols import topics_of
+from coordinator.consumer.fold import GroupContradicted, GroupFold
+from coordinator.consumer.group import ConsumerGroup
 from coordinator.group import Group, GroupState, Member
+from coordinator.load_summary import LoadFailed, LoadSummary
+from coordinator.log_batches import batches
 from coordinator.shard import committed_offset
 from coordinator.view import CommittedOffset
 from protocol.errors import ProtocolError
-from protocol.records.batch_header import CONTROL, LENGTH_BYTES, TRANSACTIONAL, read_header
+from protocol.records.batch_header import CONTROL, TRANSACTIONAL
 from protocol.records.batch_reader import iterate_records, read_keys_values
 from protocol.records.control_records import ControlType, control_type
-from protocol.records.crc import crc32c
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import (
     EMPTY_WITH_ID,
     EMPTY_WITH_ID_BYTES,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -48,20 +57,7 @@ if TYPE_CHECKING:
     from protocol.records.batch_header import BatchHeader
 
 
-@dataclass(slots=True)
-class Loaded:
-    """What was read."""
-
-    record_count: int = 0
-    end_offset: int = 0  # the offset after the last batch
-    skipped_types: dict[int, int] = field(default_factory=dict)  # record type that nobody has defined -> how many
-
-
-class LoadFailed(Exception):
-    """The log holds a record of a known kind that cannot be understood: the partition must not be served."""
-
-
-def load(shard: Shard, chunks: Callable[[], Iterable[bytes]]) -> Loaded:
+def load(shard: Shard, chunks: Callable[[], Iterable[bytes]]) -> LoadSummary:
     """Fill an empty shard from its log. `chunks()` reads it from start to end: whole batches, back to back.
 
     Raises: LoadFailed.
@@ -72,10 +68,11 @@ def load(shard: Shard, chunks: Callable[[], Iterable[bytes]]) -> Loaded:
         return replay_log(shard, chunks())
 
 
-def replay_log(shard: Shard, chunks: Iterable[bytes]) -> Loaded:
+def replay_log(shard: Shard, chunks: Iterable[bytes]) -> LoadSummary:
     """Record after record. Raises: LoadFailed."""
-    loaded = Loaded()
-    for buffer, position, header in _batches(chunks):
+    loaded = LoadSummary()
+    folds: dict[str, GroupFold] = {}
+    for buffer, position, header in batches(chunks):
         loaded.end_offset = header.next_offset
         loaded.record_count += header.record_count
         if header.is_control:
@@ -83,17 +80,17 @@ def replay_log(shard: Shard, chunks: Iterable[bytes]) -> Loaded:
             continue
         producer_id = header.producer_id if header.is_transactional else -1
         for record in iterate_records(buffer, position):
-            _load_record(shard, loaded, record.key, record.value, producer_id, record.offset)
-    _finish(shard)
+            _load_record(shard, folds, loaded, record.key, record.value, producer_id, record.offset)
+    _finish(shard, folds)
     return loaded
 
 
-def fold_log(shard: Shard, chunks: Iterable[bytes]) -> Loaded:
+def fold_log(shard: Shard, chunks: Iterable[bytes]) -> LoadSummary:
     """The last value of each key, then those decoded. Raises: LoadFailed."""
     fold = _Fold()
-    loaded = Loaded()
+    loaded = LoadSummary()
     update, pending = fold.newest.update, fold.pending
-    for buffer, position, header in _batches(chunks):
+    for buffer, position, header in batches(chunks):
         loaded.end_offset = header.base_offset + header.last_offset_delta + 1
         loaded.record_count += header.record_count
         attributes = header.attributes
@@ -109,13 +106,15 @@ def fold_log(shard: Shard, chunks: Iterable[bytes]) -> Loaded:
             fold.add(offsets, keys, values)
         else:
             update(zip(keys, values, strict=True))
-    fold.give(shard, loaded)
-    _finish(shard)
+    folds: dict[str, GroupFold] = {}
+    fold.give(shard, folds, loaded)
+    _finish(shard, folds)
     return loaded
 
 
 class _NotFoldable(Exception):
-    """One partition's offset may stand under two different keys."""
+    """The last value of each key does not tell: one partition's offset stands under two different keys, or a consumer
+    group's records contradict each other unless one knows their order."""
 
 
 class _Fold:
@@ -208,18 +207,63 @@ class _Fold:
             table[topic, partition] = committed_offset(decoded, log_offsets.get(key, -1))
         return others
 
-    def give(self, shard: Shard, loaded: Loaded) -> None:
-        """Decode what is left into `shard`."""
+    def give(self, shard: Shard, folds: dict[str, GroupFold], loaded: LoadSummary) -> None:
+        """Decode what is left into `shard` and `folds`."""
         offsets = self.offsets if self.pending else {}
         others = self._give_offsets(shard, offsets)
         if any(key is not None and key.startswith(_LEGACY_KEY) for key in chain(others, *self.pending.values())):
             shard.offsets.clear()
             raise _NotFoldable
+        of_consumer_groups: dict[str, list[tuple[Any, Any | None]]] = {}
         for key in others:
-            _load_record(shard, loaded, key, self.newest[key], -1, -1)
+            if key is not None and key[:2] in _CONSUMER_KEYS:
+                decoded = _decode(key, self.newest[key], -1)
+                of_consumer_groups.setdefault(decoded[0].group, []).append(decoded)
+            else:
+                _load_record(shard, folds, loaded, key, self.newest[key], -1, -1)
+        try:
+            for group_id, records in of_consumer_groups.items():
+                fold = _fold_consumer_group(shard, group_id, records)
+                if fold is not None:
+                    folds[group_id] = fold
+        except _NotFoldable:
+            shard.offsets.clear()
+            shard.groups.clear()
+            raise
         for producer_id, pending in self.pending.items():
             for key, (value, offset) in pending.items():
-                _load_record(shard, loaded, key, value, producer_id, offset)
+                _load_record(shard, folds, loaded, key, value, producer_id, offset)
+
+
+def _fold_consumer_group(shard: Shard, group_id: str, records: list[tuple[Any, Any | None]]) -> GroupFold | None:
+    """The group of the newest value of each key; None when all are tombstones. Raises: _NotFoldable."""
+    values = [(key, value) for key, value in records if value is not None]
+    if not values:
+        return None
+    kinds: dict[type, set[Any]] = {}
+    for key, _ in values:
+        kinds.setdefault(type(key), set()).add(getattr(key, "member", None))
+    members = kinds.get(ConsumerGroupMemberMetadataKey, set())
+    is_sound = (
+        group_id not in shard.groups
+        and (ConsumerGroupMetadataKey(group_id), None) not in records
+        and kinds.get(ConsumerGroupCurrentMemberAssignmentKey, set()) == members
+        and kinds.get(ConsumerGroupTargetAssignmentMemberKey, set()) <= members
+    )
+    if not is_sound:
+        raise _NotFoldable
+    fold = GroupFold(ConsumerGroup(group_id))
+    for key, value in values:
+        fold.apply(key, value)
+    held = sum(
+        len(partitions)
+        for member in fold.now.members.values()
+        for topics in (member.assigned, member.pending)
+        for partitions in topics.values()
+    )
+    if held != len(fold.now.owners):
+        raise _NotFoldable  # whose it is depends on who came last
+    return fold
 
 
 def _place(shard: Shard, known: dict[bytes, tuple[OffsetTable, str]], key: bytes) -> tuple[OffsetTable, str, int]:
@@ -239,52 +283,62 @@ def _place(shard: Shard, known: dict[bytes, tuple[OffsetTable, str]], key: bytes
     return table, topic, partition
 
 
-CRC_BEGINS = 21
-"""The first byte of a batch that its CRC covers."""
 _ANY_OFFSET = OffsetCommitKey("", "", 0)
 _LEGACY_KEY = b"\x00\x00"
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_KEYS = (_OFFSET_KEY, _LEGACY_KEY)
+_CONSUMER_KEYS = frozenset([record_type.to_bytes(2, "big") for record_type in (3, 4, 5, 6, 7, 8, 16)])
 
 
-def _batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]]:
-    for buffer in chunks:
-        position, end = 0, len(buffer)
-        view = memoryview(buffer)
-        while position < end:
-            header = read_header(buffer, position)
-            after = position + header.length + LENGTH_BYTES
-            # A clean start has looked at no batch, and a flipped bit may well make another offset of one.
-            if crc32c(view[position + CRC_BEGINS : after]) != header.crc:
-                raise LoadFailed(f"the batch at offset {header.base_offset} does not pass its CRC")
-            yield buffer, position, header
-            position = after
+def _decode(key_bytes: bytes, value_bytes: bytes | None, offset: int) -> tuple[Any, Any | None]:
+    try:
+        key = decode_key(key_bytes)
+        return key, None if isinstance(key, UnknownKey) else decode_value(key, value_bytes)
+    except UnparsableRecord as error:
+        raise LoadFailed(f"record at offset {offset}: {error}") from error
 
 
 def _load_record(
-    shard: Shard, loaded: Loaded, key_bytes: bytes | None, value_bytes: bytes | None, producer_id: int, offset: int
+    shard: Shard,
+    folds: dict[str, GroupFold],
+    loaded: LoadSummary,
+    key_bytes: bytes | None,
+    value_bytes: bytes | None,
+    producer_id: int,
+    offset: int,
 ) -> None:
     if key_bytes is None:
         raise LoadFailed(f"a record without a key at offset {offset}")
-    try:
-        key = decode_key(key_bytes)
-        if isinstance(key, UnknownKey):
-            if not key.is_assigned:
-                loaded.skipped_types[key.record_type] = loaded.skipped_types.get(key.record_type, 0) + 1
-            return
-        value = decode_value(key, value_bytes)
-    except UnparsableRecord as error:
-        raise LoadFailed(f"record at offset {offset}: {error}") from error
-    if type(key) is GroupMetadataKey:
+    key, value = _decode(key_bytes, value_bytes, offset)
+    kind = type(key)
+    if kind is UnknownKey:
+        if not key.is_assigned:
+            loaded.skipped_types[key.record_type] = loaded.skipped_types.get(key.record_type, 0) + 1
+    elif kind is GroupMetadataKey:
         if value is None:
             shard.groups.pop(key.group, None)
         else:
-            assert isinstance(value, GroupMetadataValue)
+            folds.pop(key.group, None)
             shard.groups[key.group] = group_of(key.group, value)
-    elif type(key) is LegacyOffsetCommitKey:
+    elif kind is LegacyOffsetCommitKey:
         shard.replay(OffsetCommitKey(key.group, key.topic, key.partition), value, producer_id, offset)
-    elif type(key) is OffsetCommitKey:
+    elif kind is OffsetCommitKey:
         shard.replay(key, value, producer_id, offset)
+    else:
+        _load_consumer_record(shard, folds, key, value, offset)
+
+
+def _load_consumer_record(shard: Shard, folds: dict[str, GroupFold], key: Any, value: Any | None, offset: int) -> None:
+    fold = folds.get(key.group)
+    if fold is None:
+        if value is None:
+            return  # of what compaction has removed already, or of what a classic group has taken the place of
+        shard.groups.pop(key.group, None)
+        fold = folds[key.group] = GroupFold(ConsumerGroup(key.group))
+    try:
+        fold.apply(key, value)
+    except GroupContradicted as error:
+        raise LoadFailed(f"record at offset {offset}: {error}") from error
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> Group:
@@ -326,10 +380,16 @@ def group_of(group_id: str, value: GroupMetadataValue) -> Group:
     )
 
 
-def _finish(shard: Shard) -> None:
+def _finish(shard: Shard, folds: Mapping[str, GroupFold]) -> None:
+    for group_id, fold in folds.items():
+        group = fold.group()
+        if group is not None:
+            shard.consumer_groups[group_id] = group
     for group_id in (*shard.offsets, *shard.pending):
-        if group_id not in shard.groups:
+        if group_id not in shard.groups and group_id not in shard.consumer_groups:
             shard.groups[group_id] = Group(group_id)
+    shard.states.update(shard.groups)
+    shard.states.update(shard.consumer_groups)
 
 
 def _end_transaction(shard: Shard, buffer: bytes, position: int, header: BatchHeader) -> None:

@@ -1,8 +1,9 @@
-"""What a rule returns: the group as it is now, and everything that must happen because of it.
+"""What a rule returns: the state as it is now, and everything that must happen because of it.
 
-The partition leader acts on an `Outcome` in this order: install `group`, append `records` (their fate comes back as the
-input `Appended` or `AppendFailed`), arm or cancel `timers`, send `replies` once the records of this outcome and of all
-earlier ones are committed, publish `events`.
+Shared by every coordinator: what is kept under a key is a group here, a transactional id there. The runtime
+(`broker.coordinators`) acts on an `Outcome` in this order: install `after`, arm or cancel `timers`, append `records`
+(their fate comes back as the input `Appended` or `AppendFailed`), and once the records of this outcome and of all
+earlier ones are committed: send `replies`, publish `events`, begin `work`.
 
 Source: Kafka's CoordinatorResult, CoordinatorRuntime.
 """
@@ -10,15 +11,22 @@ Source: Kafka's CoordinatorResult, CoordinatorRuntime.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from coordinator.events import GroupEvent
-    from coordinator.group import Group
+    from collections.abc import Mapping
+
     from protocol.errors import ErrorCode
 
-ReplyTo = Any
-"""An opaque handle of the edge: where an answer goes. Rules copy it, never look into it."""
+State_co = TypeVar("State_co", covariant=True)
+"""What a coordinator keeps under a key."""
+
+
+class ReplyTo(Protocol):
+    """A handle of the edge: where an answer goes. Rules copy it, never look into it."""
+
+    def complete(self, response: Any) -> None:
+        """The answer: a response message of `protocol.messages`, complete but for its version."""
 
 
 @dataclass(slots=True)
@@ -31,7 +39,7 @@ class Reply:
 
 @dataclass(slots=True)
 class SetTimer:
-    """Feed `then` to the group at `deadline_ms`, unless the key is set again or cancelled before."""
+    """Feed `then` to the coordinator at `deadline_ms`, unless the key is set again or cancelled before."""
 
     key: tuple[str, ...]  # ("heartbeat", group, member), ("join", group), ("sync", group)
     deadline_ms: int
@@ -45,12 +53,55 @@ class CancelTimer:
     key: tuple[str, ...]
 
 
+class Event(Protocol):
+    """What happened, as log lines, metrics and ledgers are told. `kind` is snake case and past tense."""
+
+    @property
+    def kind(self) -> str:
+        """Such as `member_joined`."""
+
+    @property
+    def key(self) -> str:
+        """What it happened to: a group id, a transactional id."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The keys of a log line."""
+
+
 class Input:
-    """Something that happens to one group. Subclasses are slotted dataclasses, one per cause."""
+    """Something that happens to what is kept under `key`. Subclasses are slotted dataclasses, one per cause."""
+
+    __slots__ = ()
+    reads_appended: ClassVar[bool] = False
+    """The rule looks at what only records change (committed offsets): earlier ones are appended and applied first."""
+
+    if TYPE_CHECKING:  # at run time a subclass has a field or a property of this name
+
+        @property
+        def key(self) -> str:
+            """What it happens to: a group id, a transactional id."""
+
+
+class GroupInput(Input):
+    """Something that happens to one group."""
 
     __slots__ = ()
     group_id: str
-    reads_offsets: ClassVar[bool] = False  # the rule looks at committed offsets: earlier records are applied first
+
+    def __init_subclass__(cls) -> None:
+        # The slot itself under its other name: a property would be a call, twice for every request.
+        if "group_id" in cls.__slots__:
+            cls.key = cls.group_id  # type: ignore[assignment,method-assign]  # of the class both are the slot
+
+
+class Work:
+    """Something that the edge must do, and whose result comes back as an input. Subclasses are slotted dataclasses.
+
+    Begun once the records of its outcome, and of all before it, are committed; never when they are refused.
+    """
+
+    __slots__ = ()
 
 
 class AppendToken:
@@ -65,7 +116,7 @@ class AppendToken:
 class Appended(Input):
     """The records of the outcome that carried `token` are committed."""
 
-    group_id: str
+    key: str
     token: AppendToken
 
 
@@ -78,18 +129,20 @@ class AppendFailed(Input):
     When several outcomes are refused with one batch, the last of them is told first.
     """
 
-    group_id: str
+    key: str
     token: AppendToken
     error: ErrorCode  # the storage error.2 maps it for clients
 
 
 @dataclass(slots=True)
-class Outcome:
+class Outcome(Generic[State_co]):
     """All that follows from one input."""
 
-    group: Group | None  # None: there is no such group (any more)
-    records: tuple[tuple[Any, Any | None], ...] = ()  # (key, value) of `group_records`; value None is a tombstone
+    after: State_co | None  # what is kept under the input's key from now on; None: nothing (any more)
+    records: tuple[tuple[Any, Any | None], ...] = ()  # (key, value) of `protocol.records`; value None is a tombstone
     replies: tuple[Reply, ...] = ()  # dropped when `records` are refused
     timers: tuple[SetTimer | CancelTimer, ...] = ()
-    events: tuple[GroupEvent, ...] = ()  # what happened and why: log, metrics and ledger are made of these
+    events: tuple[Event, ...] = ()  # what happened and why: log, metrics and ledger are made of these
     token: AppendToken | None = None  # set whenever there are records
+    work: tuple[Work, ...] = ()
+    producer: tuple[int, int] | None = None  # (id, epoch): the records are a batch of this producer's transaction

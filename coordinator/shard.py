@@ -2,6 +2,7 @@
 
 Always true:
 - groups change only by `install` and `load`, offsets only by `replay` and `load`;
+- a name belongs to a classic group or to a consumer group, never to both;
 - a cached view shows the present: it is dropped when its group, its offset tables or the topics change.
 
 Source: Kafka's GroupCoordinatorShard.
@@ -9,25 +10,28 @@ Source: Kafka's GroupCoordinatorShard.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic import rules as classic
 from coordinator.classic import tenure
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
+from coordinator.consumer import rules as consumer
+from coordinator.consumer.group import ConsumerGroup
+from coordinator.consumer.offsets import keeping
+from coordinator.consumer.tenure import unserved as consumer_unserved
 from coordinator.offsets import rules as offsets
 from coordinator.offsets.unserved import unserved
-from coordinator.outcome import Appended, AppendFailed
-from coordinator.view import CommittedOffset, GroupSettings, View
+from coordinator.outcome import Appended, AppendFailed, AppendToken, Input
+from coordinator.view import CommittedOffset, ConsumerSettings, GroupSettings, View
 from protocol.records.group_records import OffsetCommitKey
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from coordinator.group import Group
-    from coordinator.outcome import AppendToken, Input, Outcome, Reply
-    from coordinator.view import Topics
+    from coordinator.outcome import Reply
+    from coordinator.view import AnyGroup, AnyGroupOutcome, GroupOutcome, Topics
     from protocol.errors import ErrorCode
     from protocol.records.group_records import OffsetCommitValue
 
@@ -41,11 +45,27 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 class Shard:
     """State and rules of one partition. Nothing here knows of a log, a clock or a connection."""
 
-    __slots__ = ("_pending_groups", "_topics", "_views", "groups", "offsets", "pending", "settings")
+    __slots__ = (
+        "_consumer_settings",
+        "_pending_groups",
+        "_topics",
+        "_views",
+        "consumer_groups",
+        "groups",
+        "offsets",
+        "pending",
+        "settings",
+        "states",
+    )
 
-    def __init__(self, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(
+        self, settings: GroupSettings, topics: Topics, consumer_settings: ConsumerSettingsOf | None = None
+    ) -> None:
         self.settings = settings
-        self.groups: dict[str, Group] = {}
+        self._consumer_settings = consumer_settings or _default_settings
+        self.groups: dict[str, Group] = {}  # classic ones
+        self.consumer_groups: dict[str, ConsumerGroup] = {}  # of KIP-848
+        self.states: dict[str, AnyGroup] = {}  # all of them, as the runtime calls them
         self.offsets: dict[str, OffsetTable] = {}  # by group; never an empty table
         self.pending: dict[str, dict[int, OffsetTable]] = {}  # by group and producer id; never an empty table
         self._pending_groups: dict[int, set[str]] = {}  # by producer id
@@ -54,12 +74,13 @@ class Shard:
 
     # What happens to a group
 
-    def handle(self, event: Input, now_ms: int) -> Outcome:
+    def handle(self, event: Input, now_ms: int) -> AnyGroupOutcome:
         """What follows from `event`. Nothing is changed yet: that is `install`, and `replay` of the records."""
-        view = self._views.get(event.group_id)
+        view = self._views.get(event.key)
         if view is None:
-            view = self._view(event.group_id)
-        return _RULES[type(event)](view, event, now_ms)
+            view = self._view(event.key)
+        rules = _RULES if view.consumer_group is None else _RULES_OF_CONSUMER_GROUPS
+        return rules[type(event)](view, event, now_ms)
 
     def unserved(self, event: Input, error: ErrorCode) -> Reply | None:
         """The answer to a request that cannot be served now; None when nobody waits for one.
@@ -68,17 +89,33 @@ class Shard:
         """
         if isinstance(event, (Join, Sync, Heartbeat, Leave)):
             return tenure.unserved(event, error, self.settings)
-        return unserved(event, error)
+        settings = self._consumer_settings(event.key)
+        return consumer_unserved(event, error, settings) or unserved(event, error)
 
-    def install(self, group_id: str, outcome: Outcome) -> None:
+    def install(self, group_id: str, outcome: AnyGroupOutcome) -> None:
         """Make the outcome's group the current one."""
-        group = outcome.group
-        if self.groups.get(group_id) is group:
+        self.put_group(group_id, outcome.after)
+
+    def put_group(self, group_id: str, group: AnyGroup | None) -> None:
+        """The group of this name is this one from now on; None: there is none."""
+        if self.states.get(group_id) is group:
             return
         if group is None:
-            del self.groups[group_id]
+            del self.states[group_id]
+            self.groups.pop(group_id, None)
+            self.consumer_groups.pop(group_id, None)
         else:
-            self.groups[group_id] = group
+            self.states[group_id] = group
+            if isinstance(group, ConsumerGroup):
+                self.groups.pop(group_id, None)
+                self.consumer_groups[group_id] = group
+            else:
+                self.consumer_groups.pop(group_id, None)
+                self.groups[group_id] = group
+        self._views.pop(group_id, None)
+
+    def configured(self, group_id: str) -> None:
+        """The settings of the group are others now."""
         self._views.pop(group_id, None)
 
     @property
@@ -92,7 +129,7 @@ class Shard:
         self._views.clear()
 
     def _view(self, group_id: str) -> View:
-        group = self.groups.get(group_id)
+        group, consumer_group = self.groups.get(group_id), self.consumer_groups.get(group_id)
         view = View(
             group_id,
             group,
@@ -100,14 +137,17 @@ class Shard:
             self.pending.get(group_id, _NOTHING),
             self._topics,
             self.settings,
+            consumer_group,
+            self._consumer_settings(group_id),
         )
-        if group is not None:  # anybody can ask for a group that is not there, under any name
+        # Anybody can ask for a group that is not there, under any name.
+        if group is not None or consumer_group is not None:
             self._views[group_id] = view
         return view
 
-    def group_ids(self) -> list[str]:
+    def all_keys(self) -> list[str]:
         """Every name under which there is a group or an offset."""
-        return list({**self.groups, **self.offsets, **self.pending})
+        return list({**self.states, **self.offsets, **self.pending})
 
     # What is in the log
 
@@ -207,24 +247,45 @@ def committed_offset(value: OffsetCommitValue, log_offset: int = -1) -> Committe
     )
 
 
-_ON_APPENDED = classic.ON_APPENDED
-_ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], Outcome]] = {
+def _default_settings(group_id: str) -> ConsumerSettings:
+    return _DEFAULT_SETTINGS
+
+
+_DEFAULT_SETTINGS = ConsumerSettings()
+ConsumerSettingsOf = Callable[[str], ConsumerSettings]
+"""The settings of a group's own, over those of the broker."""
+
+_ON_APPENDED: Mapping[type[AppendToken], Callable[[View, Appended, int], GroupOutcome]] = classic.ON_APPENDED
+_ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], AnyGroupOutcome]] = {
     **classic.ON_APPEND_FAILED,
     **offsets.ON_APPEND_FAILED,
+    **consumer.ON_APPEND_FAILED,
+}
+_ON_APPEND_FAILED_TO_CONSUMER_GROUPS: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], AnyGroupOutcome]]
+_ON_APPEND_FAILED_TO_CONSUMER_GROUPS = {
+    **_ON_APPEND_FAILED,
+    **{token: keeping(rule) for token, rule in offsets.ON_APPEND_FAILED.items()},
 }
 
 
-def _appended(view: View, event: Appended, now_ms: int) -> Outcome:
+def _appended(view: View, event: Appended, now_ms: int) -> GroupOutcome:
     return _ON_APPENDED[type(event.token)](view, event, now_ms)
 
 
-def _append_failed(view: View, event: AppendFailed, now_ms: int) -> Outcome:
-    return _ON_APPEND_FAILED[type(event.token)](view, event, now_ms)
+def _append_failed(view: View, event: AppendFailed, now_ms: int) -> AnyGroupOutcome:
+    rules = _ON_APPEND_FAILED if view.consumer_group is None else _ON_APPEND_FAILED_TO_CONSUMER_GROUPS
+    return rules[type(event.token)](view, event, now_ms)
 
 
-_RULES: Mapping[type[Input], Callable[[View, Any, int], Outcome]] = {
+_RULES: Mapping[type[Input], Callable[[View, Any, int], AnyGroupOutcome]] = {
     **classic.RULES,
     **offsets.RULES,
+    **consumer.RULES,
     Appended: _appended,
     AppendFailed: _append_failed,
+}
+
+_RULES_OF_CONSUMER_GROUPS: Mapping[type[Input], Callable[[View, Any, int], AnyGroupOutcome]] = {
+    **_RULES,
+    **consumer.RULES_OF_CONSUMER_GROUPS,
 }

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from coordinator.values import value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
 
+    from coordinator.consumer.assignor import Assignor
+    from coordinator.consumer.group import ConsumerGroup
     from coordinator.group import Group
+    from coordinator.outcome import Outcome
+
+    GroupOutcome: TypeAlias = Outcome[Group]
+    AnyGroup: TypeAlias = Group | ConsumerGroup
+    AnyGroupOutcome: TypeAlias = Outcome[AnyGroup]
 
 
 class Topics(Protocol):
@@ -24,6 +33,17 @@ class Topics(Protocol):
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
 
+    def names(self) -> Sequence[str]:
+        """The names of all topics, sorted."""
+
+    @property
+    def version(self) -> int:
+        """Rises with every change of the topics, over restarts too: an offset of the metadata log."""
+
+    @property
+    def created_version(self) -> int:
+        """The version that the last new topic came with, or that of the start."""
+
 
 @value
 class GroupSettings:
@@ -36,6 +56,20 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_chars: int = 4_096  # UTF-16 units, whatever the property's name says
     offsets_retention_ms: int = 7 * 24 * 60 * 60_000
+
+
+@value
+class ConsumerSettings:
+    """The settings of consumer groups (KIP-848); those of one group may differ. Milliseconds unless named."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    regex_refresh_interval_ms: int = 600_000
+    max_size: int = 2_147_483_647
+    assignors: Mapping[str, Assignor] = field(default_factory=dict)  # by name; the first is the default
+    migration_policy: str = "bidirectional"  # or upgrade, downgrade, disabled
+    rack: str | None = None  # of this broker, which has every replica
 
 
 class CommittedOffset(NamedTuple):
@@ -60,3 +94,5 @@ class View:
     pending_offsets: Mapping[int, Mapping[tuple[str, int], CommittedOffset]]  # by producer id, not yet decided
     topics: Topics
     settings: GroupSettings
+    consumer_group: ConsumerGroup | None = None  # of KIP-848; then `group` is None
+    consumer_settings: ConsumerSettings = field(default_factory=ConsumerSettings)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import UsageError
-from pipeline.places import check_target, is_taken
+from pipeline.places import check_target, is_taken, local_path, place_of
 from pipeline.session import LOCAL
 from pipeline.spans import span_ms
 
@@ -83,8 +83,10 @@ class Asked:
     include_observers: bool = False
     limit: int | None = None
     overwrite: bool = False
-    master: str = LOCAL
+    master: str | None = None
     jars: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    conf: tuple[tuple[str, str], ...] = ()
     execute: bool = False
     bootstrap: str | None = None
     stream: bool = False
@@ -127,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR|HOST:PORT",
         help="log directories (a comma list, or given again), or a broker",
     )
-    add("--to", type=Path, metavar="PATH", help="where to write; without it the answer goes to standard output")
+    add("--to", metavar="PATH", help="where to write; without it the answer goes to standard output")
     add("--format", choices=FORMATS, help="parquet (default with --to), json, csv, or table (default on the screen)")
     add("--overwrite", action="store_true", help="replace what lies at --to")
     add("--limit", type=int, metavar="N", help="rows on the screen (a table: 100)")
@@ -154,8 +156,10 @@ def parser() -> argparse.ArgumentParser:
         help="several directories: of each partition the one that reaches furthest",
     )
     add("--include-observers", action="store_true", help="also the groups that Spark's own connector makes up to read")
-    add("--master", default=LOCAL, metavar="URL", help=f"Spark's master ({LOCAL})")
+    add("--master", metavar="URL", help=f"Spark's master ({LOCAL}, or what spark-submit or spark-defaults.conf say)")
+    add("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's; may be repeated")
     add("--jars", default="", metavar="PATH,..", help="jars for Spark")
+    add("--py-files", default="", metavar="PATH,..", help=".py, .zip and .egg files for Spark's workers")
     add("--execute", action="store_true", help="restore: commit the offsets to the group, which must have no members")
     add("--bootstrap", metavar="HOST:PORT", help="the broker for --execute and --as-group, when --from is a directory")
     add(
@@ -163,7 +167,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"go on as the log grows: {', '.join(STREAMED)}; needs --to and --checkpoint",
     )
-    add("--checkpoint", type=Path, metavar="DIR", help="stream: where its position and state are kept")
+    add("--checkpoint", metavar="DIR", help="stream: where its position and state are kept")
     add("--once", action="store_true", help="stream: everything that is there now, then end (availableNow)")
     add("--trigger", metavar="SPAN", help="stream: a batch every so often (10s)")
     add("--watermark", metavar="SPAN", help="stream: how late a record may be (10m)")
@@ -183,13 +187,14 @@ def read(words: list[str]) -> Asked:
     _check_heeded(given)
     now = datetime.now(UTC)
     paths, broker, has_groups = _source(",".join(given.source))
+    to = None if given.to is None else place_of("--to", given.to)
     format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
     asked = Asked(
         verb=given.verb,
         paths=paths,
         broker=broker,
         # What has no name of its own cannot have one beside it.
-        to=given.to if given.to is None or given.to.name not in ("", "..") else given.to.resolve(),
+        to=to if to is None or to.name not in ("", "..") else to.resolve(),
         format=format_,
         groups=tuple(given.group),
         topics=tuple(given.topic),
@@ -210,12 +215,14 @@ def read(words: list[str]) -> Asked:
         overwrite=given.overwrite,
         master=given.master,
         jars=tuple(jar for jar in given.jars.split(",") if jar),
+        py_files=_files("--py-files", given.py_files),
+        conf=tuple(_setting(text) for text in given.conf),
         execute=given.execute,
         bootstrap=given.bootstrap or broker,
         stream=given.stream,
         once=given.once,
         trigger_ms=_span("--trigger", given.trigger or "10s"),
-        checkpoint=given.checkpoint,
+        checkpoint=None if given.checkpoint is None else place_of("--checkpoint", given.checkpoint),
         watermark_ms=_span("--watermark", given.watermark or "10m"),
         as_group=given.as_group,
         max_offsets=given.max_offsets,
@@ -256,7 +263,8 @@ def _with_ago(words: list[str]) -> list[str]:
 
 def _source(text: str) -> tuple[tuple[str, ...], str | None, bool]:
     """(directories, broker, whether the records of groups may be there)."""
-    paths = tuple(path.strip() for path in text.split(",") if path.strip())
+    given = [path.strip() for path in text.split(",") if path.strip()]
+    paths = tuple(local_path(path) or path for path in given)
     if not paths:
         raise UsageError("--from is empty")
     if not any(Path(path).is_dir() for path in paths) and all(_HOST_PORT.fullmatch(path) for path in paths):
@@ -270,6 +278,22 @@ def _source(text: str) -> tuple[tuple[str, ...], str | None, bool]:
 
     # Raises UsageError for what is no log directory.
     return paths, None, any(partition.topic == GROUPS_TOPIC for partition in scan(paths))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.startswith("spark."):
+        raise UsageError(f"--conf {text}: it takes spark.KEY=VALUE")
+    return key, value
+
+
+def _files(option: str, text: str) -> tuple[str, ...]:
+    files = tuple(file for file in text.split(",") if file)
+    for file in files:
+        place = local_path(file)
+        if place is not None and not Path(place).exists():
+            raise UsageError(f"{option} {file} does not exist")
+    return files
 
 
 def _moment(option: str, text: str | None, now: datetime) -> datetime | None:

@@ -2,6 +2,8 @@
 
     attached = group_commit.attach(query, bootstrap="localhost:9092", group_id="spark-orders")
 
+Never of itself: a query that reads `__consumer_offsets` finds there what was committed for it, which is nothing new.
+
 Never ahead of the sink: only what the checkpoint says is done is committed, so after a crash the group is at most one
 batch behind, and `attach` (or `catch_up`, before the query is started) commits that batch first. Never in the way: a
 commit that fails is logged, counted and made up for by the next one.
@@ -20,9 +22,13 @@ from urllib.parse import urlparse
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from coordinator.routing import partition_for
 from pipeline.errors import DataError, EnvironmentMissing
+from pipeline.sources.log_dir import GROUPS_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql.streaming.query import StreamingQuery
 
 Positions = dict[tuple[str, int], int]
@@ -68,10 +74,27 @@ def last_batch(checkpoint: str | Path) -> tuple[int, Positions] | None:
         return None
     batch = max(done)
     lines = (root / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+    # A version, the batch's own facts, then an offset per source.
+    return batch, _together(lines[2:])
+
+
+def _together(ends: Iterable[str | None]) -> Positions:
+    """Where a query stands whose sources end there: of a partition that two of them read, the lesser counts."""
     found: Positions = {}
-    for line in lines[2:]:  # a version, the batch's own facts, then an offset per source
-        found |= positions(line)
-    return batch, found
+    for end in ends:
+        for place, offset in positions(end).items():
+            found[place] = min(offset, found.get(place, offset))
+    return found
+
+
+def only_own(group_id: str, before: Positions, now: Positions, written: int) -> bool:
+    """Whether all that was read since `before` are the group's own last commits, which left `written` records.
+
+    They lie in the one partition of `__consumer_offsets` that is the group's. If others wrote there too, it grew more.
+    """
+    changed = {place: offset for place, offset in now.items() if before.get(place) != offset}
+    own = GROUPS_TOPIC, partition_for(group_id, max(sum(topic == GROUPS_TOPIC for topic, _ in now), 1))
+    return set(changed) <= {own} and changed.get(own, 0) - before.get(own, 0) <= written
 
 
 def catch_up(checkpoint: str | Path, *, bootstrap: str, group_id: str, name: str = "spark") -> int | None:
@@ -137,6 +160,7 @@ class Attached(StreamingQueryListener):
         self._session = query_session(query)
         self._checkpoint = _checkpoint_of(query)
         self._committed: Positions = {}
+        self._written = 0  # records of the last commit, which the query may come to read
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  Spark's name
         """Nothing to do."""
@@ -151,10 +175,7 @@ class Attached(StreamingQueryListener):
         progress = event.progress
         if str(progress.runId) != self._run:
             return
-        found: Positions = {}
-        for source in progress.sources:
-            found |= positions(source.endOffset)
-        self._commit(found, progress.batchId)
+        self._commit(_together(source.endOffset for source in progress.sources), progress.batchId)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Nothing to do: every batch has been committed by now."""
@@ -171,16 +192,17 @@ class Attached(StreamingQueryListener):
         self._client.close()
 
     def _commit(self, found: Positions, batch: int) -> None:
-        if not found or found == self._committed:
+        changed = {place: offset for place, offset in found.items() if self._committed.get(place) != offset}
+        if not changed or (self._committed and only_own(self._client.group_id, self._committed, found, self._written)):
             return
         try:
-            self._client.commit(found, f"spark:{self._name}:{batch}")
+            self._client.commit(changed, f"spark:{self._name}:{batch}")
         except GroupRefused as error:
             self.failures += 1
             self.last_error = str(error)
             _log.warning("group_commit_failed group_id=%s batch=%d error=%s", self._client.group_id, batch, error)
             return
-        self._committed = found
+        self._committed, self._written = found, len(changed)
         self.commits += 1
         self.last_error = None
 

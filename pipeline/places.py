@@ -1,12 +1,35 @@
-"""Where an answer may be written: never into or over a log directory, and only where it can be."""
+"""Where an answer may be written: never into or over a log directory, and only where it can be; what a URI means."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import UsageError
+
+_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
+
+
+def local_path(text: str) -> str | None:
+    """The path of this machine that a path or a `file:` URI names; None for a URI of another kind."""
+    if not _REMOTE.match(text):
+        return text
+    parts = urlsplit(text)
+    return unquote(parts.path) if parts.scheme == "file" and parts.netloc in ("", "localhost") else None
+
+
+def place_of(option: str, text: str) -> Path:
+    """Where to write. Raises: UsageError for what is not on this machine, before anything has run."""
+    path = local_path(text)
+    if path is None:
+        raise UsageError(
+            f"{option} {text}: answers are written to this machine (or what is mounted there). For other places read "
+            "with Spark what was written here, or the tables of pipeline.transformations, and write them there"
+        )
+    return Path(path)
 
 
 def check_target(

@@ -6,13 +6,17 @@ Starting takes seconds, so everything that can be refused is refused before. A u
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +30,7 @@ LOCAL = "local[*,4]"
 """All cores; a task whose worker dies, for want of memory say, is tried again, which a plain `local[*]` does not do."""
 NEEDS_JAVA = "kohort pipeline needs Java 17 or newer, and found {found}. "
 NEEDS_JAVA += "Install a JRE (Debian: openjdk-17-jre-headless), then try again."
-NEEDS_EXTRA = "kohort pipeline needs PySpark: pip install 'kohort[pipeline]'"
+NEEDS_EXTRA = "kohort pipeline needs PySpark: pip install 'kohort[spark]'"
 
 ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 """Without these the JVM asks of every value of every column whether its buffer is still there and large enough, which
@@ -39,6 +43,7 @@ goes back to the system, to be asked for again page by page, which was a tenth o
 RECOMMENDED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # printed moments equal stored ones
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # only mapInArrow; the sources choose their own size
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # INT96 is deprecated, and others read it as they like
     "spark.ui.enabled": "false",  # start-up
     "spark.ui.showConsoleProgress": "false",  # a clean standard error
 }
@@ -71,15 +76,20 @@ def java_version() -> tuple[int, str] | None:
 
 def build(
     *,
-    master: str = LOCAL,
+    master: str | None = None,
     name: str = "kohort",
     jars: Sequence[str] = (),
     connector: bool = False,
     settings: Mapping[str, str] | None = None,
+    py_files: Sequence[str] = (),
+    quiet: bool = False,
 ) -> SparkSession:
     """A session with the pipeline's sources registered.
 
-    `connector` also brings Spark's own Kafka connector, `jars` (paths) instead of resolving it. `settings` override.
+    What the user has settled elsewhere stays: with spark-submit, in spark-defaults.conf or in the environment. `master`
+    and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
+    Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
+    writes to standard error while and after it starts, to be told if it does not start.
     Raises: EnvironmentMissing.
     """
     check_environment()
@@ -87,19 +97,123 @@ def build(
 
     from pipeline import register  # noqa: PLC0415
 
-    # Workers must be this interpreter: another has other packages, or none.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    own = users_own()
+    # Workers must be this interpreter, unless the user says which: another may have other packages, or none.
+    if "spark.pyspark.python" not in own:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Workers find the pipeline where the driver found it, installed or not.
-    root = str(Path(__file__).resolve().parent.parent)
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if root not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
-    builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**defaults(master), **_jar_settings(jars, connector), **(settings or {})}.items():
+    os.environ["PYTHONPATH"] = _with_root(os.environ.get("PYTHONPATH", ""))
+    chosen = master or own.get("spark.master") or LOCAL
+    ours = {key: value for key, value in defaults(chosen).items() if key not in own}
+    builder = SparkSession.builder.master(chosen).appName(name)
+    for key, value in {**ours, **_jar_settings(jars, connector), **(settings or {})}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _kept_stderr(quiet) as said:
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            raise EnvironmentMissing(_not_started(error, said())) from error
+    for file in py_files:
+        spark.sparkContext.addPyFile(file)
     register(spark)
     return spark
+
+
+def users_own() -> dict[str, str]:
+    """Settings of Spark's that the user has made outside this program. Under spark-submit all that it was given."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, and then this program
+        from pyspark import SparkContext  # noqa: PLC0415
+        from pyspark.conf import SparkConf  # noqa: PLC0415
+
+        SparkContext._ensure_initialized()  # connects to the JVM that is there
+        # Of a JVM that runs, these can be set no more.
+        running = {"spark.driver.memory": "", "spark.driver.extraJavaOptions": ""}
+        return running | dict(SparkConf().getAll())
+    found = _defaults_file()
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for option, value in pairwise([*words, ""]):
+        flag, _, joined = option.partition("=")
+        told = joined if joined and flag in _SUBMIT_FLAGS else value
+        if flag in _SUBMIT_FLAGS:
+            found[_SUBMIT_FLAGS[flag]] = told
+        elif option == "--conf" and "=" in value:
+            found.update([value.split("=", 1)])  # type: ignore[list-item]
+    for variable, key in _VARIABLES.items():
+        if os.environ.get(variable):
+            found[key] = os.environ[variable]
+    return found
+
+
+_SUBMIT_FLAGS = {
+    "--master": "spark.master",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
+_VARIABLES = {"SPARK_DRIVER_MEMORY": "spark.driver.memory"}
+
+
+def _defaults_file() -> dict[str, str]:
+    """What spark-defaults.conf says, if there is one."""
+    home = os.environ.get("SPARK_HOME") or str(Path(str(importlib.util.find_spec("pyspark").origin)).parent)  # type: ignore[union-attr]  # it is there, see check_environment
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
+    if not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+    pairs = (re.split(r"\s*=\s*|\s+", line, maxsplit=1) for line in lines if line.startswith("spark."))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+@contextlib.contextmanager
+def _kept_stderr(wanted: bool) -> Iterator[Callable[[], str]]:
+    """Within it, processes that are started write their standard error into a file that only they know.
+
+    The JVM tells of its own name, of the logger's profile and of incubating modules at every start, before any setting
+    of the logger can be heard. Yields what gives what was written so far.
+    """
+    if not wanted:
+        yield lambda: ""
+        return
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
+        os.dup2(file.fileno(), 2)
+
+        def written() -> str:
+            return os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
+
+        try:
+            yield written
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _not_started(error: Exception, said: str) -> str:
+    """Why Spark is not there, in one sentence: what the JVM complained of last, else what PySpark did."""
+    complaints = [
+        line.strip() for line in said.splitlines() if re.search(r"(?i)error|exception|invalid|could not", line)
+    ]
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return f"Spark does not start: {complaints[0] if complaints else first}"
+
+
+def let_workers_in(spark: SparkSession) -> None:
+    """Workers on this machine can import the pipeline, whoever made the session. See `pipeline.register`."""
+    try:
+        context = spark.sparkContext
+    except Exception:  # a session of Spark Connect: its workers are elsewhere
+        return
+    if not (context.master or "").startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable
+    context.environment["PYTHONPATH"] = _with_root(context.environment.get("PYTHONPATH", ""))
+
+
+def _with_root(python_path: str) -> str:
+    root = str(Path(__file__).resolve().parent.parent)
+    paths = [path for path in python_path.split(os.pathsep) if path]
+    return python_path if root in paths else os.pathsep.join([root, *paths])
 
 
 def defaults(master: str) -> dict[str, str]:

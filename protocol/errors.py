@@ -313,6 +313,16 @@ class KafkaError(Exception):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
+    def afresh(self) -> Self:
+        """The same error as if it had never been raised.
+
+        Who keeps an error to raise it again raises this: the kept one would collect the frames of everybody who was
+        refused with it, and in them their requests.
+        """
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__.update(self.__dict__)
+        return made
+
 
 class ProtocolError(Exception):
     """Bytes that are no message. There is no answer to them: the connection they came on closes."""
@@ -323,6 +333,10 @@ class UnsupportedVersion(ProtocolError):
 
     def __init__(self, name: str, *, given: int, versions: tuple[int, int]) -> None:
         super().__init__(f"{name} has versions {versions[0]}-{versions[1]}, not {given}")
+
+
+class LongMessage(Exception):
+    """A message has more elements, in all its arrays together, than may be read or written in one go."""
 
 
 class EncodeError(ValueError):

@@ -30,18 +30,25 @@ class BadFrameSize(ProtocolError):
 class FrameCutter:
     """Cuts what one connection sends. `limit` is `socket.request.max.bytes`, the largest size that a frame may have."""
 
-    __slots__ = ("_head", "_limit", "_missing", "_pieces")
+    __slots__ = ("_head", "_limit", "_pieces", "_whole", "missing")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._head = b""  # fewer than four bytes of a size
         self._pieces: list[bytes | bytearray | memoryview] = []  # of a frame whose size is known
-        self._missing = 0  # bytes that this frame still needs
+        self._whole = 0  # bytes of this frame when it is whole
+        self.missing = 0
+        """Bytes that a frame which has begun still needs; 0 when its size is not known either."""
 
     @property
     def holds_part(self) -> bool:
         """Whether a frame has begun that is not whole yet."""
         return bool(self._pieces or self._head)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return self._whole - self.missing if self.missing else 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes, return the frames that are whole now.
@@ -52,11 +59,12 @@ class FrameCutter:
         frames: list[bytes] = []
         position = 0
         if self._pieces:
-            position = self._missing
+            position = self.missing
             if len(data) < position:
                 self._keep(data)
-                self._missing = position - len(data)
+                self.missing = position - len(data)
                 return frames
+            self.missing = 0
             self._pieces.append(memoryview(data)[:position])
             frames.append(b"".join(self._pieces))
             self._pieces = []
@@ -71,12 +79,19 @@ class FrameCutter:
             end = position + 4 + size
             if end > end_of_data:
                 self._keep(memoryview(data)[position:] if position else data)
-                self._missing = end - end_of_data
+                self.missing = end - end_of_data
+                self._whole = end - position
                 return frames
             frames.append(data[position:end])
             position = end
         self._head = data[position:]
         return frames
+
+    def clear(self) -> None:
+        """Forget the frame that has begun: nothing more will come."""
+        self._pieces = []
+        self._head = b""
+        self.missing = 0
 
     def _keep(self, piece: bytes | memoryview) -> None:
         if len(piece) >= _SMALL_BYTES:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 from protocol.registry import APIS
+from protocol.schema.decoder import compile_decoder
 from protocol.schema.encoder import compile_frame_encoder
 from protocol.schema.runtime import skip_tagged_fields
 
@@ -85,10 +86,25 @@ def response_encoder(api_key: int, version: int) -> Callable[[Any, int], list[Bu
     return encoder
 
 
-def _frame_encoder(api_key: int, version: int) -> Callable[[Any, int], list[Buffer]]:
+def short_response_encoder(api_key: int, version: int, most_elements: int) -> Callable[[Any, int], list[Buffer]]:
+    """As `response_encoder`, compiled anew; it raises LongMessage when arrays have more elements than that in all."""
+    return _frame_encoder(api_key, version, most_elements)
+
+
+def short_request_decoder(api_key: int, version: int, most_elements: int) -> Callable[[bytes, int], tuple[Any, int]]:
+    """The request's compiled decoder; it raises LongMessage when arrays have more elements than that in all."""
+    return compile_decoder(APIS[api_key].request, version, most_elements)
+
+
+def _frame_encoder(api_key: int, version: int, most_elements: int | None = None) -> Callable[[Any, int], list[Buffer]]:
     response = APIS[api_key].response
-    response.encoder(version)  # refuses a version that is not declared
-    return compile_frame_encoder(response, version, tagged_header=_has_tagged_header(api_key, version))
+    response._check(version)
+    return compile_frame_encoder(
+        response,
+        version,
+        tagged_header=_has_tagged_header(api_key, version),
+        most_elements=most_elements,
+    )
 
 
 def _has_tagged_header(api_key: int, version: int) -> bool:

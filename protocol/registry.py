@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -24,8 +27,11 @@ from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeC
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -39,6 +45,7 @@ from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -48,6 +55,8 @@ from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
     from protocol.api_keys import ApiKey
@@ -89,7 +98,7 @@ APIS: dict[int, Api] = {
     api.key: api
     for api in (
         # librdkafka before 2.11 compresses only when it is offered Produce 0; Kafka 4 offers and refuses it too.
-        _api(ProduceRequest, ProduceResponse, (3, 11), advertised=(0, 11)),
+        _api(ProduceRequest, ProduceResponse, (3, 13), advertised=(0, 13)),
         _api(FetchRequest, FetchResponse, (4, 17)),
         _api(ListOffsetsRequest, ListOffsetsResponse, (1, 10)),
         _api(MetadataRequest, MetadataResponse, (0, 13)),
@@ -109,6 +118,11 @@ APIS: dict[int, Api] = {
         _api(DeleteRecordsRequest, DeleteRecordsResponse, (0, 2)),
         _api(InitProducerIdRequest, InitProducerIdResponse, (0, 5)),
         _api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, (2, 4)),
+        _api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, (0, 5)),
+        _api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, (0, 4)),
+        _api(EndTxnRequest, EndTxnResponse, (0, 5)),
+        _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, (1, 2)),
+        _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, (0, 6)),
         _api(DescribeConfigsRequest, DescribeConfigsResponse, (1, 4)),
         _api(AlterConfigsRequest, AlterConfigsResponse, (0, 2)),
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),
@@ -121,7 +135,11 @@ APIS: dict[int, Api] = {
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, (0, 0)),
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
         _api(DescribeClusterRequest, DescribeClusterResponse, (0, 2)),
+        _api(DescribeProducersRequest, DescribeProducersResponse, (0, 0)),
+        _api(DescribeTransactionsRequest, DescribeTransactionsResponse, (0, 0)),
+        _api(ListTransactionsRequest, ListTransactionsResponse, (0, 2)),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, (0, 1)),
+        _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, (0, 1)),
         _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, (0, 0)),
     )
 }

@@ -65,6 +65,12 @@ class BatchFile:
         made.file = file
         return made
 
+    def as_it_is(self) -> BatchFile:
+        """The batches that are in the file now, to be read in any thread, whatever becomes of the segment."""
+        made = BatchFile(self.directory, self.base_offset, self.size_bytes, self.disk)
+        made.file = self.file
+        return made
+
     def path(self, suffix: str) -> Path:
         """Where the segment's file with this suffix lies."""
         return segment_path(self.directory, self.base_offset, suffix)

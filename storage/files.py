@@ -31,6 +31,7 @@ class Disk:
     fdatasync = staticmethod(getattr(os, "fdatasync", os.fsync))
     rename: Callable[[Path, Path], None] = staticmethod(os.replace)
     unlink: Callable[[Path], None] = staticmethod(os.unlink)
+    mkdir: Callable[[Path], None] = staticmethod(os.mkdir)
     utime = staticmethod(os.utime)
 
     @staticmethod
@@ -144,6 +145,15 @@ def sync_file(path: Path, disk: Disk = DISK) -> None:
 def sync_directory(directory: Path, disk: Disk = DISK) -> None:
     """Make names created, renamed or removed in `directory` durable."""
     sync_file(directory, disk)
+
+
+def make_directory(directory: Path, disk: Disk = DISK) -> None:
+    """Make `directory` unless it is there. Not durable before its parent is fsynced. May raise `OSError`."""
+    try:
+        disk.mkdir(directory)
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
 
 
 def remove_files(paths: list[Path], disk: Disk = DISK) -> None:

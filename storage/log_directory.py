@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from protocol.types import ZERO_UUID, uuid_from_text, uuid_text
 from storage import meta_properties
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.files import DISK, Disk, replace_file, sync_directory
+from storage.files import DISK, Disk, make_directory, replace_file, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -194,7 +194,7 @@ class LogDirectory:
         for (topic, partition), topic_id in topics.items():
             folder = self.folder(topic, partition)
             try:
-                folder.mkdir(exist_ok=True)
+                make_directory(folder, self._disk)
             except OSError as error:
                 raise StorageError("cannot create", folder, error) from error
             if not (folder / PARTITION_METADATA).exists():

@@ -8,19 +8,39 @@ Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimest
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from protocol.records.batch import HEADER_BYTES, iterate_records
 from storage.batches import HEADER, OVERHEAD
-from storage.errors import OffsetOutOfRange
+from storage.errors import OffsetOutOfRange, StorageError
 from storage.transaction_index import AbortedTransaction, overlapping
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from protocol.records.batch import Record
+    from storage.batch_file import BatchFile
     from storage.partition_log import PartitionLog
     from storage.segment import Segment
 
+SHORT_BYTES = 8_192
+"""Uncompressed batches up to here are gone through in a fraction of a millisecond."""
+RECORDS_AT_ONCE = 5_000
+HEADERS_A_STEP = 16
 
+COMPRESSED = 0x07  # attribute bits: which codec, 0 for none
 LOG_APPEND_TIME = 0x08  # attribute bit: all records have the batch's largest timestamp
+
+
+class Unfinished(Enum):
+    """There are more records to look at."""
+
+    UNFINISHED = 1
+
+
+UNFINISHED: Final[Literal[Unfinished.UNFINISHED]] = Unfinished.UNFINISHED
 
 
 class TimestampedOffset(NamedTuple):
@@ -31,56 +51,149 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampedOffset | None:
-    """What `PartitionLog.offset_for_timestamp` promises."""
+class Look:
+    """One batch whose records must be looked at: is one of them as late as `timestamp`, and which is the first?
+
+    With `latest`: the first of the latest ones, if they are as late as that.
+
+    `run` reads and decompresses it and goes through at most `RECORDS_AT_ONCE` records; it may be called in any thread,
+    again for as long as it returns `UNFINISHED`.
+    """
+
+    __slots__ = (
+        "_best",
+        "_file",
+        "_header",
+        "_latest",
+        "_position",
+        "_records",
+        "_start_offset",
+        "_timestamp",
+        "is_short",
+    )
+
+    def __init__(
+        self,
+        file: BatchFile,
+        position: int,
+        header: tuple[Any, ...],
+        timestamp: int,
+        start_offset: int,
+        *,
+        latest: bool = False,
+    ) -> None:
+        self._file = file
+        self._position = position
+        self._header = header
+        self._timestamp = timestamp
+        self._start_offset = start_offset
+        self._latest = latest
+        self._best: TimestampedOffset | None = None
+        self._records: Iterator[Record] | None = None
+        self.is_short = header[1] <= SHORT_BYTES and not header[5] & COMPRESSED
+        """Whether it takes no longer than other steps of a request."""
+
+    def run(self) -> TimestampedOffset | Unfinished | None:
+        """The record, or None. Raises: StorageError, CorruptBatch."""
+        header = self._header
+        records = self._records
+        if records is None:
+            end = self._position + header[1] + OVERHEAD
+            try:
+                records = self._records = iterate_records(self._file.read(self._position, end))
+            except OSError as error:
+                raise StorageError("cannot read", self._file.path(".log"), error) from error
+        seen = 0
+        for record in islice(records, RECORDS_AT_ONCE):
+            seen += 1
+            if record.timestamp >= self._timestamp and record.offset >= self._start_offset:
+                self._best = TimestampedOffset(record.timestamp, record.offset, header[2])
+                if not self._latest:
+                    return self._best
+                self._timestamp = record.timestamp + 1
+        return UNFINISHED if seen == RECORDS_AT_ONCE else self._best
+
+
+Search: TypeAlias = "Generator[Look | None, Any, TimestampedOffset | None]"
+"""A search in steps: it yields `None` where others may have their turn, and each `Look`, whose result it is sent."""
+
+
+def found(search: Search) -> TimestampedOffset | None:
+    """What a search finds, in one go."""
+    result: Any = None
+    while True:
+        try:
+            look = search.send(result)
+        except StopIteration as end:
+            return cast("TimestampedOffset | None", end.value)
+        result = None if look is None else look.run()
+
+
+def timestamp_search(log: PartitionLog, timestamp: int) -> Search:
+    """What `PartitionLog.timestamp_search` promises."""
     for segment in log.segments[log.segment_index(log.log_start_offset) :]:
         if segment.size_bytes and segment.latest_timestamp() >= timestamp:
-            found = _search(segment, timestamp, log.log_start_offset)
-            if found is not None:
-                return found
+            hit = yield from _search(segment, timestamp, log.log_start_offset)
+            if hit is not None:
+                return hit
+        yield None
     return None
 
 
-def offset_of_max_timestamp(log: PartitionLog) -> TimestampedOffset | None:
-    """What `PartitionLog.offset_of_max_timestamp` promises."""
+def max_timestamp_search(log: PartitionLog) -> Search:
+    """What `PartitionLog.max_timestamp_search` promises."""
     first, *later = log.segments[log.segment_index(log.log_start_offset) :]
-    best = _latest(first, log.log_start_offset)
+    best = yield from _latest(first, log.log_start_offset)
     newest: Segment | None = None
     for segment in later:
+        yield None
         if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
             continue
         if newest is None or segment.max_timestamp > newest.max_timestamp:
             newest = segment
     if newest is not None and (best is None or newest.max_timestamp > best.timestamp):
-        best = _search(newest, newest.max_timestamp, log.log_start_offset)
+        best = yield from _search(newest, newest.max_timestamp, log.log_start_offset)
     return best
 
 
-def _latest(segment: Segment, start_offset: int) -> TimestampedOffset | None:
+def _latest(segment: Segment, start_offset: int) -> Search:
     """The first of the latest records of a segment, at or above `start_offset`."""
     if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
         return None
-    best = _search(segment, segment.max_timestamp, start_offset)
+    best: TimestampedOffset | None = yield from _search(segment, segment.max_timestamp, start_offset)
     if best is not None:
         return best
     # The latest record lies below the log start: only the records themselves know the next latest.
-    for position, header in segment.headers(segment.find(start_offset)):
+    file = segment.as_it_is()
+    for count, (position, header) in enumerate(file.headers(segment.find(start_offset))):
         if best is None or header[8] > best.timestamp:
-            for record in iterate_records(segment.read(position, position + header[1] + OVERHEAD)):
-                if record.offset >= start_offset and record.timestamp > (best.timestamp if best else -1):
-                    best = TimestampedOffset(record.timestamp, record.offset, header[2])
+            above = best.timestamp + 1 if best else 0
+            best = (yield from _looked(Look(file, position, header, above, start_offset, latest=True))) or best
+        if count % HEADERS_A_STEP == 0:
+            yield None
     return best
 
 
-def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampedOffset | None:
+def _search(segment: Segment, timestamp: int, start_offset: int) -> Search:
     """The first record of the segment at or above `start_offset` that is as late as `timestamp`."""
     from_offset = max(segment.base_offset + segment.time_index.lookup(timestamp), start_offset)
-    for position, header in segment.headers(segment.find(from_offset)):
+    start = segment.find(from_offset)
+    file = segment.as_it_is()  # which the log may give away, or write on in, between two steps
+    for count, (position, header) in enumerate(file.headers(start)):
         if header[8] >= timestamp:
-            for record in iterate_records(segment.read(position, position + header[1] + OVERHEAD)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
-                    return TimestampedOffset(record.timestamp, record.offset, header[2])
+            hit = yield from _looked(Look(file, position, header, timestamp, start_offset))
+            if hit is not None:
+                return hit
+        if count % HEADERS_A_STEP == 0:
+            yield None
     return None
+
+
+def _looked(look: Look) -> Search:
+    while True:
+        result = yield look
+        if result is not UNFINISHED:
+            return cast("TimestampedOffset | None", result)
 
 
 def timestamp_at(log: PartitionLog, offset: int) -> int:

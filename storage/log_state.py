@@ -142,7 +142,7 @@ class LogState:
     def check_usable(self) -> None:
         """Raise what stops this log for good: it was closed, or an fsync has failed. Raises: StorageError."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.afresh()
 
     def cut_torn_tail(self) -> None:
         """Take off what a refused append has left behind the last batch. May raise `OSError`."""
@@ -175,7 +175,7 @@ class LogState:
         """
         if not ticket.synced:
             self._failure = ticket.error or StorageError("was not flushed:", self.directory)
-            raise self._failure
+            raise self._failure.afresh()
         if ticket.paths:
             # The same file may have been written again since: by identity, not by name.
             written = set(map(id, ticket.paths))

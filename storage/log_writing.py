@@ -22,6 +22,7 @@ from storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from storage.files import Buffer
+    from storage.producer_state import ProducerState
 
 _header = HEADER.unpack_from
 _stamp = STAMP.pack_into
@@ -137,31 +138,9 @@ class WritableLog(LogState):
 
     def note_producer(self, segment: Segment, header: tuple[int, ...], base_offset: int, control: Buffer) -> None:
         """Keep the producer table in step with a batch; `control` is the whole batch when it is a control batch."""
-        attributes, delta, timestamp = header[5], header[6], header[8]
-        producer_id, epoch = header[9], header[10]
-        if not attributes & CONTROL:
-            self.producers.data_appended(
-                producer_id,
-                epoch,
-                header[11],
-                base_offset,
-                delta,
-                timestamp,
-                transactional=attributes & TRANSACTIONAL != 0,
-            )
-            return
-        marker = read_marker(control)
-        if marker is None:
-            return
-        aborted, coordinator_epoch = marker
-        completed = self.producers.marker_appended(
-            producer_id, epoch, coordinator_epoch, base_offset + delta, timestamp, aborted=aborted
-        )
-        if completed is not None and aborted:
-            stable = self.producers.first_open_offset(completed.last_offset + 1)
-            segment.aborted.append(
-                AbortedTransaction(producer_id, completed.first_offset, completed.last_offset, stable)
-            )
+        aborted = note_producer(self.producers, header, base_offset, control)
+        if aborted is not None:
+            segment.aborted.append(aborted)
 
     def roll(self, *, now_ms: int = -1) -> bool:
         """Start a new segment at the log end; False when the active one is empty and begins there already.
@@ -208,3 +187,36 @@ class WritableLog(LogState):
         jitter = crc32(self.directory.name.encode()) % (config.segment_jitter_ms + 1)
         empty = segment.size_bytes == 0
         self._roll_above = INT64_MAX if empty or begin < 0 else begin + config.longest_segment_ms - jitter
+
+
+def note_producer(
+    producers: ProducerState, header: tuple[int, ...], base_offset: int, control: Buffer
+) -> AbortedTransaction | None:
+    """Take a batch into `producers`; return the transaction that it aborted, for the index of its segment.
+
+    `control` is the whole batch when it is a control batch.
+    """
+    attributes, delta, timestamp = header[5], header[6], header[8]
+    producer_id, epoch = header[9], header[10]
+    if not attributes & CONTROL:
+        producers.data_appended(
+            producer_id,
+            epoch,
+            header[11],
+            base_offset,
+            delta,
+            timestamp,
+            transactional=attributes & TRANSACTIONAL != 0,
+        )
+        return None
+    marker = read_marker(control)
+    if marker is None:
+        return None
+    aborted, coordinator_epoch = marker
+    completed = producers.marker_appended(
+        producer_id, epoch, coordinator_epoch, base_offset + delta, timestamp, aborted=aborted
+    )
+    if completed is None or not aborted:
+        return None
+    stable = producers.first_open_offset(completed.last_offset + 1)
+    return AbortedTransaction(producer_id, completed.first_offset, completed.last_offset, stable)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from storage.cleaner import CleanResult
     from storage.cleaning import CleanPlan, DirtyRange
     from storage.log_config import LogConfig
+    from storage.log_lookup import Search
     from storage.retention import DeletedSegment
     from storage.transaction_index import AbortedTransaction
 
@@ -72,6 +73,10 @@ class PartitionLog(WritableLog):
         batch from the segment of `recovery_point` on is checked, and the log is cut at the first bad one; `recovery`
         then tells what was done. `log_start_offset` comes from its checkpoint, 0 when it has no entry.
 
+        Fewer than `config.flush_messages` records are beyond the recovery point on return: a tail that is longer, left
+        in the page cache by whoever had the log before, is fsynced first. Whoever is served by this log may be told of
+        all that it holds.
+
         Raises: StorageError; CorruptFile when `leader-epoch-checkpoint` or a file name cannot be understood.
         """
         log = cls(directory, config, disk, tail)
@@ -86,6 +91,8 @@ class PartitionLog(WritableLog):
         except OSError as error:
             raise StorageError("cannot open the log in", directory, error) from error
         log.activate()
+        if log.log_end_offset - log.recovery_point >= config.flush_messages:
+            log.flush()
         return log
 
     def close(self, *, sync: bool = True) -> None:
@@ -144,7 +151,11 @@ class PartitionLog(WritableLog):
 
         Looks inside batches. Raises: StorageError, CorruptBatch.
         """
-        return log_lookup.offset_for_timestamp(self, timestamp)
+        return log_lookup.found(self.timestamp_search(timestamp))
+
+    def timestamp_search(self, timestamp: int) -> Search:
+        """`offset_for_timestamp` in steps: what is yielded may be run in another thread, the steps themselves not."""
+        return log_lookup.timestamp_search(self, timestamp)
 
     def timestamp_at(self, offset: int) -> int:
         """About when the first record at or after `offset` was made (ms), from its batch's header; -1 when not known.
@@ -159,7 +170,11 @@ class PartitionLog(WritableLog):
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp of all; None in a log without timestamps."""
-        return log_lookup.offset_of_max_timestamp(self)
+        return log_lookup.found(self.max_timestamp_search())
+
+    def max_timestamp_search(self) -> Search:
+        """`offset_of_max_timestamp` in steps, as `timestamp_search`."""
+        return log_lookup.max_timestamp_search(self)
 
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch [`offset`, `upper_offset`), in the order of their markers."""

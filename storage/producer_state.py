@@ -1,20 +1,17 @@
 """What a partition remembers of each producer: sequences, epoch, and the transaction it has open.
 
-`check` is a pure verdict over one producer's entry and the batch it sent; `ProducerState` is the table, kept in step
-with every append and rebuilt from batches at load. `storage.producer_snapshot` puts it on disk.
+`ProducerState` is the table, kept in step with every append and rebuilt from batches at load. `storage.producer_checks`
+says what may be appended, `storage.producer_snapshot` puts the table on disk.
 
 Always true: `open_transactions` lists first offsets in rising order, since a transaction opens at the log end.
 
-Source: KIP-98, KIP-360, KIP-890; Kafka's ProducerStateManager, ProducerAppendInfo, ProducerStateEntry.
+Source: KIP-98, KIP-360, KIP-890; Kafka's ProducerStateManager, ProducerStateEntry, VerificationStateEntry.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import NamedTuple
-
-from protocol.errors import ErrorCode
 
 REMEMBERED_BATCHES = 5
 SEQUENCES = 2**31  # sequences run from 0 to 2^31 - 1 and then start again
@@ -79,105 +76,32 @@ class ProducerEntry:
         """The offset of the newest remembered data record, -1 when no batch is remembered."""
         return self.batches[-1].last_offset if self.batches else -1
 
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """The batch may be appended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """The batch is in the log already: answer success with these."""
-
-    base_offset: int
-    last_offset: int
-    timestamp: int
+    def is_open(self, epoch: int) -> bool:
+        """Has it a transaction of this epoch open here?"""
+        return self.transaction_first_offset >= 0 and self.epoch == epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """The batch must not be appended; `why` says both sides."""
-
-    code: ErrorCode
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
 class Verification:
-    """A transactional append that is being, or was, asked about at the transaction coordinator (KIP-890)."""
+    """A question to the transaction coordinator about a producer that wants to open a transaction here (KIP-890).
 
-    epoch: int
-    lowest_sequence: int
-    transaction_v2: bool
-    passed: bool
-
-
-Verdict = Accept | Duplicate | Refuse
-ACCEPT = Accept()
-
-
-def check(
-    entry: ProducerEntry | None,
-    *,
-    producer_id: int,
-    epoch: int,
-    base_sequence: int,
-    last_offset_delta: int,
-    transactional: bool,
-    verification: Verification | None = None,
-    verify: bool = False,
-) -> Verdict:
-    """May this data batch of an idempotent producer be appended? `entry` is what the log knows of it.
-
-    `verify`: a batch that opens a transaction must have passed verification. A batch without producer id needs no
-    check. An unknown producer may begin anywhere. Source: ProducerAppendInfo.appendDataBatch, UnifiedLog.append.
+    One for each producer at a time; batches that ask while it is there share it. `lowest_sequence` is the lowest they
+    came with, and holds the others back: one that went ahead of it would leave it out of order for ever.
     """
-    if base_sequence < 0:
-        return Refuse(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent sequence {base_sequence}")
-    if entry is not None and entry.epoch == epoch:
-        last_sequence = (base_sequence + last_offset_delta) % SEQUENCES
-        for sent in entry.batches:
-            if sent.last_sequence == last_sequence and sent.first_sequence == base_sequence:
-                return Duplicate(sent.base_offset, sent.last_offset, sent.timestamp)
-    known_epoch = entry.epoch if entry is not None else NO_EPOCH
-    is_open = entry is not None and entry.transaction_first_offset >= 0
-    if epoch < known_epoch:
-        return Refuse(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {producer_id} is at epoch {known_epoch}, batch has {epoch}",
-        )
-    opens = transactional and not (is_open and epoch == known_epoch)
-    if opens and verify and not (verification is not None and verification.passed):
-        return Refuse(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here")
-    expected = _expected_sequence(entry, epoch, base_sequence, verification)
-    if base_sequence != expected:
-        return Refuse(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {producer_id} at epoch {epoch}: expected sequence {expected}, batch has {base_sequence}",
-        )
-    if is_open and not transactional:
-        return Refuse(
-            ErrorCode.INVALID_TXN_STATE,
-            f"producer {producer_id} has a transaction open, batch is outside of it",
-        )
-    return ACCEPT
 
+    __slots__ = ("created_ms", "epoch", "lowest_sequence", "transaction_v2")
 
-def _expected_sequence(
-    entry: ProducerEntry | None, epoch: int, base_sequence: int, verification: Verification | None
-) -> int:
-    """The sequence that fits; `base_sequence` itself where any does."""
-    remembers = entry is not None and bool(entry.batches)
-    if verification is not None:
-        if verification.transaction_v2 and not remembers and base_sequence != 0:
-            return 0
-        if base_sequence > verification.lowest_sequence:
-            return verification.lowest_sequence
-    if entry is None or entry.epoch == NO_EPOCH:
-        return base_sequence
-    if epoch != entry.epoch:
-        return 0
-    return (entry.last_sequence + 1) % SEQUENCES  # 0 when only a marker was seen of this epoch
+    def __init__(self, epoch: int, lowest_sequence: int, transaction_v2: bool, created_ms: int = -1) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        self.transaction_v2 = transaction_v2  # the partition is added by the question, and each transaction begins at 0
+        self.created_ms = created_ms
+
+    def asked_again(self, epoch: int, sequence: int) -> None:
+        """Another batch asks. Source: VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch."""
+        if epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+        elif epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
 
 
 class CompletedTransaction(NamedTuple):
@@ -192,10 +116,11 @@ class CompletedTransaction(NamedTuple):
 class ProducerState:
     """The producers of one log. The caller feeds it each batch that was appended, in order."""
 
-    __slots__ = ("_open", "_undecided", "entries", "snapshot_offset")
+    __slots__ = ("_open", "_undecided", "entries", "snapshot_offset", "verifications")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
+        self.verifications: dict[int, Verification] = {}  # in memory only: whoever asked has died with the process
         self._open: dict[int, int] = {}  # first offset -> producer id; insertion order is offset order
         self.snapshot_offset = -1  # of the newest snapshot file
         self._undecided: deque[CompletedTransaction] = deque()  # ended, marker perhaps not below the high watermark
@@ -205,6 +130,17 @@ class ProducerState:
         self.entries[entry.producer_id] = entry
         if entry.transaction_first_offset >= 0:
             self._open[entry.transaction_first_offset] = entry.producer_id
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, transaction_v2: bool
+    ) -> Verification:
+        """What a batch must hold to open a transaction, once the transaction coordinator has answered well."""
+        found = self.verifications.get(producer_id)
+        if found is None:
+            found = self.verifications[producer_id] = Verification(epoch, sequence, transaction_v2, now_ms)
+        else:
+            found.asked_again(epoch, sequence)
+        return found
 
     def data_appended(
         self,
@@ -229,9 +165,11 @@ class ProducerState:
         else:
             entry.batches = (*entry.batches[-(REMEMBERED_BATCHES - 1) :], sent)
         entry.last_timestamp = timestamp
-        if transactional and entry.transaction_first_offset < 0:
-            entry.transaction_first_offset = base_offset
-            self._open[base_offset] = producer_id
+        if transactional:
+            self.verifications.pop(producer_id, None)
+            if entry.transaction_first_offset < 0:
+                entry.transaction_first_offset = base_offset
+                self._open[base_offset] = producer_id
 
     def marker_appended(
         self,
@@ -243,7 +181,14 @@ class ProducerState:
         *,
         aborted: bool,
     ) -> CompletedTransaction | None:
-        """A transaction marker is in the log; return the transaction it ended, None when none was open."""
+        """A transaction marker is in the log; return the transaction it ended, None when none was open.
+
+        A question that is asked meanwhile is about the transaction that has ended, so its answer counts no more; only
+        with version 2, which raises the epoch, it is of the next one already when the epochs are equal.
+        """
+        asked = self.verifications.get(producer_id)
+        if asked is not None and not (asked.transaction_v2 and asked.epoch == epoch):
+            del self.verifications[producer_id]
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
@@ -284,8 +229,14 @@ class ProducerState:
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
         """Forget producers silent for `expiration_ms` by their records' timestamps; return their ids.
 
-        One with an open transaction is never forgotten.
+        One with an open transaction is never forgotten. Questions to the transaction coordinator go by their own age.
         """
+        for producer_id in [
+            producer_id
+            for producer_id, asked in self.verifications.items()
+            if now_ms - asked.created_ms >= expiration_ms
+        ]:
+            del self.verifications[producer_id]
         gone = [
             producer_id
             for producer_id, entry in self.entries.items()
@@ -298,5 +249,6 @@ class ProducerState:
     def clear(self) -> None:
         """Forget everything, before a rebuild."""
         self.entries.clear()
+        self.verifications.clear()
         self._open.clear()
         self._undecided.clear()

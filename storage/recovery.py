@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 
 from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
 from protocol.records.crc import crc32c
-from storage.batch_file import LEAST_LENGTH, segment_path
+from storage.batch_file import LEAST_LENGTH
 from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import sync_directory
 from storage.indexes import OFFSET_ENTRY_BYTES
 from storage.log_config import INT32_MAX
-from storage.producer_snapshot import parse_snapshot, restore, write_snapshot
+from storage.producer_loading import aborted_in, drop_snapshots, load_producers
+from storage.producer_snapshot import write_snapshot
 from storage.recovery_report import Cut
 from storage.segment import Segment
-from storage.segment_files import Found, base_offset_of, tidy
+from storage.segment_files import Found, tidy
 
 if TYPE_CHECKING:
     from storage.partition_log import PartitionLog
@@ -51,7 +52,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         clean, recovery_point = False, log.bases[-1]
     if clean:
         log.recovery_point = log.log_end_offset
-        _load_producers(log, found, clean=True)
+        load_producers(log, found, clean=True)
     else:
         _recover(log, found, recovery_point)
         log.add_unsynced([], files=[segment.file for segment in log.segments[log.segment_index(recovery_point) : -1]])
@@ -63,7 +64,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         _restart(log, log_start_offset, now_ms)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
-    _drop_snapshots(log, found)
+    drop_snapshots(log, found)
     if now_ms >= 0:
         log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
 
@@ -121,7 +122,7 @@ def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
     """Check every batch from the segment of `recovery_point` on; cut at the first bad one."""
     first = _first_to_check(log, found, recovery_point)
     log.log_end_offset = log.bases[first]
-    _load_producers(log, found, clean=False)
+    load_producers(log, found, clean=False)
     for at in range(first, len(log.segments)):
         segment = log.segments[at]
         path = segment.path(".log")
@@ -143,20 +144,26 @@ def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
 def _first_to_check(log: PartitionLog, found: Found, recovery_point: int) -> int:
     """The segment of the recovery point. One that ends there gets its indexes anew.
 
-    Its records were fsynced while it was open, but what closing it has written into the indexes perhaps not.
+    Its records were fsynced while it was open, but what closing it writes into the indexes perhaps not, or not at all:
+    then there is no transaction index, and what was aborted would be read as committed.
     """
     first = log.segment_index(recovery_point)
     if first == 0 or log.bases[first] != recovery_point:
         return first
-    before = log.segments[first - 1]
-    if before.base_offset in found.sizes[".txnindex"]:
-        return first - 1  # made anew only with its producers, batch by batch
     try:
-        before.rebuild_indexes()
+        _rebuild_indexes(log, first - 1, found)
     except CorruptSegment:
         return first - 1
-    log.add_unsynced(before.write_indexes())
     return first
+
+
+def _rebuild_indexes(log: PartitionLog, at: int, found: Found) -> None:
+    """Make all indexes of a segment from its batches, and write them. Raises: CorruptSegment."""
+    segment = log.segments[at]
+    segment.start_aborted()
+    if segment.rebuild_indexes():
+        segment.set_aborted(aborted_in(log, at, found))
+    log.add_unsynced(segment.write_indexes())
 
 
 def _drop_segments_after(log: PartitionLog, at: int, found: Found) -> None:
@@ -265,75 +272,10 @@ def _refuse_old_format(segment: Segment, position: int) -> None:
 def _repair_indexes(log: PartitionLog, found: Found) -> None:
     """Rebuild index files that are missing or have a broken entry."""
     offsets, times = found.sizes[".index"], found.sizes[".timeindex"]
-    for segment in log.segments:
+    for at, segment in enumerate(log.segments):
         base = segment.base_offset
         if segment.indexes_loaded:
             continue  # just rebuilt
         if offsets.get(base, -1) % 8 or times.get(base, -1) % 12:
-            segment.rebuild_indexes()
-            log.add_unsynced(segment.write_indexes())
+            _rebuild_indexes(log, at, found)
             log.recovery.rebuilt_indexes.append(segment.path(".index"))
-
-
-# -- producers -------------------------------------------------------------------------------------------------
-
-
-def _load_producers(log: PartitionLog, found: Found, *, clean: bool) -> None:
-    """Restore the producers as they were at the log end: the newest good snapshot, then the batches after it."""
-    snapshots = found.sizes[".snapshot"]
-    start = log.bases[0]
-    for offset in sorted((offset for offset in snapshots if offset <= log.log_end_offset), reverse=True):
-        path = segment_path(log.directory, offset, ".snapshot")
-        try:
-            restore(log.producers, parse_snapshot(path, path.read_bytes()))
-        except CorruptFile:
-            log.disk.unlink(path)
-            found.drop(".snapshot", offset)
-            log.recovery.discarded_snapshots.append(path)
-        else:
-            start = log.producers.snapshot_offset = offset
-            break
-    else:
-        if clean and not log.recovery.discarded_snapshots:
-            return  # Kafka too takes a clean log without any snapshot for one without producers.
-    if start < log.log_end_offset:
-        replay_producers(log, start)
-
-
-def replay_producers(log: PartitionLog, start_offset: int) -> None:
-    """Feed the batches in [`start_offset`, log end) to the producer table. The transaction indexes stay as they are."""
-    for at in range(log.segment_index(start_offset), len(log.segments)):
-        segment = log.segments[at]
-        if segment.base_offset >= log.log_end_offset:
-            break
-        aborted = list(segment.aborted)
-        for position, header in segment.headers(segment.find(start_offset)):
-            if header[0] >= log.log_end_offset:
-                break
-            if header[9] >= 0 and header[0] >= start_offset:
-                control = segment.read(position, position + header[1] + OVERHEAD) if header[5] & CONTROL else b""
-                log.note_producer(segment, header, header[0], control)
-        segment.set_aborted(aborted)
-
-
-def reload_producers(log: PartitionLog) -> None:
-    """Make the producer table anew for the present log end; snapshots beyond it are removed. May raise `OSError`."""
-    found = Found()
-    for path in log.directory.glob("*.snapshot"):
-        offset = base_offset_of(path)
-        if offset > log.log_end_offset:
-            log.disk.unlink(path)
-        else:
-            found.sizes[".snapshot"][offset] = 0
-    log.producers.clear()
-    _load_producers(log, found, clean=False)
-
-
-def _drop_snapshots(log: PartitionLog, found: Found) -> None:
-    """Remove snapshots of no segment, but keep the newest. Those beyond the log end are wrong now."""
-    offsets = sorted(found.sizes[".snapshot"])
-    bases = set(log.bases)
-    newest = max((offset for offset in offsets if offset <= log.log_end_offset), default=-1)
-    for offset in offsets:
-        if offset not in bases and offset != newest:
-            log.disk.unlink(segment_path(log.directory, offset, ".snapshot"))

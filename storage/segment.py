@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from protocol.records.batch import HEADER_BYTES
+from protocol.records.batch import CONTROL, HEADER_BYTES
 from storage.batch_file import LEAST_LENGTH, BatchFile
 from storage.batches import OVERHEAD, STEP
 from storage.errors import CorruptSegment
@@ -226,15 +226,22 @@ class Segment(BatchFile):
         """Replace the transaction index, in memory."""
         self._aborted = entries
 
-    def rebuild_indexes(self) -> None:
-        """Make both indexes from the batch headers, in memory. Reads the headers of the whole segment."""
+    def rebuild_indexes(self) -> bool:
+        """Make both indexes from the batch headers, in memory. Reads the headers of the whole segment.
+
+        True when there are control batches, whose transaction index only the producers' whole history can make.
+        """
         self.start_indexes()
-        size = self.size_bytes
-        for position, header in self.headers():
-            last_offset = header[0] + header[6]
-            self.note_batch(position, header[1] + OVERHEAD, last_offset, header[8])
-        self.size_bytes = size
+        size, controls = self.size_bytes, 0
+        try:
+            for position, header in self.headers():
+                controls |= header[5] & CONTROL
+                last_offset = header[0] + header[6]
+                self.note_batch(position, header[1] + OVERHEAD, last_offset, header[8])
+        finally:
+            self.size_bytes = size  # also of a segment with a bad batch: who checks it must come to that too
         self.finish_time_index()
+        return controls != 0
 
     def start_indexes(self) -> None:
         """Begin with empty indexes and nothing known of the batches."""

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from storage.files import LogFile, sync_directory, sync_file
+from storage.producer_loading import reload_producers
 from storage.producer_snapshot import write_snapshot
-from storage.recovery import reload_producers
 from storage.retention import set_aside
 from storage.segment import Segment
 from storage.segment_files import CLEANED, SEGMENT_SUFFIXES

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.broker_process import BrokerProcess, Kafka, Kohort, need
-from tests.scenarios import coverage
+from broker.loop import logs
+from tests.support.broker_process import BrokerProcess, Kafka, Kohort, need
+from tests.support.scenarios import coverage
 
 if TYPE_CHECKING:
     from tests.clients.harness import Worker
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("kohort", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kohort")
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_to_standard_error() -> Iterator[None]:
+    """A whole broker in a test keeps its log lines; the tests behind it in the same process see theirs again."""
+    yield
+    logs.configure()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,6 +1,6 @@
 """The scenario lists and the tests that cite them stay together."""
 
-from tests import scenarios
+from tests.support import scenarios
 
 
 def test_every_cited_scenario_can_be_looked_up():

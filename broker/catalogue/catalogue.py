@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker import topic_configs
 from broker.catalogue import topic_changes
 from broker.catalogue.appending import append_change
 from broker.catalogue.cluster_state import ClusterState
@@ -25,8 +24,9 @@ from broker.catalogue.requests import CatalogueRequests, NotInThisRound, Plan, R
 from broker.catalogue.snapshot_writer import SnapshotPolicy, Snapshots
 from broker.catalogue.topic_changes import Refused
 from broker.catalogue.topics_delta import TopicsDelta, TopicsListener, difference
-from broker.logs import get_logger
-from broker.topics_image import Topic, TopicsImage
+from broker.catalogue.topics_image import Topic, TopicsImage
+from broker.config import topic_configs
+from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
 from storage.files import DISK, Disk
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.catalogue.config_changes import BrokerConfigs
     from broker.catalogue.metadata_log import MetadataLog, TornTail
     from broker.catalogue.takeover import Quorum
-    from broker.runtime import Runtime
+    from broker.loop.runtime import Runtime
 
 log = get_logger()
 
@@ -69,6 +69,8 @@ class Catalogue(CatalogueRequests):
         self.image = TopicsImage()
         self.configs: Mapping[tuple[int, str], Mapping[str, str]] = {}  # (resource type, name) -> overrides
         self.state = ClusterState()  # ahead of the image while a round is written: for plans, not for answers
+        self.features: Mapping[str, int] = {}  # the finalized levels, by name
+        self.features_epoch = -1  # rises when they change
         self.placing = placing
         self.broker_configs = broker_configs
         self.broker_epoch = -1
@@ -113,7 +115,7 @@ class Catalogue(CatalogueRequests):
     def _take(self, opened: Opened) -> None:
         self._log, self.state, self.broker_epoch = opened.log, opened.state, opened.broker_epoch
         self._quorum = opened.quorum
-        self._publish_image(opened.image)
+        self._publish_image(opened.image, created=True)
 
     # Reading ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +196,7 @@ class Catalogue(CatalogueRequests):
         )
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
-        self._publish_image(image)
+        self._publish_image(image, created=bool(delta.created))
         if delta.broker_reconfigured:
             self._effective.clear()
         for listener, made in zip(self._listeners, prepared, strict=True):
@@ -290,8 +292,13 @@ class Catalogue(CatalogueRequests):
         self._busy = True
         self._runtime.in_thread(work, done, failed)
 
-    def _publish_image(self, image: TopicsImage) -> None:
+    def _publish_image(self, image: TopicsImage, *, created: bool) -> None:
+        if image is not self.image:
+            image.as_of(self._log.next_offset, created=created)
         self.image = image
+        if self.features != self.state.features:
+            self.features = dict(self.state.features)
+            self.features_epoch = self._log.next_offset
         self.configs = dict(self.state.configs)
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.kept_records import KeptRecords
-from broker.topics_image import Topic, TopicsImage
+from broker.catalogue.topics_image import Topic, TopicsImage
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from broker import topic_configs
-from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.topic_changes import Refused
-from broker.config_def import ConfigError, ConfigType
+from broker.config import group_configs, topic_configs
+from broker.config.config_def import ConfigError, ConfigType
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.catalogue.cluster_state import ClusterState
-    from broker.config_def import ConfigKey
+    from broker.config.config_def import ConfigKey
 
 
 class ConfigOperation(IntEnum):
@@ -84,7 +84,7 @@ def incremental(
         else:
             overrides[change.name] = value
         made.append(_record(resource, change.name, value))
-    _validate(resource, keys, overrides, seen)
+    _validate(state, broker, resource, keys, overrides, seen)
     return made
 
 
@@ -96,7 +96,7 @@ def replace_all(
     for name, value in values.items():
         if value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
-    _validate(resource, keys, values, set(values))
+    _validate(state, broker, resource, keys, values, set(values))
     now = state.configs.get(resource, {})
     made = [_record(resource, name, None) for name in now if name not in values]
     made.extend(_record(resource, name, value) for name, value in values.items() if now.get(name) != value)
@@ -119,6 +119,10 @@ def _keys(state: ClusterState, broker: BrokerConfigs, resource: tuple[int, str])
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id} or empty, got {name!r}"
             )
         return broker.keys
+    if kind == GROUP_RESOURCE:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        return group_configs.GROUP_CONFIGS
     raise Refused(ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here")
 
 
@@ -151,9 +155,20 @@ def _edited(
 
 
 def _validate(
-    resource: tuple[int, str], keys: Mapping[str, ConfigKey], overrides: Mapping[str, str | None], changed: set[str]
+    state: ClusterState,
+    broker: BrokerConfigs,
+    resource: tuple[int, str],
+    keys: Mapping[str, ConfigKey],
+    overrides: Mapping[str, str | None],
+    changed: set[str],
 ) -> None:
     try:
+        if resource[0] == GROUP_RESOURCE:
+            explicit = broker.explicit(state.configs)
+            group_configs.validate(
+                overrides, changed, lambda name: int(explicit.get(name) or broker.keys[name].default or 0)
+            )
+            return
         if resource[0] == TOPIC_RESOURCE:
             # Only what this change sets must be known: a directory of Kafka's may hold keys that have retired since,
             # and those can be deleted.

@@ -24,7 +24,7 @@ from protocol.records import batch as record_batch
 from protocol.records.errors import CorruptBatch
 from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.files import DISK, Disk, LogFile, remove_files, replace_file, sync_directory
+from storage.files import DISK, Disk, LogFile, make_directory, remove_files, replace_file, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,10 +100,9 @@ class MetadataLog:
         return log, batches
 
     def _load(self) -> list[MetadataBatch]:
-        created = not self.folder.exists()
-        self.folder.mkdir(exist_ok=True)
-        if created:
-            sync_directory(self.folder.parent, self._disk)
+        make_directory(self.folder, self._disk)
+        # Also when it was there: whoever made it may have died before this.
+        sync_directory(self.folder.parent, self._disk)
         batches, active = self._read()
         self._file = LogFile(active, os.O_RDWR | os.O_CREAT, self._disk)
         sync_directory(self.folder, self._disk)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from broker.catalogue.snapshots import MetadataBatch
     from broker.catalogue.topic_changes import Placing
-    from broker.topics_image import TopicsImage
+    from broker.catalogue.topics_image import TopicsImage
     from storage.files import Disk
 
 

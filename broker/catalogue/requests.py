@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue import config_changes, topic_changes
 from broker.catalogue.cluster_state import ClusterState
-from broker.topics_image import Topic, TopicsImage
+from broker.catalogue.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
@@ -148,6 +148,16 @@ class CatalogueRequests(ABC):
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
             made = config_changes.replace_all(state, self.broker_configs, resource, values)
             return ([] if validate_only else made), None
+
+        self._enqueue(plan, answer)
+
+    def raise_feature(self, name: str, level: int, answer: Callable[[Result], None]) -> None:
+        """Finalize a feature of the cluster at this level, unless it is there or above already."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            if state.features.get(name, 0) >= level:
+                return [], None
+            return [records.FeatureLevelRecord(name=name, feature_level=level)], None
 
         self._enqueue(plan, answer)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.cluster_state import TOPIC_RESOURCE
 from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
 from protocol.records import metadata_records as records
 from protocol.records.control_records import ControlType, control_type, decode_control_value
@@ -119,6 +120,13 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
     if len(directories) > 1:
         places = ", ".join(f"{uuid_text(directory)} ({where})" for directory, where in directories.items())
         raise DirectoryRefused(f"partitions lie in {len(directories)} directories: {places}; Kohort keeps one")
+    for (kind, name), overrides in state.configs.items():
+        if kind == TOPIC_RESOURCE and overrides.get("remote.storage.enable", "false").strip().lower() == "true":
+            raise DirectoryRefused(
+                f"topic {name} is tiered (remote.storage.enable=true): its older records lie where Kohort cannot read "
+                "them; end that with Apache Kafka first (remote.storage.enable=false and "
+                "remote.log.delete.on.disable=true)"
+            )
     if state.kept.acls:
         raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
 

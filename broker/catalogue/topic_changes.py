@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker import topic_configs
 from broker.catalogue.cluster_state import TOPIC_RESOURCE
-from broker.config_def import ConfigError
+from broker.config import topic_configs
+from broker.config.config_def import ConfigError
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.cluster_state import TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.catalogue.cluster_state import ClusterState
-    from broker.topics_image import Topic, TopicsImage
+    from broker.catalogue.topics_image import Topic, TopicsImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +27,27 @@ class TopicsDelta:
     broker_reconfigured: bool = False
 
 
-class TopicsListener(Protocol):
-    """Somebody who keeps something per topic: the partitions' logs, the groups' offsets."""
+class TopicsListener(ABC):
+    """Somebody who keeps something per topic: the partitions' logs, the groups' offsets.
+
+    Everybody is told what is published; what is made before and taken away after it is for who has something to make.
+    """
 
     def prepare(self, delta: TopicsDelta) -> Any:
         """Make and open folders of what is created or grown. In a worker thread.
 
         The change is durable already: a folder that cannot be made is no refusal but a partition out of service.
         """
+        return None
 
+    @abstractmethod
     def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
-        """The image is now this one. On the event loop."""
+        """The image is now this one; `prepared` is what `prepare` returned. On the event loop."""
 
-    def discard(self, delta: TopicsDelta) -> None:
+    def discard(self, delta: TopicsDelta) -> None:  # noqa: B027  most have nothing to do here
         """Rename the folders of what was deleted, after `publish`. In a worker thread."""
 
-    def discarded(self) -> None:
+    def discarded(self) -> None:  # noqa: B027  as above
         """`discard` is done. On the event loop."""
 
 
@@ -53,7 +59,7 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
         if isinstance(record, records.ConfigRecord):
             if record.resource_type == TOPIC_RESOURCE:
                 touched[record.resource_name] = None
-            else:
+            elif record.resource_type == BROKER_RESOURCE:
                 broker_changed = True
         elif isinstance(record, records.TopicRecord):
             touched[record.name] = None

@@ -1,5 +1,7 @@
 """ApiVersions: what is offered. The first request of every connection, answered before any other step.
 
+Of the cluster's features those are named that change what a client does, and that are real here.
+
 Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionManager.
 """
 
@@ -9,33 +11,60 @@ import re
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.context import RequestContext
+    from collections.abc import Mapping
 
+    from broker.broker import Broker
+    from broker.handlers.context import RequestContext
+
+FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
+"""Name -> the lowest and the highest level that is built."""
+
+_FROM_LEVEL_0 = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """The same list on every connection; no feature is named, since none of them is built."""
+    """The same list on every connection, until a feature of the cluster changes."""
     if context.version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.session.software_name = name
         context.session.software_version = version
-    if broker.api_versions_response is None:
-        broker.api_versions_response = _response(broker)
-    return broker.api_versions_response
+    levels, epoch = broker.features()
+    kind = (context.version >= _FROM_LEVEL_0, epoch)
+    response = broker.api_versions_responses.get(kind)
+    if response is None:
+        response = broker.api_versions_responses[kind] = _response(broker, levels, epoch, names_level_0=kind[0])
+    return response
 
 
-def _response(broker: Broker) -> ApiVersionsResponse:
-    served = [api for key, api in APIS.items() if key in broker.handlers]
+def _response(broker: Broker, levels: Mapping[str, int], epoch: int, *, names_level_0: bool) -> ApiVersionsResponse:
+    served = [api for key, api in APIS.items() if key in broker.served]
+    finalized = {name: level for name, level in levels.items() if name in FEATURES}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api.key, min_version=api.advertised[0], max_version=api.advertised[1]) for api in served
-        ]
+        ],
+        # Clients before version 4 cannot read a feature whose lowest level is 0: it is left out (KAFKA-17492).
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in FEATURES.items()
+            if low or names_level_0
+        ],
+        finalized_features_epoch=epoch if finalized else -1,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in finalized.items()
+        ],
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.gathering import PACE, Steps, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -33,7 +34,7 @@ from protocol.messages.list_partition_reassignments import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import Deferred, RequestContext
     from protocol.messages.alter_partition_reassignments import ReassignablePartition
 
 _BROKERS, _CONTROLLERS = 1, 2
@@ -76,23 +77,27 @@ def describe_cluster(
     )
 
 
-def elect_leaders(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def elect_leaders(
+    broker: Broker, context: RequestContext, request: ElectLeadersRequest
+) -> ElectLeadersResponse | Deferred:
     """Every partition has its leader: this node. Asked for all partitions, there is nothing to tell."""
+    return sliced(broker, context, _elected(broker, context, request))
+
+
+def _elected(broker: Broker, context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     image = broker.catalogue.image
     allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
     known_type = request.election_type in (_PREFERRED, _UNCLEAN)
     results: list[ReplicaElectionResult] = []
     for asked in request.topic_partitions or ():
         count = image.partition_count(asked.topic) or 0
-        results.append(
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=[
-                    _election(partition, exists=0 <= partition < count, known_type=known_type, allowed=allowed)
-                    for partition in asked.partitions
-                ],
-            )
-        )
+        told: list[PartitionResult] = []
+        for partition in asked.partitions:
+            told.append(_election(partition, exists=0 <= partition < count, known_type=known_type, allowed=allowed))
+            if len(told) % PACE == 0:
+                yield None
+        results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
+        yield None
     error = ErrorCode.NONE if known_type else ErrorCode.INVALID_REQUEST
     if not allowed:
         error = _FORBIDDEN
@@ -110,8 +115,14 @@ def _election(partition: int, *, exists: bool, known_type: bool, allowed: bool) 
 
 def alter_partition_reassignments(
     broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> AlterPartitionReassignmentsResponse | Deferred:
     """The only replica set there is can be asked for again; any other is refused."""
+    return sliced(broker, context, _reassigned(broker, context, request))
+
+
+def _reassigned(
+    broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Steps[AlterPartitionReassignmentsResponse]:
     if not authorize(context, Operation.ALTER, ResourceType.CLUSTER):
         return AlterPartitionReassignmentsResponse(
             error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, responses=[]
@@ -120,11 +131,13 @@ def alter_partition_reassignments(
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         count = image.partition_count(topic.name) or 0
-        responses.append(
-            ReassignableTopicResponse(
-                name=topic.name, partitions=[_reassignment(broker, one, count) for one in topic.partitions]
-            )
-        )
+        told: list[ReassignablePartitionResponse] = []
+        for one in topic.partitions:
+            told.append(_reassignment(broker, one, count))
+            if len(told) % PACE == 0:
+                yield None
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=told))
+        yield None
     return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, responses=responses)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker import topic_configs
-from broker.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
-from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_name
-from broker.handlers.gathering import Gathering, one_by_one, refuse_repetition
-from broker.setting_types import ConfigSource
+from broker.config import topic_configs
+from broker.config.group_configs import GROUP_CONFIGS
+from broker.config.setting_types import ConfigSource
+from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
+from broker.handlers.gathering import Gathering, gathered, one_by_one, refuse_repetition
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.catalogue.requests import Result
-    from broker.config_def import ConfigKey
-    from broker.context import Deferred, RequestContext
+    from broker.config.config_def import ConfigKey
+    from broker.handlers.context import Deferred, RequestContext
 
 Entries = dict[Any, list[DescribeConfigsResourceResult]]
 """What was worked out for one answer already, by overrides and names; shared by its resources, never changed."""
@@ -53,7 +54,8 @@ def describe_configs(
     resources = request.resources
     refuse_repetition(((asked.resource_type, asked.resource_name) for asked in resources), len(resources))
     answer: DescribeConfigsResponse | Deferred = one_by_one(
-        broker.runtime,
+        broker,
+        context,
         resources,
         lambda asked: _describe(broker, context, request, asked, made),
         lambda results: DescribeConfigsResponse(results=results),
@@ -87,6 +89,13 @@ def _describe(
         else:
             error = ErrorCode.INVALID_REQUEST
             message = f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+    elif kind == GROUP_RESOURCE:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name):
+            error, message = ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed."
+        elif not name:
+            error, message = ErrorCode.INVALID_REQUEST, "Group name must not be empty."
+        else:
+            entries = _group_entries(broker, name, keys, *options)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"Kohort has no configs of resource type {kind}"
     return DescribeConfigsResult(
@@ -183,6 +192,25 @@ def _broker_entries(
     return entries
 
 
+def _group_entries(
+    broker: Broker, group_id: str, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    layers = _broker_layers(broker)
+    overrides = broker.catalogue.configs.get((GROUP_RESOURCE, group_id), {})
+    entries: list[DescribeConfigsResourceResult] = []
+    for key in GROUP_CONFIGS.values():
+        if names is not None and key.name not in names:
+            continue
+        chain = list(_behind(broker, key, layers))
+        value = chain[0][1] if chain else key.default
+        source = ConfigSource.DEFAULT_CONFIG
+        if key.name in overrides:
+            value, source = overrides[key.name], ConfigSource.GROUP_CONFIG
+            chain.insert(0, (key.name, value, source))
+        entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
+    return entries
+
+
 def _cluster_entries(
     broker: Broker, names: Collection[str] | None, synonyms: bool, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
@@ -228,10 +256,12 @@ def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigs
     """Replace all overrides of each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     gathering = Gathering(len(request.resources), lambda results: AlterConfigsResponse(responses=results))
-    for index, one in enumerate(request.resources):
+
+    def alter(index: int) -> None:
+        one = request.resources[index]
         resource = (one.resource_type, one.resource_name)
 
-        def altered(result: Result, index: int = index, resource: tuple[int, str] = resource) -> None:
+        def altered(result: Result) -> None:
             gathering.put(index, _altered(AlteredResource, resource, result.error, result.message))
 
         refusal = _refusal(context, resource, times[resource])
@@ -240,10 +270,11 @@ def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigs
             refusal = ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
         if refusal is not None:
             gathering.put(index, _altered(AlteredResource, resource, *refusal))
-            continue
+            return
         values = {config.name: config.value for config in one.configs}
         broker.catalogue.replace_configs(resource, values, altered, validate_only=request.validate_only)
-    return gathering.deferred
+
+    return gathered(broker, context, gathering, len(request.resources), alter)
 
 
 def incremental_alter_configs(
@@ -252,19 +283,22 @@ def incremental_alter_configs(
     """Set, delete, append to or subtract from single configs of each resource."""
     times = Counter((one.resource_type, one.resource_name) for one in request.resources)
     gathering = Gathering(len(request.resources), lambda results: IncrementalAlterConfigsResponse(responses=results))
-    for index, one in enumerate(request.resources):
+
+    def alter(index: int) -> None:
+        one = request.resources[index]
         resource = (one.resource_type, one.resource_name)
 
-        def altered(result: Result, index: int = index, resource: tuple[int, str] = resource) -> None:
+        def altered(result: Result) -> None:
             gathering.put(index, _altered(IncrementallyAlteredResource, resource, result.error, result.message))
 
         refusal = _refusal(context, resource, times[resource])
         if refusal is not None:
             gathering.put(index, _altered(IncrementallyAlteredResource, resource, *refusal))
-            continue
+            return
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]
         broker.catalogue.alter_configs(resource, changes, altered, validate_only=request.validate_only)
-    return gathering.deferred
+
+    return gathered(broker, context, gathering, len(request.resources), alter)
 
 
 def _refusal(context: RequestContext, resource: tuple[int, str], times: int) -> tuple[ErrorCode, str] | None:
@@ -279,6 +313,9 @@ def _refusal(context: RequestContext, resource: tuple[int, str], times: int) -> 
     elif kind == BROKER_RESOURCE:
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+    elif kind == GROUP_RESOURCE:
+        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
+            return ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed."
     else:
         return ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here"
     return None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize
-from broker.topics_image import INTERNAL_TOPICS
+from broker.catalogue.topics_image import INTERNAL_TOPICS
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.gathering import Steps, sliced
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -18,22 +19,29 @@ from protocol.messages.delete_records import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import Deferred, RequestContext
     from broker.partitions import Partition
     from protocol.messages.delete_records import DeleteRecordsRequest
 
 HIGH_WATERMARK = -1
 
 
-def delete_records(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def delete_records(
+    broker: Broker, context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred:
     """Move the log start of each partition; answer where it is then. -1 in the request means the high watermark.
 
     Of a partition that is named twice the last offset counts, as in Kafka.
     """
+    return sliced(broker, context, _deleted(broker, context, request))
+
+
+def _deleted(broker: Broker, context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
             wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
+        yield None
     topics = []
     for name, offsets in wanted.items():
         allowed = authorize(context, Operation.DELETE, ResourceType.TOPIC, name)
@@ -48,6 +56,7 @@ def delete_records(broker: Broker, context: RequestContext, request: DeleteRecor
             results.append(
                 DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
             )
+            yield None
         topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     return DeleteRecordsResponse(topics=topics)
 

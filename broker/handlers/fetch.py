@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize
-from broker.context import Deferred
-from broker.fetch_sessions import FULL, FetchPlan, SessionError
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import PACE, Steps
+from broker.partitions.fetch_sessions import FULL, FetchPlan, SessionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (
     AbortedTransaction,
@@ -26,11 +27,14 @@ from protocol.messages.fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import RequestContext
     from broker.partitions import Partition
     from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
+_MOST_AT_ONCE = 128  # partitions, a few microseconds each
 _READ = Operation.READ
 _TOPIC = ResourceType.TOPIC
 _NOT_THERE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -43,11 +47,15 @@ def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
     # -1 is a request outside of any session, and 0/-1 the end of one; both name all their partitions.
     if context.version >= 7 and (request.session_epoch != -1 or request.session_id != 0):
         try:
-            plan = broker.partitions.fetch_sessions.plan(broker, context, request)
+            plan = broker.partitions.fetch_sessions.plan(
+                request, context.principal, by_id=context.version >= 13, now_ms=broker.runtime.now_ms()
+            )
         except SessionError as error:
             return FetchResponse(error_code=error.code, session_id=0, responses=[])
         topics = plan.topics
     reading = _Reading(broker, context, request, topics, plan)
+    if reading.is_long:
+        return reading.begin()
     reading.read()
     if reading.size_bytes >= reading.min_bytes or reading.failed or request.max_wait_ms <= 0 or not reading.partitions:
         return reading.response()
@@ -59,12 +67,16 @@ class _Reading:
 
     __slots__ = (
         "broker",
+        "changed",
         "committed_only",
         "context",
         "deferred",
         "failed",
+        "in_slices",
+        "is_long",
         "max_bytes",
         "min_bytes",
+        "over",
         "partitions",
         "plan",
         "request",
@@ -95,9 +107,18 @@ class _Reading:
         self.size_bytes = 0
         self.failed = False
         self.deferred: Deferred | None = None
+        # Of requests for many partitions, which are read in slices.
+        self.is_long = sum(len(topic.partitions) for topic in topics) > _MOST_AT_ONCE
+        self.in_slices = False  # they are being read
+        self.changed = False  # something has, since that began
+        self.over = False  # the wait
 
     def read(self) -> None:
         """Read every partition in the order of the request, as far as `max_bytes` goes."""
+        for _ in self._steps():
+            pass
+
+    def _steps(self) -> Steps[None]:
         broker = self.broker
         by_id = self.context.version >= 13
         room = self.max_bytes
@@ -110,7 +131,9 @@ class _Reading:
         for topic in self.topics:
             name, error = self._topic(topic, by_id)
             results: list[PartitionData] = []
-            for wanted in topic.partitions:
+            for count, wanted in enumerate(topic.partitions):
+                if count % PACE == PACE - 1:
+                    yield None
                 index = wanted.partition
                 partition = None
                 code = error
@@ -135,6 +158,7 @@ class _Reading:
                 room -= size
             if results:  # a topic without partitions is left out of the answer too, as in Kafka
                 responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=results))
+            yield None
         self.responses, self.partitions = responses, partitions
         self.size_bytes = total
         self.failed = failed
@@ -157,27 +181,81 @@ class _Reading:
             return FetchResponse(responses=self.responses)
         return FetchResponse(session_id=plan.session_id, responses=plan.trim(self.responses))
 
+    def begin(self) -> Deferred:
+        """Read very many partitions in slices; then answer, or wait for more."""
+        self.deferred = deferred = Deferred(self._forget)
+        self._read_in_slices(self._begun)
+        deferred.raise_failure()
+        return deferred
+
+    def _read_in_slices(self, done: Callable[[], None]) -> None:
+        deferred = self.deferred
+        assert deferred is not None
+        self.in_slices = True
+
+        def read(_: None) -> None:
+            self.in_slices = False
+            if not deferred.done:
+                done()
+
+        self.broker.runtime.in_slices(
+            self._steps(), read, deferred.fail, owner=self.context.session, wanted=lambda: not deferred.gone
+        )
+
+    @property
+    def _has_enough(self) -> bool:
+        return self.size_bytes >= self.min_bytes or self.failed
+
+    def _begun(self) -> None:
+        if self._has_enough or self.request.max_wait_ms <= 0 or not self.partitions:
+            self._answer()
+        else:
+            self._wait()
+
+    def _read_again(self) -> None:
+        if self._has_enough or self.over:
+            self._answer()
+        elif self.changed:
+            self.changed = False
+            self._read_in_slices(self._read_again)
+        else:
+            self.responses = []
+
     def park(self) -> Deferred:
         """Wait for more."""
-        self.deferred = deferred = Deferred(self._forget)
+        self.deferred = Deferred(self._forget)
+        self._wait()
+        return self.deferred
+
+    def _wait(self) -> None:
         self.responses = []  # read again when the time comes: what is there now need not be held meanwhile
         for partition in self.partitions:
             partition.wait_for_data(self)
         runtime = self.broker.runtime
         runtime.timers.set(self, runtime.now_ms() + self.request.max_wait_ms, self.finish)
-        return deferred
 
     def partition_changed(self, partition: Partition) -> None:
         """Answer if there is enough now."""
         if self.deferred is None or self.deferred.done:
             return
+        if self.is_long:
+            if self.in_slices:
+                self.changed = True
+            else:
+                self._read_in_slices(self._read_again)
+            return
         self.read()
-        if self.size_bytes >= self.min_bytes or self.failed:
+        if self._has_enough:
             self._answer()
 
     def finish(self) -> None:
         """Answer with what there is: the wait is over."""
         if self.deferred is None or self.deferred.done:
+            return
+        self.over = True
+        if self.is_long:
+            if not self.in_slices:
+                self._read_in_slices(self._read_again)
             return
         self.read()
         self._answer()
@@ -185,7 +263,9 @@ class _Reading:
     def _answer(self) -> None:
         assert self.deferred is not None
         self._forget()
-        self.deferred.complete(self.response())
+        response = self.response()
+        self.responses = []  # its timer may know this object for a while yet
+        self.deferred.complete(response)
 
     def _forget(self) -> None:
         for partition in self.partitions:

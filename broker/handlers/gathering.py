@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from broker.context import CloseConnection, Deferred
+from broker.handlers.context import CloseConnection, Deferred
+from broker.loop.slices import InThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from broker.runtime import Runtime
+    from broker.broker import Broker
+    from broker.handlers.context import RequestContext
+    from protocol.schema import Message
 
-SLICE = 256  # items of one request that are worked on before others have a turn: a few milliseconds
+T = TypeVar("T")
+Response = TypeVar("Response", bound="Message")
+
+Steps: TypeAlias = Generator[InThread | None, Any, T]
+"""How an answer of type `T` comes about; each step takes microseconds, or is taken in a thread."""
+
+PACE = 16
+"""Entries of one request between two looks at the clock: they take a few microseconds each, some a hundred."""
 MAX_REPETITIONS = 100
 
 
@@ -28,44 +39,19 @@ def refuse_repetition(asked: Iterable[Hashable], count: int) -> None:
             raise CloseConnection(f"{repetitions} of {count} entries of one request ask what others in it ask")
 
 
-def in_slices(runtime: Runtime, deferred: Deferred, count: int, work: Callable[[int], None]) -> None:
-    """Call `work` for each index below `count`: the first `SLICE` at once, the others in later turns of the loop.
+def sliced(broker: Broker, context: RequestContext, steps: Steps[Response]) -> Response | Deferred:
+    """The response that `steps` return: at once when that takes no time, else later, in slices between which others
+    have their turns (`Runtime.in_slices`).
 
-    What is left is given up when the client is gone.
+    Connections take turns; nothing else of this one is begun meanwhile. What is left is given up when the client goes.
     """
-    for index in range(min(count, SLICE)):
-        work(index)
-    if count > SLICE:
-        runtime.next_turn(_Slices(runtime, deferred, count, work).go_on)
-
-
-class _Slices:
-    """The rest of a long request."""
-
-    __slots__ = ("_count", "_deferred", "_next", "_runtime", "_work")
-
-    def __init__(self, runtime: Runtime, deferred: Deferred, count: int, work: Callable[[int], None]) -> None:
-        self._runtime = runtime
-        self._deferred = deferred
-        self._count = count
-        self._work = work
-        self._next = SLICE
-
-    def go_on(self) -> None:
-        deferred = self._deferred
-        if deferred.gone:
-            return
-        first, self._next = self._next, min(self._next + SLICE, self._count)
-        try:
-            for index in range(first, self._next):
-                self._work(index)
-        except Exception as error:
-            if deferred.connection is None:
-                raise
-            deferred.connection.failed(deferred.route, error)
-            return
-        if self._next < self._count:
-            self._runtime.next_turn(self.go_on)
+    deferred = Deferred()
+    deferred.holds = True
+    broker.runtime.in_slices(
+        steps, deferred.complete, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
+    )
+    deferred.raise_failure()
+    return cast("Response", deferred.response) if deferred.done else deferred
 
 
 class Gathering:
@@ -88,11 +74,41 @@ class Gathering:
 
 
 def one_by_one(
-    runtime: Runtime, asked: Sequence[Any], answer: Callable[[Any], Any], response: Callable[[list[Any]], Any]
+    broker: Broker,
+    context: RequestContext,
+    asked: Sequence[Any],
+    answer: Callable[[Any], Any],
+    response: Callable[[list[Any]], Any],
 ) -> Any:
-    """The response to a request whose entries are each answered by themselves: at once, or, if many, in slices."""
-    if len(asked) <= SLICE:
-        return response([answer(entry) for entry in asked])
-    gathering = Gathering(len(asked), response)
-    in_slices(runtime, gathering.deferred, len(asked), lambda index: gathering.put(index, answer(asked[index])))
-    return gathering.deferred
+    """The response to a request whose entries are each answered by themselves, in slices."""
+
+    def steps() -> Steps[Any]:
+        results = []
+        for entry in asked:
+            results.append(answer(entry))
+            if not len(results) % PACE:
+                yield None
+        return response(results)
+
+    return sliced(broker, context, steps())
+
+
+def gathered(
+    broker: Broker, context: RequestContext, gathering: Gathering, count: int, ask: Callable[[int], None]
+) -> Deferred:
+    """The answer that `gathering` leads to: `ask` is called with each index, in slices, and sees to the result."""
+
+    def steps() -> Steps[None]:
+        for index in range(count):
+            ask(index)
+            if index % PACE == PACE - 1:
+                yield None
+
+    deferred = gathering.deferred
+    broker.runtime.in_slices(steps(), _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    deferred.raise_failure()
+    return deferred
+
+
+def _nothing(_: None) -> None:
+    """Results come by themselves."""

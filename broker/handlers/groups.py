@@ -7,34 +7,37 @@ Source: Kafka's KafkaApis.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
-from broker.context import Deferred
-from broker.group_batches import LeaderState
-from broker.handlers.gathering import Gathering, in_slices, one_by_one, refuse_repetition
+from broker.coordinators.batches import LeaderState
+from broker.groups.silence import silent_ms
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import Gathering, Steps, gathered, one_by_one, refuse_repetition
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
 from coordinator.offsets.describe import list_groups as list_of
 from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
 from protocol.errors import ErrorCode
-from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import RequestContext
+    from coordinator.shard import Shard
 
+_LISTED_AT_ONCE = 64
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NULL_PROTOCOL_SINCE = 7
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
@@ -66,7 +69,8 @@ def find_coordinator(
     version = context.version
     if version >= 4:
         answer: FindCoordinatorResponse | Deferred = one_by_one(
-            broker.runtime,
+            broker,
+            context,
             request.coordinator_keys,
             lambda key: _found(broker, context, request.key_type, key),
             lambda found: FindCoordinatorResponse(coordinators=found),
@@ -94,7 +98,8 @@ def _found(broker: Broker, context: RequestContext, key_type: int, key: str) -> 
 def _find(broker: Broker, context: RequestContext, key_type: int, key: str) -> Coordinator:
     error = _coordinator_error(context, key_type, key)
     if error is ErrorCode.NONE:
-        node_id = broker.groups.coordinator_of(key)
+        coordinators = broker.transactions if key_type == _TRANSACTION else broker.groups
+        node_id = coordinators.coordinator_of(key)
         if node_id == broker.node_id:
             endpoint = broker.endpoint(context.listener)
             return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
@@ -106,9 +111,8 @@ def _coordinator_error(context: RequestContext, key_type: int, key: str) -> Erro
     if key_type == _GROUP:
         return ErrorCode.NONE if authorize(context, _DESCRIBE, _GROUP_RESOURCE, key) else _FORBIDDEN
     if key_type == _TRANSACTION:
-        # There is no transaction coordinator yet. "Not available" would let a producer ask until its time is out; this
-        # it tells its user at once. InitProducerId answers the same.
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        may = authorize(context, _DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
+        return ErrorCode.NONE if may else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_REQUEST
 
 
@@ -144,7 +148,7 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
             "/" + context.host,
             reply_to,
             request.reason,
-            None if member_id or instance_id is None else leader.silent_ms(group_id, instance_id),
+            None if member_id or instance_id is None else silent_ms(leader, group_id, instance_id),
         )
     )
     return deferred
@@ -195,20 +199,6 @@ def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest
         )
     )
     return deferred
-
-
-def consumer_group_heartbeat(
-    _broker: Broker, _context: RequestContext, _request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
-    """Refused, as by a Kafka whose `group.coordinator.rebalance.protocols` leaves `consumer` out.
-
-    A client that is not offered the API may look for a broker that has it for ever, without a word (librdkafka); this
-    it tells its user at once.
-    """
-    return ConsumerGroupHeartbeatResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION,
-        error_message="This broker does not have the new consumer protocol (KIP-848): set group.protocol=classic.",
-    )
 
 
 def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
@@ -265,8 +255,7 @@ def describe_groups(broker: Broker, context: RequestContext, request: DescribeGr
         reply_to = _Part(gathering, index, shape)
         broker.groups.leader_of(group_id).submit(DescribeGroup(group_id, context.version, reply_to))
 
-    in_slices(broker.runtime, gathering.deferred, len(names), describe)
-    return gathering.deferred
+    return gathered(broker, context, gathering, len(names), describe)
 
 
 def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:
@@ -283,32 +272,59 @@ def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroups
             DeleteGroup(group_id, _Part(gathering, index), context.client_id, "/" + context.host)
         )
 
-    in_slices(broker.runtime, gathering.deferred, len(names), delete)
-    return gathering.deferred
+    return gathered(broker, context, gathering, len(names), delete)
 
 
 def list_groups(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> Deferred:
     """Every group, or those in one of the states and of one of the types asked for."""
     leaders = broker.groups.leaders
-    sees_all = authorize(context, _DESCRIBE, ResourceType.CLUSTER)
+    deferred = Deferred()
 
-    def respond(parts: list[Any]) -> ListGroupsResponse:
+    def respond(parts: list[list[ListedGroup]]) -> None:
         for leader in leaders:
             if leader.state is LeaderState.LOADING:
-                return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        groups = [
-            group
-            for part in parts
-            for group in part
-            if sees_all or authorize(context, _DESCRIBE, _GROUP_RESOURCE, group.group_id)
-        ]
-        return ListGroupsResponse(groups=groups)
+                deferred.complete(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+                return
+        broker.runtime.in_slices(
+            _visible(context, parts), deferred.complete, deferred.fail, owner=context.session, wanted=wanted
+        )
+
+    def wanted() -> bool:
+        return not deferred.gone
+
+    def settled(index: int, shard: Shard) -> None:
+        broker.runtime.in_slices(
+            _listed(shard, request),
+            lambda part: gathering.put(index, part),
+            deferred.fail,
+            owner=context.session,
+            wanted=wanted,
+        )
 
     gathering = Gathering(len(leaders), respond)
     for index, leader in enumerate(leaders):
+        leader.when_settled(partial(settled, index, leader.shard))
+    return deferred
 
-        def settled(index: int = index, shard: Any = leader.shard) -> None:
-            gathering.put(index, list_of(shard.groups.values(), request.states_filter, request.types_filter))
 
-        leader.when_settled(settled)
-    return gathering.deferred
+def _listed(shard: Shard, request: ListGroupsRequest) -> Steps[list[ListedGroup]]:
+    groups = list(shard.states.values())
+    listed: list[ListedGroup] = []
+    for at in range(0, len(groups), _LISTED_AT_ONCE):
+        listed += list_of(groups[at : at + _LISTED_AT_ONCE], request.states_filter, request.types_filter)
+        yield None
+    return listed
+
+
+def _visible(context: RequestContext, parts: list[list[ListedGroup]]) -> Steps[ListGroupsResponse]:
+    sees_all = authorize(context, _DESCRIBE, ResourceType.CLUSTER)
+    groups: list[ListedGroup] = []
+    for part in parts:
+        for at in range(0, len(part), _LISTED_AT_ONCE):
+            groups += [
+                group
+                for group in part[at : at + _LISTED_AT_ONCE]
+                if sees_all or authorize(context, _DESCRIBE, _GROUP_RESOURCE, group.group_id)
+            ]
+            yield None
+    return ListGroupsResponse(groups=groups)

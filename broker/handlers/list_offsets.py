@@ -5,9 +5,11 @@ Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, Lea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from broker.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.gathering import Steps, sliced
+from broker.loop.slices import InThread
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -22,13 +24,15 @@ from protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import Deferred, RequestContext
     from broker.partitions import Partition
     from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
+    from storage.log_lookup import TimestampedOffset
+    from storage.partition_log import PartitionLog
 
 LATEST = -1
 EARLIEST = -2
@@ -40,23 +44,31 @@ EARLIEST_PENDING_UPLOAD = -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 
-def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(
+    broker: Broker, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Deferred:
     """The offset for each partition's timestamp; -1 with no error where no record fits.
 
     As in Kafka each topic and partition is answered once, INVALID_REQUEST when it was named twice.
     """
+    return sliced(broker, context, _listed(broker, context, request))
+
+
+def _listed(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     committed_only = request.isolation_level == 1
     asked: dict[str, dict[int, ListOffsetsPartition]] = {}
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
-        for wanted in topic.partitions:
-            partitions = asked.setdefault(topic.name, {})
+        partitions = asked.setdefault(topic.name, {})
+        for count, wanted in enumerate(topic.partitions):
             if partitions.setdefault(wanted.partition_index, wanted) is not wanted:
                 twice.add((topic.name, wanted.partition_index))
+            if count & 255 == 255:
+                yield None
     topics = []
     for name, partitions in asked.items():
         allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
-        results = []
+        results: list[ListOffsetsPartitionResponse] = []
         for index, wanted in partitions.items():
             result = ListOffsetsPartitionResponse(partition_index=index)
             if not allowed:
@@ -66,18 +78,26 @@ def list_offsets(broker: Broker, context: RequestContext, request: ListOffsetsRe
             else:
                 try:
                     partition = _leader(broker, name, index, wanted.current_leader_epoch)
-                    _look_up(partition, wanted, context.version, committed_only, result)
+                    yield from _look_up(partition, wanted, context.version, committed_only, result)
                 except KafkaError as error:
                     result.error_code = error.code
             results.append(result)
-        topics.append(ListOffsetsTopicResponse(name=name, partitions=results))
+            yield None
+        if partitions:
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=results))
     return ListOffsetsResponse(topics=topics)
 
 
 def offset_for_leader_epoch(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Deferred:
     """The largest epoch not above each asked one, and where it ends; -1/-1 when there is none."""
+    return sliced(broker, context, _epoch_ends(broker, context, request))
+
+
+def _epoch_ends(
+    broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
@@ -92,6 +112,7 @@ def offset_for_leader_epoch(
                 except KafkaError as error:
                     result.error_code = error.code
             results.append(result)
+            yield None
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)
 
@@ -107,7 +128,7 @@ def _leader(broker: Broker, topic: str, index: int, current_leader_epoch: int) -
     if partition is None:
         raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
     if partition.error is not None:
-        raise partition.error.with_traceback(None)
+        raise partition.error.afresh()
     ours = partition.leader_epoch
     if 0 <= current_leader_epoch != ours:
         older = current_leader_epoch < ours
@@ -124,7 +145,7 @@ def _look_up(
     version: int,
     committed_only: bool,
     result: ListOffsetsPartitionResponse,
-) -> None:
+) -> Steps[None]:
     timestamp = wanted.timestamp
     end = partition.last_stable_offset if committed_only else partition.high_watermark
     if timestamp < 0 and (timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(timestamp, 0)):
@@ -138,16 +159,28 @@ def _look_up(
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         pass  # no tiered storage: there is none
     else:
-        found = (
-            partition.log.offset_of_max_timestamp()
-            if timestamp == MAX_TIMESTAMP
-            else partition.log.offset_for_timestamp(timestamp)
-        )
+        found = yield from _found(partition.log, timestamp)
         # A hit at or above the end is no hit, even when an earlier record would do.
         if found is not None and found.offset < end:
             result.timestamp = found.timestamp
             result.offset = found.offset
             result.leader_epoch = partition.epoch_of(found.offset)
+
+
+def _found(log: PartitionLog, timestamp: int) -> Steps[TimestampedOffset | None]:
+    """The record of a time, or the latest. What its search looks into is decompressed and read in a thread."""
+    search = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
+    result: Any = None
+    while True:
+        try:
+            look = search.send(result)
+        except StopIteration as end:
+            return cast("TimestampedOffset | None", end.value)
+        result = None
+        if look is None:
+            yield None
+        else:
+            result = look.run() if look.is_short else (yield InThread(look.run))
 
 
 def _epoch_end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition, result: EpochEndOffset) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.gathering import Steps, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -19,14 +20,20 @@ from protocol.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import Deferred, RequestContext
     from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
 def describe_log_dirs(
     broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+) -> DescribeLogDirsResponse | Deferred:
     """Sizes in bytes per partition. Topics and partitions that do not exist are left out, as Kafka does."""
+    return sliced(broker, context, _described(broker, context, request))
+
+
+def _described(
+    broker: Broker, context: RequestContext, request: DescribeLogDirsRequest
+) -> Steps[DescribeLogDirsResponse]:
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
     image = broker.catalogue.image
@@ -40,6 +47,7 @@ def describe_log_dirs(
     for name, indexes in wanted.items():
         results = []
         for index in dict.fromkeys(indexes):
+            yield None
             if broker.partitions.has(name, index):
                 results.append(
                     DescribeLogDirsPartition(

@@ -5,13 +5,13 @@ Source: KIP-516, KIP-966; Kafka's KafkaApis, DescribeTopicPartitionsRequestHandl
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from broker.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.catalogue.internal_topics import LEDGER_TOPIC, new_topic
 from broker.catalogue.topic_changes import Refused, check_name
-from broker.handlers.gathering import Gathering
-from broker.internal_topics import LEDGER_TOPIC, new_topic
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import PACE, Gathering, Steps, gathered, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -22,6 +22,7 @@ from protocol.messages.describe_topic_partitions import (
 )
 from protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -30,12 +31,14 @@ from protocol.messages.metadata import (
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from broker.broker import Broker
-    from broker.catalogue.requests import Result
-    from broker.context import Deferred, RequestContext
-    from broker.topics_image import Topic
+    from broker.catalogue.topics_image import Topic
+    from broker.handlers.context import RequestContext
 
 _FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_PARTITIONS_A_STEP = 100
 _NOT_ASKED = -2_147_483_648  # the authorized operations of somebody who did not ask for them
 
 
@@ -43,13 +46,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
     """The topics asked for, created first where the client and the broker allow that."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
-        # A consumer of `.*` must not read, and so cause, its own rebalances.
-        topics = [
-            _described(broker, context, request, topic)
-            for topic in broker.catalogue.image
-            if topic.name != LEDGER_TOPIC and authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        ]
-        return _response(broker, context, request, topics)
+        return sliced(broker, context, _all(broker, context, request))
     if context.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
         refused = [
             MetadataResponseTopic(
@@ -58,30 +55,60 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
             for topic in asked
         ]
         return _response(broker, context, request, refused)
-    missing = _to_create(broker, context, request)
-    if not missing:
-        return _answer(broker, context, request, {})
-    results = Gathering(
-        len(missing),
-        lambda results: _answer(broker, context, request, dict(zip(missing, results, strict=True))),
-    )
-    for index, name in enumerate(missing):
-        broker.catalogue.ensure_topic(new_topic(name, broker.settings), partial(_put_error, results, index))
-    return results.deferred
-
-
-def _put_error(results: Gathering, index: int, result: Result) -> None:
-    results.put(index, result.error)
-
-
-def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest) -> list[str]:
-    """Names that are asked for, absent, legal and may be created by this client."""
     if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
-        return []
+        return sliced(broker, context, _answer(broker, context, request, {}))
+    deferred = Deferred()
+
+    def answer(created: dict[str, ErrorCode]) -> None:
+        broker.runtime.in_slices(
+            _answer(broker, context, request, created),
+            deferred.complete,
+            deferred.fail,
+            owner=context.session,
+            wanted=lambda: not deferred.gone,
+        )
+
+    def create(missing: list[str]) -> None:
+        results = Gathering(
+            len(missing),
+            lambda results: answer(dict(zip(missing, results, strict=True))),
+        )
+
+        def ensure(index: int) -> None:
+            wish = new_topic(missing[index], broker.settings)
+            broker.catalogue.ensure_topic(wish, lambda result: results.put(index, result.error))
+
+        gathered(broker, context, results, len(missing), ensure)
+
+    broker.runtime.in_slices(
+        _to_create(broker, context, asked),
+        create,
+        deferred.fail,
+        owner=context.session,
+        wanted=lambda: not deferred.gone,
+    )
+    deferred.raise_failure()
+    return cast("MetadataResponse", deferred.response) if deferred.done else deferred
+
+
+def _all(broker: Broker, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+    # A consumer of `.*` must not read, and so cause, its own rebalances.
+    topics = []
+    for topic in broker.catalogue.image:
+        if topic.name != LEDGER_TOPIC and _may(context, Operation.DESCRIBE, topic.name):
+            topics.append((yield from _described(broker, context, request, topic)))
+        yield None
+    return _response(broker, context, request, topics)
+
+
+def _to_create(broker: Broker, context: RequestContext, asked: Iterable[MetadataRequestTopic]) -> Steps[list[str]]:
+    """Names that are asked for, absent, legal and may be created by this client."""
     image = broker.catalogue.image
     names: dict[str, None] = {}
-    for asked in request.topics or ():
-        name = asked.name
+    for count, topic in enumerate(asked):
+        if count % PACE == PACE - 1:
+            yield None
+        name = topic.name
         if name is None or image.topic(name) is not None:
             continue
         if not (_may(context, Operation.DESCRIBE, name) and _may(context, Operation.CREATE, name)):
@@ -96,12 +123,19 @@ def _to_create(broker: Broker, context: RequestContext, request: MetadataRequest
 
 def _answer(
     broker: Broker, context: RequestContext, request: MetadataRequest, created: dict[str, ErrorCode]
-) -> MetadataResponse:
+) -> Steps[MetadataResponse]:
     """The answer for topics by name or id, as the image is now; `created` says what became of the absent ones."""
     image = broker.catalogue.image
     topics: list[MetadataResponseTopic] = []
-    # A topic that is asked for twice is told once.
-    for asked in {(topic.name, topic.topic_id): topic for topic in request.topics or ()}.values():
+    told: set[tuple[str | None, bytes]] = set()
+    for count, asked in enumerate(request.topics or ()):
+        if count % PACE == PACE - 1:
+            yield None
+        # A topic that is asked for twice is told once.
+        key = asked.name, asked.topic_id
+        if key in told:
+            continue
+        told.add(key)
         if asked.name is None:
             topic = image.topic_by_id(asked.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -117,7 +151,7 @@ def _answer(
                 MetadataResponseTopic(error_code=_FORBIDDEN, name=asked.name, topic_id=asked.topic_id, partitions=[])
             )
         elif topic is not None:
-            topics.append(_described(broker, context, request, topic))
+            topics.append((yield from _described(broker, context, request, topic)))
         else:
             topics.append(
                 MetadataResponseTopic(error_code=error, name=asked.name, topic_id=asked.topic_id, partitions=[])
@@ -140,17 +174,17 @@ def _absence(name: str) -> ErrorCode:
 
 def _described(
     broker: Broker, context: RequestContext, request: MetadataRequest, topic: Topic
-) -> MetadataResponseTopic:
+) -> Steps[MetadataResponseTopic]:
     node = [broker.node_id]
     rights = _NOT_ASKED
     if request.include_topic_authorized_operations:
         rights = authorized_operations(context, ResourceType.TOPIC, topic.name)
-    return MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=[
+    partitions: list[MetadataResponsePartition] = []
+    epochs = topic.leader_epochs
+    for first in range(0, len(epochs), _PARTITIONS_A_STEP):
+        if first:
+            yield None
+        partitions += [
             MetadataResponsePartition(
                 error_code=ErrorCode.NONE,
                 partition_index=partition,
@@ -160,8 +194,14 @@ def _described(
                 isr_nodes=node,
                 offline_replicas=[],
             )
-            for partition, leader_epoch in enumerate(topic.leader_epochs)
-        ],
+            for partition, leader_epoch in enumerate(epochs[first : first + _PARTITIONS_A_STEP], first)
+        ]
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
         topic_authorized_operations=rights,
     )
 
@@ -188,11 +228,17 @@ def _response(
 
 def describe_topic_partitions(
     broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> DescribeTopicPartitionsResponse | Deferred:
     """Topics by name, at most so many partitions in one answer, and a cursor to go on from.
 
     Without names: all topics. The cursor names the topic and partition that come next.
     """
+    return sliced(broker, context, _page(broker, context, request))
+
+
+def _page(
+    broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Steps[DescribeTopicPartitionsResponse]:
     image = broker.catalogue.image
     fetch_all = not request.topics
     if fetch_all:
@@ -217,6 +263,7 @@ def describe_topic_partitions(
     left = max(min(request.response_partition_limit, broker.settings.max_request_partition_size_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for position, name in enumerate(asked):
+        yield None
         topic = image.topic(name)
         allowed = _may(context, Operation.DESCRIBE, name)
         if topic is None or not allowed:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.authorizer import Operation, ResourceType, authorize
-from broker.context import Deferred
-from broker.handlers.gathering import Gathering, in_slices, refuse_repetition
-from broker.handlers.groups import Shaped, _Part
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.context import Deferred
+from broker.handlers.dividing import Divided
+from broker.handlers.gathering import PACE, Gathering, Steps, refuse_repetition
+from broker.handlers.groups import _Part
+from broker.loop.slices import InThread
 from coordinator.offsets.commit import all_partitions
 from coordinator.offsets.inputs import CommitOffsets, DeleteOffsets, FetchOffsets
 from coordinator.offsets.topic_filter import filter_commit, filter_delete, filter_fetch
@@ -30,7 +32,7 @@ from protocol.messages.offset_fetch import (
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import RequestContext
 
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
 _GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
@@ -76,27 +78,71 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
     """What groups have committed: one group up to version 7, several from version 8 on."""
     version = context.version
     if version < _GROUPS_SINCE:
-        shaped = Shaped(partial(_single_group, version, request))
         topics = None
         if request.topics is not None:
             topics = [
                 OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
                 for topic in request.topics
             ]
-        asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=shaped)
-        return shaped.deferred
-    groups = request.groups
-    # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
-    refuse_repetition((asked.group_id if asked.topics is None else id(asked) for asked in groups), len(groups))
-    gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
+        groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+        gathering = Gathering(1, lambda results: _single_group(version, request, results[0]))
+    else:
+        groups = request.groups
+        # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
+        refuse_repetition((asked.group_id if asked.topics is None else id(asked) for asked in groups), len(groups))
+        gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
+    deferred = gathering.deferred
 
-    def fetch(index: int) -> None:
-        part = _Part(gathering, index)
-        _fetch_group(broker, context, groups[index], require_stable=request.require_stable, reply_to=part)
+    def steps() -> Steps[None]:
+        for index, asked in enumerate(groups):
+            part = _Part(gathering, index)
+            if _is_short(asked):
+                _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=part)
+            else:
+                yield from _fetch_in_parts(broker, context, asked, request.require_stable, part)
+            if index % PACE == PACE - 1:
+                yield None
 
-    in_slices(broker.runtime, gathering.deferred, len(groups), fetch)
-    return gathering.deferred
+    broker.runtime.in_slices(steps(), _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    deferred.raise_failure()
+    return deferred
+
+
+def _nothing(_: None) -> None:
+    """Results come by themselves."""
+
+
+def _no_handler(_broker: Broker, _context: RequestContext, _asked: Any) -> None:
+    """A group's entry is no request of its own."""
+
+
+_TOPICS = Divided(
+    _no_handler,
+    lists="topics",
+    entries="partition_indexes",
+    answers="topics",
+    answer_entries="partitions",
+    key=("name", "topic_id"),
+)
+
+
+def _is_short(asked: OffsetFetchRequestGroup) -> bool:
+    return asked.topics is None or _TOPICS.is_short(asked)
+
+
+def _fetch_in_parts(
+    broker: Broker, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, reply_to: Any
+) -> Steps[None]:
+    """The offsets of very many partitions of one group, some at a time."""
+    parts: list[tuple[OffsetFetchRequestGroup, bool]] = yield InThread(lambda: _TOPICS.divide(asked))
+
+    def respond(answers: list[Any]) -> None:
+        reply_to.complete(_TOPICS.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
+
+    gathering = Gathering(len(parts), respond)
+    for index, (part, _) in enumerate(parts):
+        _fetch_group(broker, context, part, require_stable=require_stable, reply_to=_Part(gathering, index))
+        yield None
 
 
 def _fetch_group(
@@ -107,7 +153,9 @@ def _fetch_group(
         reply_to.complete(OffsetFetchResponseGroup(group_id=group_id, error_code=_FORBIDDEN))
         return
     by_id = context.version >= _BY_ID_SINCE
-    fetch = FetchOffsets(group_id, None, require_stable, by_id, reply_to)
+    fetch = FetchOffsets(
+        group_id, None, require_stable, by_id, reply_to, member_id=asked.member_id, member_epoch=asked.member_epoch
+    )
     allowed = partial(authorize, context, _DESCRIBE, _TOPIC)
     if asked.topics is None:
         fetch.reply_to = _Visible(reply_to, allowed)

@@ -1,30 +1,31 @@
-"""InitProducerId: an id for a producer that wants each batch written once.
+"""InitProducerId: an id for a producer that wants each batch written once, or to write in transactions.
 
-Transactional ids are refused for good (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), since this broker has no transaction
-coordinator yet: clients give up with that error instead of trying again for ever (docs/unsupported.md).
-
-Source: KIP-98, KIP-360; Kafka's TransactionCoordinator.handleInitProducerId.
+Source: KIP-98, KIP-360; Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize
-from broker.context import Deferred
+from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.context import Deferred
+from coordinator.transactions.inputs import InitProducerId
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import RequestContext
     from protocol.messages.init_producer_id import InitProducerIdRequest
 
 
 def init_producer_id(
     broker: Broker, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Deferred:
-    """A new id with epoch 0; the pair that a plain producer sends along is only checked for being whole."""
+    """The id and epoch of a transactional id; without one a new id with epoch 0.
+
+    The pair that a plain producer sends along is only checked for being whole.
+    """
     tid = request.transactional_id
     if tid is not None:
         if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, tid):
@@ -33,9 +34,23 @@ def init_producer_id(
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)
-    if tid is not None:
-        return _error(ErrorCode.INVALID_REQUEST if not tid else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     deferred = Deferred()
+    if tid is not None:
+        broker.transactions.leader_of(tid).submit(
+            InitProducerId(
+                tid,
+                request.transaction_timeout_ms,
+                request.producer_id,
+                request.producer_epoch,
+                context.version,
+                deferred,
+                context.client_id,
+                "/" + context.host,
+                request.enable_2pc,
+                request.keep_prepared_txn,
+            )
+        )
+        return deferred
 
     def answer(producer_id: int, error: ErrorCode) -> None:
         if error:

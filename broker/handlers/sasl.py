@@ -13,7 +13,7 @@ from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshake
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.context import RequestContext
+    from broker.handlers.context import RequestContext
 
 
 def sasl_handshake(broker: Broker, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.authorizer import Operation, ResourceType, authorize
+from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
+from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.configs import Entries, topic_entries
-from broker.handlers.gathering import Gathering
-from broker.internal_topics import OFFSETS_TOPIC
+from broker.handlers.gathering import Gathering, gathered
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.catalogue.requests import Result
-    from broker.context import Deferred, RequestContext
+    from broker.handlers.context import Deferred, RequestContext
     from protocol.messages.create_topics import CreatableTopic
 
 
@@ -43,11 +43,13 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
     shown = _Shown(broker)
-    for index, topic in enumerate(wishes):
+
+    def create(index: int) -> None:
+        topic = wishes[index]
         refused = _refusal(context, topic, twice=names[topic.name] > 1)
         if refused is not None:
             gathering.put(index, refused)
-            continue
+            return
         wish = NewTopic(
             topic.name,
             partition_count=topic.num_partitions,
@@ -56,11 +58,12 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
             configs={config.name: config.value for config in topic.configs},
         )
 
-        def created(result: Result, index: int = index, name: str = topic.name) -> None:
-            gathering.put(index, _created(shown, name, result))
+        def created(result: Result) -> None:
+            gathering.put(index, _created(shown, topic.name, result))
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
-    return gathering.deferred
+
+    return gathered(broker, context, gathering, len(wishes), create)
 
 
 def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> CreatableTopicResult | None:
@@ -138,9 +141,11 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
     # What is asked for twice is answered once.
     asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
     gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
-    for index, (name, topic_id) in enumerate(asked):
 
-        def deleted(result: Result, index: int = index, name: str | None = name, topic_id: bytes = topic_id) -> None:
+    def delete(index: int) -> None:
+        name, topic_id = asked[index]
+
+        def deleted(result: Result) -> None:
             topic = result.value
             gathering.put(
                 index,
@@ -165,7 +170,8 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
             broker.catalogue.delete_topic(deleted, name=name)
         else:
             broker.catalogue.delete_topic(deleted, topic_id=topic_id)
-    return gathering.deferred
+
+    return gathered(broker, context, gathering, len(asked), delete)
 
 
 def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) -> dict[str | None, bytes]:
@@ -201,29 +207,30 @@ def create_partitions(broker: Broker, context: RequestContext, request: CreatePa
     names = Counter(topic.name for topic in request.topics)
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results))
-    for index, topic in enumerate(wishes):
+
+    def grow(index: int) -> None:
+        topic = wishes[index]
         if names[topic.name] > 1:
             gathering.put(index, _grown(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-            continue
+            return
         if not authorize(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
             gathering.put(index, _grown(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
-            continue
+            return
         if topic.name == OFFSETS_TOPIC and broker.catalogue.image.topic(OFFSETS_TOPIC) is not None:
             # A group belongs to hash(group) % count: after the next start nobody would find what was committed.
             message = "The number of partitions for the offsets topic cannot be changed."
             gathering.put(index, _grown(topic.name, ErrorCode.INVALID_PARTITIONS, message))
-            continue
+            return
         assignments = None if topic.assignments is None else [row.broker_ids for row in topic.assignments]
         broker.catalogue.create_partitions(
             topic.name,
             topic.count,
             assignments,
-            lambda result, index=index, name=topic.name: gathering.put(
-                index, _grown(name, result.error, result.message)
-            ),
+            lambda result: gathering.put(index, _grown(topic.name, result.error, result.message)),
             validate_only=request.validate_only,
         )
-    return gathering.deferred
+
+    return gathered(broker, context, gathering, len(wishes), grow)
 
 
 def _grown(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:

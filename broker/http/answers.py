@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from broker.http.connection import SLICE_S
-from broker.logs import get_logger
+from broker.loop.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from broker.runtime import Runtime
+    from broker.loop.runtime import Runtime
 
 log = get_logger()
 
@@ -21,7 +19,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Answer:
-    """One answer. A body that is no `bytes` is made piece by piece while it is sent, a slice of a loop turn at a time:
+    """One answer. A body that is no `bytes` is made piece by piece while it is sent, in slices (`Runtime.in_slices`):
     an empty piece says that some work was done, and lets others have their turn.
     """
 
@@ -64,23 +62,14 @@ class Later:
 
 
 def worked_out(runtime: Runtime, steps: Generator[None, None, Answer]) -> Later:
-    """The answer that `steps` lead to, taken a millisecond of a loop turn at a time."""
+    """The answer that `steps` lead to, taken in slices."""
     later = Later()
 
-    def go_on() -> None:
-        until = perf_counter() + SLICE_S
-        try:
-            while perf_counter() < until:
-                next(steps)
-        except StopIteration as end:
-            later.complete(end.value)
-        except Exception:
-            log.exception("http_failed")
-            later.complete(problem(500, "the broker failed to make this answer; its log says how"))
-        else:
-            runtime.timers.set(("http work", id(steps)), runtime.now_ms() + 1, go_on)
+    def failed(_: Exception) -> None:
+        log.exception("http_failed")
+        later.complete(problem(500, "the broker failed to make this answer; its log says how"))
 
-    go_on()
+    runtime.in_slices(steps, later.complete, failed, owner=later)
     return later
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.broker import Broker
-    from broker.http.server import Respond
-    from broker.log_keeper import LogKeeper
-    from broker.server import Server
+    from broker.http.metrics.shared import SharedScrape
+    from broker.network.server import Server
+    from broker.partitions.keeper import LogKeeper
 
 
 class App:
@@ -22,6 +20,7 @@ class App:
         self.keeper = keeper
         self.stopping = False
         self.moments: dict[str, Any] = {}  # what scrapes remember of groups that are behind (`broker.http.metrics.lag`)
+        self.scrapes: dict[bool, SharedScrape] = {}  # those on their way, in OpenMetrics or not
         self._version = ""
 
     @property
@@ -35,15 +34,3 @@ class App:
             except PackageNotFoundError:
                 self._version = "unknown"
         return self._version
-
-
-def loader(app: App) -> Callable[[], Respond]:
-    """What `HttpServer` calls, in a worker thread, when the first connection comes."""
-
-    def load() -> Respond:
-        from broker.http.routes import respond  # noqa: PLC0415  a start does not pay for it
-
-        app.version  # noqa: B018  reads files
-        return lambda method, target, headers: respond(app, method, target, headers)
-
-    return load

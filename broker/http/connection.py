@@ -7,16 +7,17 @@ a peer that sends ahead fills its own socket. Bytes that are no HTTP are answere
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.logs import get_logger
+from broker.loop.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator, Iterator
 
-    from broker.http.answers import Answer
-    from broker.http.server import HttpServer, Loaded
+    from broker.http.answers import Answer, Later
+    from broker.loop.runtime import Runtime
+
+    Respond = Callable[[str, str, dict[str, str]], Answer | Later]
 
 MAX_HEAD_BYTES = 16_384
 MAX_BODY_BYTES = 65_536  # of a request: none has a use here
@@ -24,10 +25,34 @@ HEAD_WITHIN_MS = 10_000
 IDLE_MS = 75_000
 READ_WITHIN_MS = 30_000
 WRITE_BUFFER_BYTES = 262_144
-SLICE_S = 0.001
-"""How long an answer may be worked on before the loop has its turn."""
+WRITE_BYTES = 65_536
+"""What is made of a long answer before it is written."""
+MAX_CONNECTIONS = 100
+"""Scrapers and health checks are few; more than these are a mistake somewhere."""
 
 log = get_logger()
+
+
+class Loaded:
+    """What is imported with the first connection: h11, and `respond(method, target, headers)`, which makes answers.
+    Header names are in lower case.
+    """
+
+    __slots__ = ("h11", "respond")
+
+    def __init__(self, h11: Any, respond: Respond) -> None:
+        self.h11 = h11
+        self.respond = respond
+
+
+class Owner(Protocol):
+    """Who keeps the connections of the HTTP listener."""
+
+    runtime: Runtime
+    connections: set[HttpConnection]
+
+    def when_loaded(self, callback: Callable[[Loaded], None]) -> None:
+        """Call `callback` once requests can be understood."""
 
 
 class HttpConnection:
@@ -44,16 +69,16 @@ class HttpConnection:
         "_parser",
         "_paused",
         "_request",
+        "_sending",
         "_server",
         "_transport",
-        "_waits",
         "closed",
         "peer",
     )
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: Owner) -> None:
         self._server = server
-        self._transport: Any  # asyncio.Transport, which only `broker.runtime` may name
+        self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
         self._loaded: Loaded | None = None
         self._h11: Any = None
         self._parser: Any = None
@@ -63,7 +88,7 @@ class HttpConnection:
         self._answering = False
         self._body: Iterator[bytes] | None = None
         self._paused = False  # the peer does not read
-        self._waits = False  # for its turn to go on with the answer
+        self._sending = False  # the answer is being made
         self.closed = False
         self.peer = ""
 
@@ -71,7 +96,6 @@ class HttpConnection:
 
     def connection_made(self, transport: Any) -> None:
         """Somebody has connected."""
-        from broker.http.server import MAX_CONNECTIONS  # noqa: PLC0415  which imports this module
 
         self._transport = transport
         name = transport.get_extra_info("peername") or ("", 0)
@@ -117,7 +141,7 @@ class HttpConnection:
         self._paused = False
         if self._body is not None and not self.closed:
             self._within(READ_WITHIN_MS)
-            self._take_turns()
+            self._go_on_sending()
 
     def connection_lost(self, _: Exception | None) -> None:
         """The connection is gone, whoever ended it."""
@@ -209,7 +233,6 @@ class HttpConnection:
             return
         headers = [("content-type", answer.content_type), ("cache-control", "no-store"), *answer.headers]
         body = answer.body
-        small = isinstance(body, bytes)
         if isinstance(body, bytes):
             headers.append(("content-length", str(len(body))))
             body = iter((body,))
@@ -217,49 +240,50 @@ class HttpConnection:
         self._write(h11.Response(status_code=answer.status, headers=headers))
         # The framing of an answer to HEAD is that of GET, and its body is not made.
         self._body = iter(()) if self._request is not None and self._request.method == b"HEAD" else body
-        if small or not self._server.busy:
-            self._pump()
-        else:
-            self._take_turns()
+        self._go_on_sending()
 
-    # --- called by the server
-
-    def go_on(self) -> None:
-        """It is this connection's turn to work on its answer."""
-        self._waits = False
-        self._pump()
-
-    def _take_turns(self) -> None:
-        if not self._waits:
-            self._waits = True
-            self._server.take_turns(self)
-
-    def _pump(self) -> None:
-        """Make and send what a slice of time allows; then the loop, then the rest."""
-        body = self._body
-        if body is None or self.closed:
+    def _go_on_sending(self) -> None:
+        """Make and send the answer in slices, until all of it is written or the peer stops reading."""
+        if self._sending:
             return
-        until = perf_counter() + SLICE_S
+        self._sending = True
+        self._server.runtime.in_slices(
+            self._pieces(), self._sent, self._not_sent, owner=self, wanted=lambda: not self.closed
+        )
+
+    def _pieces(self) -> Generator[None, None, bool]:
+        """Whether all of it was written; else the peer has stopped reading."""
         parts: list[bytes] = []
-        try:
-            while not self._paused:
-                part = next(body, None)
-                if part is None:
-                    self._write_data(parts)
-                    self._finish()
-                    return
-                if part:
-                    parts.append(part)
-                if perf_counter() >= until:
-                    break
-        except Exception:
-            log.exception("http_failed", peer=self.peer)
-            self.abort()  # half an answer must not look whole
-            return
-        self._write_data(parts)
-        if not self._paused and not self.closed:
+        size = 0
+        while not self._paused and self._body is not None:
+            part = next(self._body, None)
+            if part is None:
+                self._write_data(parts)
+                return True
+            if part:
+                parts.append(part)
+                size += len(part)
+            if size >= WRITE_BYTES:
+                self._write_data(parts)
+                parts, size = [], 0
             self._within(READ_WITHIN_MS)
-            self._take_turns()
+            yield
+        self._write_data(parts)
+        return False
+
+    def _sent(self, whole: bool) -> None:
+        self._sending = False
+        if self.closed or self._body is None:
+            return
+        if whole:
+            self._finish()
+        elif not self._paused:
+            self._go_on_sending()  # it reads again
+
+    def _not_sent(self, _: Exception) -> None:
+        self._sending = False
+        log.exception("http_failed", peer=self.peer)
+        self.abort()  # half an answer must not look whole
 
     def _write_data(self, parts: list[bytes]) -> None:
         if parts:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker.http.answers import JSON, Answer, Later, json_answer, json_list, problem, worked_out
 from broker.http.metrics import lag
-from coordinator.consumer_protocol import MetadataError, assigned_partitions
 from coordinator.group import GroupState
 from protocol.errors import KafkaError
+from protocol.records.consumer_protocol import MetadataError, assigned_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.groups.ledger.reading import Steps
     from broker.http.app import App
-    from broker.http.routes import Request
-    from broker.ledger.reading import Steps
+    from broker.http.request import Request
     from coordinator.group import Group
 
 LAST = 10
@@ -106,7 +106,7 @@ def nearest(group_id: str, names: list[str]) -> list[str]:
 
 
 def _names(app: App) -> list[str]:
-    return [name for leader in app.broker.groups.leaders for name in leader.shard.group_ids()]
+    return [name for leader in app.broker.groups.leaders for name in leader.shard.all_keys()]
 
 
 def _known(app: App, group_id: str) -> bool:
@@ -123,7 +123,7 @@ def _last(request: Request, default: int) -> int | Answer:
 
 def _summaries(app: App) -> Iterator[dict[str, Any]]:
     for leader in list(app.broker.groups.leaders):
-        for group_id in sorted(leader.shard.group_ids()):
+        for group_id in sorted(leader.shard.all_keys()):
             yield _summary(group_id, leader.shard.groups.get(group_id))
 
 

@@ -39,6 +39,10 @@ def what_is_missing(app: App) -> list[str]:
         missing.append(f"some groups are not served: {broker.groups.not_ready}")
     elif loading:
         missing.append(f"the groups of {loading} partitions of __consumer_offsets are not loaded")
+    if broker.transactions.not_ready is not None:
+        missing.append(f"some transactional ids are not served: {broker.transactions.not_ready}")
+    elif waiting := broker.transactions.unloaded():
+        missing.append(f"the transactional ids of {waiting} partitions of __transaction_state are not loaded")
     partitions = broker.partitions
     recovering = len(partitions.loading)
     if recovering:

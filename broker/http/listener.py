@@ -9,14 +9,15 @@ import errno
 import re
 from typing import TYPE_CHECKING
 
-from broker.listeners import Address, bind, host_and_port
-from broker.logs import get_logger
-from broker.setting_types import SettingsError
+from broker.config.listeners import Address, host_and_port
+from broker.config.setting_types import SettingsError
+from broker.loop.logs import get_logger
+from broker.network.binding import bind
 
 if TYPE_CHECKING:
     import socket
 
-    from broker.settings import Settings
+    from broker.config.settings import Settings
 
 KEY = "kohort.http.listener"
 

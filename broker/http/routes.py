@@ -11,28 +11,18 @@ from urllib.parse import parse_qsl, unquote
 from broker.http import groups, health
 from broker.http.answers import Answer, Later, json_answer, problem
 from broker.http.metrics import metrics
+from broker.http.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker.http.app import App
 
-    Handler = Callable[[App, "Request"], Answer | Later]
+    Handler = Callable[[App, Request], Answer | Later]
 
 
 MAX_FIELDS = 20
 """Of a query."""
-
-
-class Request:
-    """One request: the decoded parts of the path that stand for something, the query, the headers (lower case)."""
-
-    __slots__ = ("headers", "parts", "query")
-
-    def __init__(self, parts: dict[str, str], query: dict[str, str], headers: Mapping[str, str]) -> None:
-        self.parts = parts
-        self.query = query
-        self.headers = headers
 
 
 def index(app: App, request: Request) -> Answer:

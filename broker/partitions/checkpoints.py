@@ -9,9 +9,9 @@ Source: Kafka's LogManager.asyncDelete, OffsetCheckpointFile.
 from __future__ import annotations
 
 from itertools import count
-from threading import Lock
 from typing import TYPE_CHECKING
 
+from broker.loop.primitives import Lock
 from storage.checkpoints import OFFSET_CHECKPOINTS, read_offsets, write_offsets
 
 if TYPE_CHECKING:

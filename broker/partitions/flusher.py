@@ -8,12 +8,13 @@ Source: Kafka's UnifiedLog.flush; the sharing of one fsync is ours (D4).
 
 from __future__ import annotations
 
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from broker.loop.primitives import perf_counter_ns
+
 if TYPE_CHECKING:
+    from broker.loop.runtime import Runtime
     from broker.partitions.partition import Partition
-    from broker.runtime import Runtime
     from storage.flush import FlushTicket
     from storage.partition_log import PartitionLog
 

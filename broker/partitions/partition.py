@@ -17,18 +17,23 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.logs import get_logger
+from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
-from broker.partitions.validation import prepare
+from broker.partitions.markers import marker_batch
+from broker.partitions.validation import SHORT_DECOMPRESSED_BYTES, prepare, takes_long
+from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
-from storage.producer_state import Duplicate, Refuse, check
+from storage.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.partitions.markers import Marker
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
+    from protocol.records.batch import BatchHeader
     from storage.partition_log import PartitionLog
+    from storage.producer_state import Verification
 
 log = get_logger()
 
@@ -41,6 +46,17 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False  # an idempotent producer's repetition: nothing was written, the offsets are the first ones'
+
+
+class Unchecked(NamedTuple):
+    """A produced batch that nobody has looked into yet, and who is to be told what became of it."""
+
+    records: bytes | bytearray | memoryview | None
+    now_ms: int
+    version: int
+    guard: Verification | None
+    verify: bool
+    later: Callable[[AppendInfo | KafkaError], None]
 
 
 class Waiter(Protocol):
@@ -62,6 +78,9 @@ class Keeper(Protocol):
     def refused(self, partition: Partition, error: StorageError) -> None:
         """An append was refused by the disk; the log is as before."""
 
+    def check_later(self, partition: Partition, batch: Unchecked) -> None:
+        """Have `batch` looked into elsewhere, and append it behind those that were given before."""
+
     def failed(self, partition: Partition) -> None:
         """Load the partition's log anew."""
 
@@ -82,6 +101,7 @@ class Partition:
         "settings",
         "topic",
         "topic_id",
+        "unchecked",
         "waiters",
     )
 
@@ -109,6 +129,8 @@ class Partition:
         self.waiters: dict[Waiter, None] = {}
         self._commits: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
         self._flush_messages = settings.log.flush_messages
+        self.unchecked: deque[Unchecked] = deque()
+        """Batches that are being looked into by a worker thread or wait for that, in the order in which they came."""
 
     def __repr__(self) -> str:
         return f"<Partition {self.name} end {self.log.log_end_offset} hw {self.high_watermark}>"
@@ -153,7 +175,7 @@ class Partition:
         Raises: KafkaError (PartitionFailed, StorageError, RecordListTooLarge), and then nothing of it is in the log.
         """
         if self.error is not None:
-            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
+            raise self.error.afresh()
         log = self.log
         # A log that refused a write is as before and takes the next one; one whose fsync failed raises for good.
         try:
@@ -174,24 +196,65 @@ class Partition:
             self._keeper.flush(self)
         return AppendInfo(base_offset, end - 1, log_append_time_ms, log.log_start_offset)
 
-    def produce(self, records: bytes | bytearray | memoryview | None, now_ms: int, version: int) -> AppendInfo:
+    def produce(
+        self,
+        records: bytes | bytearray | memoryview | None,
+        now_ms: int,
+        version: int,
+        guard: Verification | None = None,
+        verify: bool = True,
+    ) -> AppendInfo | None:
         """Check what a producer sent, and append it. `version` is that of its Produce request.
 
-        A repetition of one of the producer's last five batches is not written again: the info is the first one's.
+        None, and nothing was done, when checking takes long or what came before is still being checked: then it is for
+        `produce_later`.
+
+        `guard` is what `start_verification` gave and the transaction coordinator has since consented to; with `verify`
+        no transaction is opened without it. A repetition of one of the producer's last five batches is not written
+        again: the info is the first one's.
         Raises: KafkaError with the code to answer; nothing is in the log then.
         """
         if self.error is not None:
-            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
-        batch, header, log_append_time_ms = prepare(records, self.settings, now_ms, version, self.name)
+            raise self.error.afresh()
+        settings = self.settings
+        if self.unchecked or takes_long(records, settings):
+            return None
+        try:
+            prepared = prepare(records, settings, now_ms, version, self.name, SHORT_DECOMPRESSED_BYTES)
+        except DecompressedTooLarge:
+            return None
+        return self.append_prepared(prepared, now_ms, guard, verify)
+
+    def produce_later(self, batch: Unchecked) -> None:
+        """Have `batch` checked by a worker thread and append it behind those that were given before; `batch.later` is
+        told what `produce` would have returned or raised.
+        """
+        self._keeper.check_later(self, batch)
+
+    def append_prepared(
+        self,
+        prepared: tuple[bytearray, BatchHeader, int],
+        now_ms: int,
+        guard: Verification | None = None,
+        verify: bool = True,
+    ) -> AppendInfo:
+        """Append what `prepare` has made. Raises: as `produce`."""
+        if self.error is not None:
+            raise self.error.afresh()
+        batch, header, log_append_time_ms = prepared
         if header.producer_id >= 0:
             log = self.log
+            producers = log.producers
             verdict = check(
-                log.producers.entries.get(header.producer_id),
+                producers.entries.get(header.producer_id),
                 producer_id=header.producer_id,
                 epoch=header.producer_epoch,
                 base_sequence=header.base_sequence,
                 last_offset_delta=header.last_offset_delta,
                 transactional=header.is_transactional,
+                verification=producers.verifications.get(header.producer_id),
+                guard=guard,
+                verify=verify,
             )
             if isinstance(verdict, Duplicate):
                 start = log.log_start_offset
@@ -199,6 +262,67 @@ class Partition:
             if isinstance(verdict, Refuse):
                 raise RecordsRefused(verdict.code, verdict.why)
         return self.append(batch, log_append_time_ms, now_ms)
+
+    # -- transactions --------------------------------------------------------------------------------------
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, transaction_v2: bool
+    ) -> Verification | None:
+        """What this producer must hold to open a transaction here; None when its transaction is open already.
+
+        The transaction coordinator is asked by the caller. Raises: KafkaError when asking would be in vain.
+        """
+        if self.error is not None:
+            raise self.error.afresh()
+        producers = self.log.producers
+        entry = producers.entries.get(producer_id)
+        refused = check_epoch(entry, producer_id=producer_id, epoch=epoch)
+        if refused is not None:
+            raise RecordsRefused(refused.code, refused.why)
+        if entry is not None and entry.is_open(epoch):
+            return None
+        return producers.start_verification(producer_id, epoch, sequence, now_ms, transaction_v2=transaction_v2)
+
+    def check_unsequenced(self, producer_id: int, epoch: int, guard: Verification | None, verify: bool) -> None:
+        """May the group coordinator append offsets to this producer's transaction? Raises: KafkaError."""
+        if self.error is not None:
+            raise self.error.afresh()
+        producers = self.log.producers
+        refused = check_unsequenced(
+            producers.entries.get(producer_id),
+            producer_id=producer_id,
+            epoch=epoch,
+            verification=producers.verifications.get(producer_id),
+            guard=guard,
+            verify=verify,
+        )
+        if refused is not None:
+            raise RecordsRefused(refused.code, refused.why)
+
+    def append_marker(
+        self, marker: Marker, now_ms: int, done: Callable[[KafkaError | None], None] | None = None
+    ) -> int:
+        """End a producer's transaction here; return the marker's offset. `done(None)` once that is committed.
+
+        Written even when no transaction is open, since the coordinator repeats markers whose answers it has not seen:
+        readers pass over such a one.
+        Raises: KafkaError with the code to answer, and then nothing of it is in the log.
+        """
+        if self.error is not None:
+            raise self.error.afresh()
+        refused = check_marker(
+            self.log.producers.entries.get(marker.producer_id),
+            producer_id=marker.producer_id,
+            epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        if refused is not None:
+            raise RecordsRefused(refused.code, refused.why)
+        offset = self.append(marker_batch(marker, now_ms), now_ms=now_ms).last_offset
+        if done is not None:
+            self.when_committed(offset, done)
+        return offset
 
     def when_committed(self, offset: int, callback: Callable[[KafkaError | None], None]) -> None:
         """Call `callback(None)` once `offset` is committed, or `callback(error)` when it cannot be.
@@ -223,7 +347,7 @@ class Partition:
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, at most the high watermark; return the log start then."""
         if self.error is not None:
-            raise self.error.with_traceback(None)  # one instance for all: it must not collect their frames
+            raise self.error.afresh()
         log = self.log
         if offset > log.log_start_offset:
             log.delete_records_before(offset)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from storage.log_config import INT64_MAX, LogConfig
 
 if TYPE_CHECKING:
-    from broker.topic_configs import Effective
+    from broker.config.topic_configs import Effective
 
 COMPRESSION_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """`compression.type` to the codec of a batch's attributes; `producer` (keep what was sent) is not among them."""
@@ -24,11 +24,14 @@ class PartitionSettings:
     timestamp_after_max_ms: int = 3_600_000
     compression_codec: int = -1  # -1: as the producer sent it
     compression_level: int | None = None
+    trusted: bool = False  # what is inside compressed batches is looked at only where the topic's meaning depends on it
     log: LogConfig = field(default_factory=LogConfig)
 
 
-def partition_settings(topic: Effective, *, producer_id_expiration_ms: int = 86_400_000) -> PartitionSettings:
-    """The settings of a topic's partitions in its effective configuration."""
+def partition_settings(
+    topic: Effective, *, producer_id_expiration_ms: int = 86_400_000, trusted: bool = False
+) -> PartitionSettings:
+    """The settings of a topic's partitions in its effective configuration. `trusted`: by `kohort.trusted.topics`."""
     codec = COMPRESSION_CODECS.get(topic.compression_type, -1)
     levels = {1: topic.gzip_level, 3: topic.lz4_level, 4: topic.zstd_level}
     return PartitionSettings(
@@ -38,6 +41,8 @@ def partition_settings(topic: Effective, *, producer_id_expiration_ms: int = 86_
         timestamp_after_max_ms=topic.timestamp_after_max_ms,
         compression_codec=codec,
         compression_level=levels.get(codec),
+        # Keys, old timestamps and another codec are only seen by looking inside.
+        trusted=trusted and not topic.compact and topic.timestamp_before_max_ms == INT64_MAX and codec < 0,
         log=LogConfig(
             segment_bytes=topic.segment_bytes,
             segment_ms=topic.segment_ms,

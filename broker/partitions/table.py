@@ -1,10 +1,10 @@
 """All partitions of this node, opened and closed as the catalogue says.
 
-Folders are made and renamed by `broker.topic_folders`; here are the logs in them.
+Folders are made and renamed by `broker.partitions.folders`; here are the logs in them.
 
 After a clean stop a log is opened when its partition is first asked for, so that a start with thousands of partitions
-is as fast as one with ten. After a crash it may have to be recovered, which takes time: `broker.log_keeper` does that
-in worker threads, and who comes earlier is told to come again.
+is as fast as one with ten. After a crash it may have to be recovered, which takes time: `broker.partitions.keeper` does
+that in worker threads, and who comes earlier is told to come again.
 
 Source: Kafka's ReplicaManager and LogManager.
 """
@@ -15,10 +15,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.fetch_sessions import FetchSessions
-from broker.logs import get_logger
+from broker.loop.logs import get_logger
 from broker.partitions.checkpoints import Checkpoints
+from broker.partitions.checks import Checks
 from broker.partitions.errors import PartitionFailed, PartitionLoading
+from broker.partitions.fetch_sessions import FetchSessions
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
@@ -27,13 +28,14 @@ from storage.checkpoints import OFFSET_CHECKPOINTS
 from storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from broker.catalogue.topics_image import Topic, TopicsImage
+    from broker.config.topic_configs import Effective
+    from broker.loop.runtime import Runtime
+    from broker.partitions.partition import Unchecked
     from broker.partitions.settings import PartitionSettings
-    from broker.runtime import Runtime
-    from broker.topic_configs import Effective
-    from broker.topics_image import Topic, TopicsImage
     from protocol.errors import KafkaError
     from storage.errors import StorageError
 
@@ -67,10 +69,12 @@ class Partitions:
         log_starts: Mapping[Key, int] | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         fetch_session_slots: int = 1_000,
+        trusted_topics: Collection[str] = (),
     ) -> None:
         self.runtime = runtime
         self.directory = directory
         self.flusher = Flusher(runtime)
+        self.checks = Checks(runtime)
         self.fetch_sessions = FetchSessions(fetch_session_slots)
         self.failures: dict[Key, KafkaError] = {}
         """The partitions that are failed now and why: not empty means that the broker is not ready."""
@@ -87,6 +91,7 @@ class Partitions:
         """Whether logs that are opened now are checked for what a crash may have left."""
         self._effective = effective
         self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._trusted_topics = frozenset(trusted_topics)
         self._settings: dict[str, PartitionSettings] = {}
         self._topics: dict[str, Topic] = {}
         self._partitions: dict[Key, Partition] = {}
@@ -234,7 +239,7 @@ class Partitions:
             if key not in self.failures:
                 log.error("partition_not_opened", topic=topic.name, partition=index, error=str(opened))
             self.failures[key] = failure
-            raise failure
+            raise failure.afresh()
         self.failures.pop(key, None)
         settings = self.settings_of(topic)
         partition = Partition(self, topic.name, index, topic.topic_id, opened, settings, topic.leader_epochs[index])
@@ -261,7 +266,9 @@ class Partitions:
         settings = self._settings.get(topic.name)
         if settings is None:
             settings = partition_settings(
-                self._effective(topic), producer_id_expiration_ms=self._producer_id_expiration_ms
+                self._effective(topic),
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                trusted=topic.name in self._trusted_topics or "*" in self._trusted_topics,
             )
             self._settings[topic.name] = settings
         return settings
@@ -340,6 +347,10 @@ class Partitions:
     def flush(self, partition: Partition) -> None:
         """Fsync what `partition` holds at the end of this turn."""
         self.flusher.request(partition)
+
+    def check_later(self, partition: Partition, batch: Unchecked) -> None:
+        """Have `batch` looked into by a worker thread, and append it then."""
+        self.checks.add(partition, batch)
 
     def refused(self, partition: Partition, error: StorageError) -> None:
         """An append met a full or failing disk: the log is as before, and the broker lives on but is not ready."""

@@ -1,7 +1,7 @@
 """What a produced batch must be before it may touch a log, and what the broker writes into it.
 
-The records of an uncompressed batch are walked, those of a compressed one only where the topic makes it necessary
-(keys of a compacted topic, a limit on old timestamps, another codec): see docs/decisions/looking-into-batches.md.
+Every record is looked at, decompressed if need be, as Kafka does: what no consumer could read must not get into a log.
+What takes long is for a worker thread (`broker.partitions.checks`): see docs/decisions/looking-into-batches.md.
 
 Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords, LogValidator.
 """
@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 from broker.partitions.errors import RecordsRefused
 from protocol.errors import ErrorCode
 from protocol.records.batch import (
+    DECOMPRESSED_LIMIT_BYTES,
     BatchHeader,
     encode_batch,
     iterate_records,
     read_header,
     stamp_create_time,
     stamp_log_append_time,
-    validate_records,
     verify,
 )
-from protocol.records.batch_framing import check_framing
+from protocol.records.batch_validation import walk_records
+from protocol.records.compression import decompress_uncopied
 from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
@@ -35,7 +36,26 @@ _HEADER_BYTES = 61
 _CONTROL, _TRANSACTIONAL, _LOG_APPEND_TIME, _CODEC = 0x20, 0x10, 0x08, 0x07
 _ZSTD = 4
 
+# What may be looked into on the loop: half a millisecond's walk, and what is decompressed in less than that.
+_SHORT_RECORDS = 800
+_SHORT_COMPRESSED_BYTES = 65_536
+_SHORT_UNCOMPRESSED_BYTES = 2 * 1024 * 1024
+SHORT_DECOMPRESSED_BYTES = 512 * 1024
+"""What `prepare` may decompress on the loop; a batch that turns out to hold more has to be looked into elsewhere."""
+
 Refusals = list[tuple[int, str]]
+
+
+def takes_long(records: bytes | bytearray | memoryview | None, settings: PartitionSettings) -> bool:
+    """Whether looking into a batch would hold the loop up, as far as its header shows."""
+    if records is None or not _HEADER_BYTES <= len(records) <= settings.max_message_bytes:
+        return False  # refused at a glance
+    compressed = records[22] & _CODEC or settings.compression_codec > 0
+    if compressed and settings.trusted:
+        return len(records) > _SHORT_UNCOMPRESSED_BYTES
+    if int.from_bytes(records[57:61], "big") > _SHORT_RECORDS:
+        return True
+    return len(records) > (_SHORT_COMPRESSED_BYTES if compressed else _SHORT_UNCOMPRESSED_BYTES)
 
 
 def prepare(
@@ -44,11 +64,14 @@ def prepare(
     now_ms: int,
     version: int,
     where: str,
+    limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
 ) -> tuple[bytearray, BatchHeader, int]:
     """The batch that may be appended, its header, and the time stamped on it (ms, -1 when the producer's times stay).
 
-    `version` is that of the Produce request, `where` names the partition in messages. Copies `records` once.
-    Raises: KafkaError with the code to answer; a `RecordsRefused` may name records.
+    `version` is that of the Produce request, `where` names the partition in messages. Copies `records` once. Pure, so
+    that any thread may call it.
+    Raises: KafkaError with the code to answer; a `RecordsRefused` may name records. DecompressedTooLarge beyond
+    `limit_bytes`.
     """
     size = 0 if records is None else len(records)
     if size < _HEADER_BYTES:
@@ -57,11 +80,11 @@ def prepare(
             f"Produce requests with version {version} must have at least one record batch per partition",
         )
     assert records is not None
-    data = bytes(records)
-    header = read_header(data)
+    header = read_header(records)
     _check_shape(header, size, version, where)
     if size > settings.max_message_bytes:
-        raise _too_large(size, settings, where)
+        raise _too_large(size, settings, where)  # before it is copied: who refuses much must not hold it twice
+    data = bytes(records)
     verify(data)
     codec = header.attributes & _CODEC
     count = header.record_count
@@ -74,18 +97,19 @@ def prepare(
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
     target = settings.compression_codec
     recompress = target >= 0 and target != codec
-    max_timestamp = oldest = header.max_timestamp
-    if (
-        recompress
-        or settings.log.compact
-        or (settings.timestamp_before_max_ms != INT64_MAX and not settings.log_append_time)
-    ):
-        facts = validate_records(data)
-        if settings.log.compact and facts.first_keyless >= 0:
+    if codec and settings.trusted:
+        oldest = max_timestamp = header.max_timestamp
+    else:
+        walked: bytes | bytearray = data
+        at = _HEADER_BYTES
+        if codec:
+            walked, at = decompress_uncopied(codec, memoryview(data)[_HEADER_BYTES:], limit_bytes), 0
+        newest_delta, _, oldest_delta, first_keyless = walk_records(walked, at, len(walked), count)
+        if first_keyless >= 0 and settings.log.compact:
             raise _keyless(data, where)
-        oldest, max_timestamp = facts.min_timestamp, facts.max_timestamp
-    elif codec == 0:
-        oldest = max_timestamp = check_framing(data, header)
+        max_timestamp = header.base_timestamp + newest_delta
+        oldest = header.base_timestamp + oldest_delta
+        del walked
     if not settings.log_append_time:
         _check_timestamps(data, header, settings, now_ms, oldest, max_timestamp)
     if recompress:

@@ -7,15 +7,28 @@ answers of versions below 7 through `without_null_protocol`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from coordinator.group import Group, Member
+from coordinator.group import Member
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.sync_group import SyncGroupResponse
 
-if TYPE_CHECKING:
-    from coordinator.classic.draft import Draft
+
+class Selected(Protocol):
+    """What a JoinGroup's answer says of the group: a `Group`, or the draft of one."""
+
+    @property
+    def generation(self) -> int:
+        """The current one."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What kind of group it is; None without members."""
+
+    @property
+    def protocol_name(self) -> str | None:
+        """The assignor that was voted for."""
 
 
 def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
@@ -33,7 +46,7 @@ def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
 
 
 def joined(
-    group: Group | Draft,
+    group: Selected,
     member_id: str,
     leader_id: str | None,
     members: list[JoinGroupResponseMember],
@@ -77,7 +90,7 @@ def sync_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error, protocol_type=None, protocol_name=None, assignment=b"")
 
 
-def synced(group: Group | Draft, assignment: bytes) -> SyncGroupResponse:
+def synced(group: Selected, assignment: bytes) -> SyncGroupResponse:
     """What a member is to do in the current generation."""
     return SyncGroupResponse(
         error_code=ErrorCode.NONE,

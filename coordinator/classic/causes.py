@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from coordinator.cause import REASON_MAX_CHARS, Cause
 from coordinator.classic.client_reasons import is_poll_timeout, is_removal
 from coordinator.classic.protocols import CONSUMER
-from coordinator.consumer_protocol import (
+from coordinator.group import Member, longest_rebalance_timeout_ms
+from protocol.records.consumer_protocol import (
     MetadataError,
     assigned_partitions,
     owned_partitions,
     subscribed_topics,
 )
-from coordinator.events import REASON_MAX_CHARS, Cause
-from coordinator.group import Member, longest_rebalance_timeout_ms
 
 if TYPE_CHECKING:
     from coordinator.classic.draft import Draft

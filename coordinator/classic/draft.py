@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from coordinator.cause import FURTHER_CAUSES_MAX, Cause
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.inputs import SessionExpired
 from coordinator.classic.protocols import add_votes
 from coordinator.classic.tokens import EmptyGroupToken
-from coordinator.events import FURTHER_CAUSES_MAX, Cause, GroupEvent
+from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, Member, Rebalance
 from coordinator.outcome import AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
 from coordinator.values import altered, own_copy, without
@@ -22,7 +23,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.outcome import Input
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 
 class Draft:
@@ -126,7 +127,7 @@ class Draft:
             self.loaded_at_ms,
         )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GroupOutcome:
         """The group as it is now, and all that was collected on the way."""
         group = self.group()
         if isinstance(self.token, EmptyGroupToken):

@@ -16,10 +16,10 @@ from coordinator.outcome import Outcome
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import SessionExpired
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 
-def session_expired(view: View, timer: SessionExpired, now_ms: int) -> Outcome:
+def session_expired(view: View, timer: SessionExpired, now_ms: int) -> GroupOutcome:
     """Drop a member, or a pending id, that was not heard of in time; the others rejoin, or go on without it."""
     group, member_id = view.group, timer.member_id
     if group is None or group.state is GroupState.DEAD:

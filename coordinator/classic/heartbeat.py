@@ -17,10 +17,10 @@ from protocol.messages.heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Heartbeat
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 
-def heartbeat(view: View, request: Heartbeat, now_ms: int) -> Outcome:
+def heartbeat(view: View, request: Heartbeat, now_ms: int) -> GroupOutcome:
     """The group stays as it is; the member's session begins anew, also while the others are being collected."""
     group, member_id = view.group, request.member_id
     error = check_group_id(request.group_id) or check_heartbeat(

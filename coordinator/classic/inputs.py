@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.outcome import Input, ReplyTo
+from coordinator.outcome import GroupInput, ReplyTo
 
 
 @dataclass(slots=True)
-class Join(Input):
+class Join(GroupInput):
     """JoinGroup."""
 
     group_id: str
@@ -36,7 +36,7 @@ class Join(Input):
 
 
 @dataclass(slots=True)
-class Sync(Input):
+class Sync(GroupInput):
     """SyncGroup."""
 
     group_id: str
@@ -53,7 +53,7 @@ class Sync(Input):
 
 
 @dataclass(slots=True)
-class Heartbeat(Input):
+class Heartbeat(GroupInput):
     """Heartbeat."""
 
     group_id: str
@@ -75,7 +75,7 @@ class Leaver:
 
 
 @dataclass(slots=True)
-class Leave(Input):
+class Leave(GroupInput):
     """LeaveGroup; versions 0 to 2 name one member."""
 
     group_id: str
@@ -87,7 +87,7 @@ class Leave(Input):
 
 
 @dataclass(slots=True)
-class SessionExpired(Input):
+class SessionExpired(GroupInput):
     """The timer `("heartbeat", group, member)` fired: a session, a pending id's or a new member's time is over."""
 
     group_id: str
@@ -97,7 +97,7 @@ class SessionExpired(Input):
 
 
 @dataclass(slots=True)
-class InitialDelayPassed(Input):
+class InitialDelayPassed(GroupInput):
     """The timer `("join", group)` of a group that was Empty fired."""
 
     group_id: str
@@ -106,7 +106,7 @@ class InitialDelayPassed(Input):
 
 
 @dataclass(slots=True)
-class JoinTimedOut(Input):
+class JoinTimedOut(GroupInput):
     """The timer `("join", group)` fired: who has not joined again by now is out."""
 
     group_id: str
@@ -114,7 +114,7 @@ class JoinTimedOut(Input):
 
 
 @dataclass(slots=True)
-class SyncTimedOut(Input):
+class SyncTimedOut(GroupInput):
     """The timer `("sync", group)` fired: who has not asked for its assignment by now is out."""
 
     group_id: str
@@ -122,7 +122,7 @@ class SyncTimedOut(Input):
 
 
 @dataclass(slots=True)
-class Loaded(Input):
+class Loaded(GroupInput):
     """The group was read from the log and is served from now on. Feed it once for every loaded group."""
 
     group_id: str
@@ -131,7 +131,7 @@ class Loaded(Input):
 
 
 @dataclass(slots=True)
-class Unload(Input):
+class Unload(GroupInput):
     """This broker gives the group's partition up: everybody who waits must look for the coordinator again."""
 
     group_id: str

@@ -32,12 +32,12 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Join
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 _NONE = ErrorCode.NONE
 
 
-def join(view: View, request: Join, now_ms: int) -> Outcome:
+def join(view: View, request: Join, now_ms: int) -> GroupOutcome:
     """Admit, park or refuse. A group nobody knew is created by whoever comes without a member id."""
     error = check_group_id(request.group_id) or check_session_timeout(request.session_timeout_ms, view.settings)
     group = view.group
@@ -57,7 +57,7 @@ def join(view: View, request: Join, now_ms: int) -> Outcome:
     return draft.outcome()
 
 
-def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The first record of a group was not written: the group is forgotten, and all who wait in it are told."""
     token = failure.token
     assert isinstance(token, NewGroupToken)
@@ -82,7 +82,7 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome
     outcome = draft.outcome()
     # Offsets that were committed into it meanwhile keep their group.
     has_offsets = view.offsets or view.pending_offsets
-    outcome.group = Group(group.group_id, state_timestamp_ms=now_ms) if has_offsets else None
+    outcome.after = Group(group.group_id, state_timestamp_ms=now_ms) if has_offsets else None
     return outcome
 
 

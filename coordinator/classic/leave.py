@@ -21,14 +21,14 @@ from protocol.errors import ErrorCode
 from protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
+    from coordinator.cause import Cause
     from coordinator.classic.inputs import Leave, Leaver
-    from coordinator.events import Cause
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 _NONE = ErrorCode.NONE
 
 
-def leave(view: View, request: Leave, now_ms: int) -> Outcome:
+def leave(view: View, request: Leave, now_ms: int) -> GroupOutcome:
     """Take the members out in request order. Whoever of them waits for a join or a sync is answered."""
     group = view.group
     error = check_group_id(request.group_id)
@@ -38,7 +38,7 @@ def leave(view: View, request: Leave, now_ms: int) -> Outcome:
         return Outcome(group, replies=(Reply(request.reply_to, refused(error)),))
     if group is None:
         unknown = [ErrorCode.UNKNOWN_MEMBER_ID] * len(request.members)
-        return Outcome(None, replies=(Reply(request.reply_to, _answer(request, unknown)),))
+        return Outcome(None, replies=(Reply(request.reply_to, answer(request, unknown)),))
     draft = Draft(view, group, now_ms)
     results: list[ErrorCode] = []
     departed: list[tuple[Member, str]] = []
@@ -55,13 +55,13 @@ def leave(view: View, request: Leave, now_ms: int) -> Outcome:
         _go_on_without(draft, causes, departed)
     # The others' answers come before, for their sake, and are kept apart: they hold even if the record is refused.
     outcome = draft.outcome()
-    outcome.replies = (*outcome.replies, Reply(request.reply_to, _answer(request, results)))
+    outcome.replies = (*outcome.replies, Reply(request.reply_to, answer(request, results)))
     if isinstance(outcome.token, EmptyGroupToken):
         outcome.token.leave = request
     return outcome
 
 
-def empty_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def empty_group_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """That the group is empty was not written down; it is all the same.
 
     After a crash the last generation would be back, and its members, who are gone, would expire again.
@@ -119,7 +119,7 @@ def _go_on_without(draft: Draft, causes: list[Cause], departed: list[tuple[Membe
         prepare(draft, causes[0], further_causes=causes[1:], departed=departed)
 
 
-def _answer(request: Leave, results: list[ErrorCode]) -> LeaveGroupResponse:
+def answer(request: Leave, results: list[ErrorCode]) -> LeaveGroupResponse:
     """Below version 3 there is one error: the single member's."""
     if request.version < 3:
         return LeaveGroupResponse(error_code=results[0] if results else _NONE, members=[])

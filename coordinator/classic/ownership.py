@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.classic.protocols import CONSUMER
-from coordinator.consumer_protocol import MetadataError, assigned_partitions, subscribed_topics
+from protocol.records.consumer_protocol import MetadataError, assigned_partitions, subscribed_topics
 
 if TYPE_CHECKING:
     from coordinator.group import Group, Member

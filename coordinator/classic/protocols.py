@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.consumer_protocol import MetadataError, subscribed_topics
 from coordinator.group import Member
+from protocol.records.consumer_protocol import MetadataError, subscribed_topics
 
 CONSUMER = "consumer"
 

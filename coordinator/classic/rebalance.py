@@ -27,8 +27,8 @@ from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.events import Cause
-    from coordinator.view import View
+    from coordinator.cause import Cause
+    from coordinator.view import GroupOutcome, View
 
 _STALLED_MIN_MS = 1_000  # a rebalance timeout of 0 would have the timer fire in every turn of the loop
 
@@ -120,7 +120,7 @@ def refuse_parked_syncs(draft: Draft, error: ErrorCode) -> None:
     draft.replace_members(members)
 
 
-def initial_delay_passed(view: View, timer: InitialDelayPassed, now_ms: int) -> Outcome:
+def initial_delay_passed(view: View, timer: InitialDelayPassed, now_ms: int) -> GroupOutcome:
     """Wait once more if somebody came meanwhile, but no longer in all than the rebalance timeout."""
     group = view.group
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
@@ -136,7 +136,7 @@ def initial_delay_passed(view: View, timer: InitialDelayPassed, now_ms: int) -> 
     return draft.outcome()
 
 
-def join_timed_out(view: View, timer: JoinTimedOut, now_ms: int) -> Outcome:
+def join_timed_out(view: View, timer: JoinTimedOut, now_ms: int) -> GroupOutcome:
     """The rebalance timeout is over: go on with those who came."""
     group = view.group
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:

@@ -22,7 +22,7 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Heartbeat, Join, Leaver, Sync
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 
 def replace_static_member(draft: Draft, request: Join) -> None:
@@ -54,7 +54,7 @@ def replace_static_member(draft: Draft, request: Join) -> None:
     rebalance_or_complete(draft, cause_by(draft.now_ms, "static_replaced", parked, request.reason, detail))
 
 
-def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The new id was not written down, so the old one holds again.
 
     Unless a third process has taken the instance over and its record was written. Of one refused batch the outcomes

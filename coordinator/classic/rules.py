@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.classic import expiry, heartbeat, inputs, join, leave, rebalance, replacement, sync, tenure, tokens
-from coordinator.outcome import Appended, AppendFailed, AppendToken, Input, Outcome
-from coordinator.view import View
+from coordinator.outcome import Appended, AppendFailed
 
-Rule = Callable[[View, Any, int], Outcome]
-"""(what there is, what happens, now in milliseconds) -> what follows."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from coordinator.outcome import AppendToken, Input
+    from coordinator.view import GroupOutcome, View
+
+    # (what there is, what happens, now in milliseconds) -> what follows.
+    Rule: TypeAlias = Callable[[View, Any, int], GroupOutcome]
 
 
-def handle(view: View, happening: Input, now_ms: int) -> Outcome:
+def handle(view: View, happening: Input, now_ms: int) -> GroupOutcome:
     """What follows for the group from one input of this package."""
     return RULES[type(happening)](view, happening, now_ms)
 
 
-def appended(view: View, success: Appended, now_ms: int) -> Outcome:
+def appended(view: View, success: Appended, now_ms: int) -> GroupOutcome:
     """The records of one of this package's outcomes are committed."""
     return ON_APPENDED[type(success.token)](view, success, now_ms)
 
 
-def append_failed(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def append_failed(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The records of one of this package's outcomes were refused."""
     return ON_APPEND_FAILED[type(failure.token)](view, failure, now_ms)
 

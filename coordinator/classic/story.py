@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from coordinator.cause import FURTHER_CAUSES_MAX, Cause
 from coordinator.classic.causes import rebalance_mode
-from coordinator.events import FURTHER_CAUSES_MAX, Cause
 from coordinator.group import GroupState, Member, Rebalance
 from coordinator.values import altered
 

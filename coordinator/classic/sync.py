@@ -27,12 +27,12 @@ from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Sync, SyncTimedOut
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 _NONE = ErrorCode.NONE
 
 
-def sync(view: View, request: Sync, now_ms: int) -> Outcome:
+def sync(view: View, request: Sync, now_ms: int) -> GroupOutcome:
     """Answer at once, or park until the assignment is there."""
     group, member_id = view.group, request.member_id
     error = (
@@ -82,7 +82,7 @@ def sync(view: View, request: Sync, now_ms: int) -> Outcome:
     return draft.outcome()
 
 
-def assignment_written(view: View, success: Appended, now_ms: int) -> Outcome:
+def assignment_written(view: View, success: Appended, now_ms: int) -> GroupOutcome:
     """The assignment counts from now on, unless the group has moved on: then everybody was told to join again."""
     token, group = success.token, view.group
     assert isinstance(token, AssignmentToken)
@@ -107,7 +107,7 @@ def assignment_written(view: View, success: Appended, now_ms: int) -> Outcome:
     return draft.outcome()
 
 
-def assignment_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def assignment_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The assignment could not be written: nobody owns anything, and all must join again."""
     token, group = failure.token, view.group
     assert isinstance(token, AssignmentToken)
@@ -121,7 +121,7 @@ def assignment_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcom
     return draft.outcome()
 
 
-def sync_timed_out(view: View, timer: SyncTimedOut, now_ms: int) -> Outcome:
+def sync_timed_out(view: View, timer: SyncTimedOut, now_ms: int) -> GroupOutcome:
     """Who has not asked for its assignment by now is out, static or not, heartbeats or not."""
     group = view.group
     if (

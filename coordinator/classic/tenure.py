@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.cause import Cause
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.checks import check_group_id, check_session_timeout, check_sync_shape
 from coordinator.classic.draft import Draft
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
 from coordinator.classic.leave import refused
 from coordinator.classic.rebalance import prepare
-from coordinator.events import Cause
 from coordinator.group import Group, GroupState
 from coordinator.outcome import Outcome, Reply
 from protocol.errors import ErrorCode
@@ -21,10 +21,10 @@ from protocol.messages.heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Loaded, Unload
-    from coordinator.view import GroupSettings, View
+    from coordinator.view import GroupOutcome, GroupSettings, View
 
 
-def loaded(view: View, event: Loaded, now_ms: int) -> Outcome:
+def loaded(view: View, event: Loaded, now_ms: int) -> GroupOutcome:
     """Every member has a whole session to show up. A group larger than is allowed now must rebalance."""
     group = view.group
     if group is None or not group.members:
@@ -47,7 +47,7 @@ def loaded(view: View, event: Loaded, now_ms: int) -> Outcome:
     return draft.outcome()
 
 
-def unload(view: View, event: Unload, now_ms: int) -> Outcome:
+def unload(view: View, event: Unload, now_ms: int) -> GroupOutcome:
     """Dead is final: whoever waits is told to look for the coordinator, and no timer fires any more."""
     group = view.group
     if group is None:

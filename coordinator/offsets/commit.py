@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coordinator.outcome import AppendFailed
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 NO_RETENTION = -1
 _FOR_EVER = 2**63 - 1
@@ -63,13 +63,33 @@ def check_commit(
     return ErrorCode.REBALANCE_IN_PROGRESS if state is GroupState.COMPLETING_REBALANCE else _NONE
 
 
-def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
+def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> GroupOutcome:
     """Answer an OffsetCommit, and say which records make it true."""
     group_id, group = commit.group_id, view.group
     error = check_commit(group, commit.member_id, commit.instance_id, commit.generation, commit.version)
     if error is not _NONE:
         events = commit_refused_events(group, commit, error, now_ms)
         return Outcome(group, (), (Reply(commit.reply_to, all_partitions(commit, error)),), (), events)
+    records, replies = accepted(view, commit, now_ms)
+    if group is None:
+        group = Group(group_id)
+    elif group.members and (member := group.members.get(commit.member_id)) is not None:
+        # Whoever commits is alive. Only members come here: in a group that is not Empty the checks saw to it.
+        expired = SessionExpired(group_id, commit.member_id)
+        timer = SetTimer(("heartbeat", group_id, commit.member_id), now_ms + member.session_timeout_ms, expired)
+        return Outcome(group, records, replies, (timer,), (), commit if records else None)
+    elif group.protocol_type is not None and records:
+        # An Empty group that has had members, whose offsets somebody else sets.
+        events = offsets_set_events(view, commit, records, now_ms)
+        return Outcome(group, records, replies, (), events, commit)
+    return Outcome(group, records, replies, (), (), commit if records else None)
+
+
+def accepted(
+    view: View, commit: CommitOffsets, now_ms: int
+) -> tuple[tuple[tuple[OffsetCommitKey, OffsetCommitValue], ...], tuple[Reply, ...]]:
+    """The records and the answer of a commit whose member may commit."""
+    group_id = view.group_id
     max_chars = view.settings.offset_metadata_max_chars
     # A client may ask for "for ever" as the largest number there is: the sum has to fit its record all the same.
     expires_ms = -1 if commit.retention_ms == NO_RETENTION else min(now_ms + commit.retention_ms, _FOR_EVER)
@@ -99,22 +119,10 @@ def commit_offsets(view: View, commit: CommitOffsets, now_ms: int) -> Outcome:
     if commit.refused:
         answers = merged(commit.refused, answers, _identity)
     response = OffsetCommitResponse(topics=answers)
-    replies = (Reply(commit.reply_to, response),)
-    if group is None:
-        group = Group(group_id)
-    elif group.members and (member := group.members.get(commit.member_id)) is not None:
-        # Whoever commits is alive. Only members come here: in a group that is not Empty the checks saw to it.
-        expired = SessionExpired(group_id, commit.member_id)
-        timer = SetTimer(("heartbeat", group_id, commit.member_id), now_ms + member.session_timeout_ms, expired)
-        return Outcome(group, tuple(records), replies, (timer,), (), commit if records else None)
-    elif group.protocol_type is not None and records:
-        # An Empty group that has had members, whose offsets somebody else sets.
-        events = offsets_set_events(view, commit, records, now_ms)
-        return Outcome(group, tuple(records), replies, (), events, commit)
-    return Outcome(group, tuple(records), replies, (), (), commit if records else None)
+    return tuple(records), (Reply(commit.reply_to, response),)
 
 
-def commit_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def commit_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The records of a commit are not in the log: say so, and forget the group that was made for them."""
     group, commit = view.group, failure.token
     assert isinstance(commit, CommitOffsets)

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
     from coordinator.offsets.inputs import DeleteGroup, ForgetTopics
     from coordinator.outcome import AppendFailed
-    from coordinator.view import View
+    from coordinator.view import GroupOutcome, View
 
 Tombstone = tuple[Any, None]
 
 
-def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> Outcome:
+def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> GroupOutcome:
     """Tombstone what the group does not read at present."""
     group = view.group
     error = check_group_id(view.group_id) or check_offset_delete(group)
@@ -45,7 +45,7 @@ def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> Outcome:
     assert group is not None
     records: list[Tombstone] = []
     answers = []
-    stored = set(_stored(view))
+    stored = set(stored_partitions(view))
     for topic in request.topics:
         subscribed = _is_subscribed(group, topic.name)
         error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
@@ -89,7 +89,7 @@ def _name(topic: OffsetDeleteResponseTopic) -> str:
     return topic.name
 
 
-def offset_delete_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def offset_delete_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The tombstones are not in the log: the offsets are still there."""
     request = failure.token
     assert isinstance(request, DeleteOffsets)
@@ -97,7 +97,7 @@ def offset_delete_refused(view: View, failure: AppendFailed, now_ms: int) -> Out
     return Outcome(view.group, (), (Reply(request.reply_to, response),))
 
 
-def delete_group(view: View, request: DeleteGroup, now_ms: int) -> Outcome:
+def delete_group(view: View, request: DeleteGroup, now_ms: int) -> GroupOutcome:
     """Remove an Empty group with all that it committed."""
     group = view.group
     error = check_delete(group)
@@ -124,12 +124,12 @@ def remove_group(
     reply: Reply | None = None,
     client_id: str | None = None,
     client_host: str | None = None,
-) -> Outcome:
+) -> GroupOutcome:
     """Tombstones for everything the group stored, pending offsets too, then its own.
 
     `by`: `deleted` or `expired`. An expired group's tombstones may be split over several batches.
     """
-    records: list[Tombstone] = [(OffsetCommitKey(view.group_id, *key), None) for key in _stored(view)]
+    records: list[Tombstone] = [(OffsetCommitKey(view.group_id, *key), None) for key in stored_partitions(view)]
     group = view.group
     facts = {
         "by": by,
@@ -152,7 +152,7 @@ def remove_group(
     return Outcome(None, tuple(records), (reply,) if reply is not None else (), (), (*gone, event), token)
 
 
-def group_removal_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def group_removal_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """The tombstones are not in the log: the group is there as before. If they are only late, it is gone."""
     token = failure.token
     assert isinstance(token, GroupRemoved)
@@ -164,7 +164,7 @@ def group_removal_refused(view: View, failure: AppendFailed, now_ms: int) -> Out
     return Outcome(token.group if gone else view.group, (), replies)
 
 
-def forget_topics(view: View, request: ForgetTopics, now_ms: int) -> Outcome:
+def forget_topics(view: View, request: ForgetTopics, now_ms: int) -> GroupOutcome:
     """Tombstone the offsets of deleted topics; what was committed for a namesake with another id stays."""
     doomed: dict[tuple[str, int], None] = {}
     for table in (view.offsets, *view.pending_offsets.values()):
@@ -177,12 +177,12 @@ def forget_topics(view: View, request: ForgetTopics, now_ms: int) -> Outcome:
     return Outcome(view.group, records, events=events, token=Tombstones() if records else None)
 
 
-def tombstones_refused(view: View, failure: AppendFailed, now_ms: int) -> Outcome:
+def tombstones_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOutcome:
     """Nobody waits: the next check tries again."""
     return Outcome(view.group)
 
 
-def _stored(view: View) -> Iterator[tuple[str, int]]:
+def stored_partitions(view: View) -> Iterator[tuple[str, int]]:
     """Every partition with a committed or a pending offset, once."""
     yield from view.offsets
     seen: set[tuple[str, int]] = set()

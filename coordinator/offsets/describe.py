@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.consumer.group import ConsumerGroup
 from coordinator.group import Group, GroupState
 from coordinator.outcome import Outcome, Reply
 from protocol.errors import ErrorCode
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from coordinator.offsets.inputs import DescribeGroup
-    from coordinator.view import View
+    from coordinator.view import AnyGroup, GroupOutcome, View
 
 GROUP_TYPE = "classic"
+CONSUMER_GROUP_TYPE = "consumer"  # the type of groups of KIP-848, and their protocol type
 ERROR_SINCE = 6
 """Before this version an unknown group is described as Dead, without an error."""
 
 
-def describe_group(view: View, request: DescribeGroup, now_ms: int) -> Outcome:
+def describe_group(view: View, request: DescribeGroup, now_ms: int) -> GroupOutcome:
     """Answer with the group as it is. What members said of themselves is shown once the group is Stable."""
     group = view.group
     if group is None:
@@ -65,18 +67,22 @@ def _described(group: Group) -> DescribedGroup:
     )
 
 
-def list_groups(groups: Iterable[Group], states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+def list_groups(groups: Iterable[AnyGroup], states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
     """The groups in one of `states` and of one of `types`; an empty filter filters nothing."""
     wanted = {state.strip().lower() for state in states}
-    if types and GROUP_TYPE not in {name.lower() for name in types}:
-        return []
+    wanted_types = {name.lower() for name in types}
     return [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=GROUP_TYPE,
-        )
-        for group in groups
-        if not wanted or group.state.value.lower() in wanted
+        listed
+        for listed in map(_listed, groups)
+        if (not wanted or listed.group_state.lower() in wanted) and (not types or listed.group_type in wanted_types)
     ]
+
+
+def _listed(group: AnyGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        protocol_type = group_type = CONSUMER_GROUP_TYPE
+    else:
+        protocol_type, group_type = group.protocol_type or "", GROUP_TYPE
+    return ListedGroup(
+        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state.value, group_type=group_type
+    )

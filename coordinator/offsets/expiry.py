@@ -19,10 +19,10 @@ from protocol.records.group_records import OffsetCommitKey
 
 if TYPE_CHECKING:
     from coordinator.offsets.inputs import ExpireOffsets
-    from coordinator.view import CommittedOffset, View
+    from coordinator.view import CommittedOffset, GroupOutcome, View
 
 
-def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> Outcome:
+def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> GroupOutcome:
     """Tombstone what is too old; an Empty group that is left with nothing is removed."""
     group = view.group
     expired = [] if group is None else expired_offsets(view, group, now_ms)

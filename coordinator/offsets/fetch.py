@@ -21,10 +21,10 @@ from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from coordinator.offsets.inputs import FetchOffsets
-    from coordinator.view import CommittedOffset, View
+    from coordinator.view import CommittedOffset, GroupOutcome, View
 
 
-def fetch_offsets(view: View, fetch: FetchOffsets, now_ms: int) -> Outcome:
+def fetch_offsets(view: View, fetch: FetchOffsets, now_ms: int) -> GroupOutcome:
     """Answer with what is committed. A group that nobody knows, or that is Dead, has nothing."""
     dead = view.group is not None and view.group.state is GroupState.DEAD
     topics = _all(view, fetch) if fetch.topics is None else _named(view, fetch, known=not dead)

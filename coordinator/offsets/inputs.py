@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from coordinator.outcome import AppendToken, Input, ReplyTo
+from coordinator.outcome import AppendToken, GroupInput, ReplyTo
 
 if TYPE_CHECKING:
     from coordinator.group import Group
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class CommitOffsets(Input, AppendToken):
+class CommitOffsets(GroupInput, AppendToken):
     """OffsetCommit. Answered with an `OffsetCommitResponse`."""
 
     group_id: str
@@ -39,23 +39,36 @@ class CommitOffsets(Input, AppendToken):
 
 
 @dataclass(slots=True)
-class FetchOffsets(Input):
+class CommitTransactionalOffsets(CommitOffsets):
+    """TxnOffsetCommit. Answered with an `OffsetCommitResponse`, which the edge makes a TxnOffsetCommitResponse of.
+
+    The producer was verified: its transaction is open, and the partition of the group belongs to it.
+    """
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(slots=True)
+class FetchOffsets(GroupInput):
     """OffsetFetch of one group. Answered with an `OffsetFetchResponseGroup`, whatever the version."""
 
-    reads_offsets: ClassVar[bool] = True
+    reads_appended: ClassVar[bool] = True
     group_id: str
     topics: Sequence[OffsetFetchRequestTopics] | None  # None: all that have offsets
     require_stable: bool
     by_id: bool  # version 10: topics are named by id, and a stored value must have that id
     reply_to: ReplyTo
     refused: Sequence[OffsetFetchResponseTopics] = ()
+    member_id: str | None = None  # None and -1: nobody's, as before version 9
+    member_epoch: int = -1
 
 
 @dataclass(slots=True)
-class DeleteOffsets(Input, AppendToken):
+class DeleteOffsets(GroupInput, AppendToken):
     """OffsetDelete. Answered with an `OffsetDeleteResponse`."""
 
-    reads_offsets: ClassVar[bool] = True
+    reads_appended: ClassVar[bool] = True
     group_id: str
     topics: Sequence[OffsetDeleteRequestTopic]
     reply_to: ReplyTo
@@ -65,10 +78,10 @@ class DeleteOffsets(Input, AppendToken):
 
 
 @dataclass(slots=True)
-class DeleteGroup(Input):
+class DeleteGroup(GroupInput):
     """One group of a DeleteGroups. Answered with a `DeletableGroupResult`."""
 
-    reads_offsets: ClassVar[bool] = True
+    reads_appended: ClassVar[bool] = True
     group_id: str
     reply_to: ReplyTo
     client_id: str = ""
@@ -76,7 +89,7 @@ class DeleteGroup(Input):
 
 
 @dataclass(slots=True)
-class DescribeGroup(Input):
+class DescribeGroup(GroupInput):
     """One group of a DescribeGroups. Answered with a `DescribedGroup`."""
 
     group_id: str
@@ -85,18 +98,18 @@ class DescribeGroup(Input):
 
 
 @dataclass(slots=True)
-class ExpireOffsets(Input):
+class ExpireOffsets(GroupInput):
     """The retention check comes to this group."""
 
-    reads_offsets: ClassVar[bool] = True
+    reads_appended: ClassVar[bool] = True
     group_id: str
 
 
 @dataclass(slots=True)
-class ForgetTopics(Input):
+class ForgetTopics(GroupInput):
     """Topics were deleted: the group's offsets for them go too."""
 
-    reads_offsets: ClassVar[bool] = True
+    reads_appended: ClassVar[bool] = True
     group_id: str
     topic_ids: dict[str, bytes]  # name -> the id that the deleted topic had
 
@@ -107,7 +120,7 @@ class GroupRemoved(AppendToken):
 
     group_id: str
     group: Group | None  # as it was
-    reply_to: ReplyTo = None  # of the DeleteGroups; None: nobody asked
+    reply_to: ReplyTo | None = None  # of the DeleteGroups; None: nobody asked
 
 
 @dataclass(slots=True)

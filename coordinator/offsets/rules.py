@@ -18,6 +18,7 @@ from coordinator.offsets.expiry import expire_offsets
 from coordinator.offsets.fetch import fetch_offsets
 from coordinator.offsets.inputs import (
     CommitOffsets,
+    CommitTransactionalOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -28,15 +29,17 @@ from coordinator.offsets.inputs import (
     GroupRemoved,
     Tombstones,
 )
+from coordinator.offsets.transactional import commit_transactional_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from coordinator.outcome import AppendFailed, AppendToken, Input, Outcome
-    from coordinator.view import View
+    from coordinator.outcome import AppendFailed, AppendToken, Input
+    from coordinator.view import GroupOutcome, View
 
-RULES: Mapping[type[Input], Callable[[View, Any, int], Outcome]] = {
+RULES: Mapping[type[Input], Callable[[View, Any, int], GroupOutcome]] = {
     CommitOffsets: commit_offsets,
+    CommitTransactionalOffsets: commit_transactional_offsets,
     FetchOffsets: fetch_offsets,
     DeleteOffsets: delete_offsets,
     DeleteGroup: delete_group,
@@ -45,8 +48,9 @@ RULES: Mapping[type[Input], Callable[[View, Any, int], Outcome]] = {
     ForgetTopics: forget_topics,
 }
 
-ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], Outcome]] = {
+ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], GroupOutcome]] = {
     CommitOffsets: commit_refused,
+    CommitTransactionalOffsets: commit_refused,
     DeleteOffsets: offset_delete_refused,
     GroupRemoved: group_removal_refused,
     GroupExpired: group_removal_refused,

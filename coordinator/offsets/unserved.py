@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.checks import check_group_id
 from coordinator.offsets.commit import all_partitions
-from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DeleteOffsets, DescribeGroup, FetchOffsets
+from coordinator.offsets.inputs import (
+    CommitOffsets,
+    CommitTransactionalOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    FetchOffsets,
+)
 from coordinator.outcome import Input, Reply
 from protocol.errors import ErrorCode
 from protocol.messages.delete_groups import DeletableGroupResult
@@ -29,6 +36,9 @@ def unserved(request: Input, error: ErrorCode) -> Reply | None:
 
 _ANSWERS: Mapping[type[Input], Callable[[Any, ErrorCode], Any]] = {
     CommitOffsets: all_partitions,
+    CommitTransactionalOffsets: lambda request, error: all_partitions(
+        request, check_group_id(request.group_id) or error
+    ),
     FetchOffsets: lambda request, error: OffsetFetchResponseGroup(group_id=request.group_id, error_code=error),
     DeleteOffsets: lambda request, error: OffsetDeleteResponse(error_code=check_group_id(request.group_id) or error),
     DeleteGroup: lambda request, error: DeletableGroupResult(group_id=request.group_id, error_code=error),

@@ -70,6 +70,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     names = getattr(type(value), "__slots__", None)
-    if names:
+    if names is not None:  # none at all in a record without fields
         return {name: plain(getattr(value, name)) for name in names if not name.startswith("_")}
     return value

@@ -7,12 +7,13 @@ skipped batches, seconds. Nothing that Spark raises gets out: its Java and worke
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from pipeline.errors import DataError, EnvironmentMissing, PipelineError, UsageError
+from pipeline.errors import DataError, PipelineError
+from pipeline.jobs.reasons import explain
+from pipeline.spans import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from pipeline.asked import Asked
     from pipeline.jobs.inputs import Inputs
 
+__all__ = ["explain", "finish", "run"]
 LOSS = 1
-_OURS = re.compile(r"^.*?\b(?:pipeline|storage|protocol)[\w.]*\.(\w+): (.+)$", re.MULTILINE)
-_CONDITION = re.compile(r"\[([A-Z_.]+)\] ?([^\n]*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
-_CAUSE = re.compile(r"^(?:Caused by|): ([\w.$]+(?:Exception|Error): .+)$", re.MULTILINE)
 
 
 def run(asked: Asked) -> int:
@@ -32,7 +31,14 @@ def run(asked: Asked) -> int:
     from pipeline.jobs.progress import Progress  # noqa: PLC0415  Spark is imported from here on
     from pipeline.session import build  # noqa: PLC0415
 
-    spark = build(master=asked.master, name=f"kohort pipeline {asked.verb}", jars=asked.jars)
+    spark = build(
+        master=asked.master,
+        name=f"kohort pipeline {asked.verb}",
+        jars=asked.jars,
+        settings=dict(asked.conf),
+        py_files=asked.py_files,
+        quiet=True,
+    )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")
     try:
@@ -61,7 +67,7 @@ def _batch(spark: SparkSession, asked: Asked, started: float) -> int:
     from pipeline.jobs.inputs import Inputs  # noqa: PLC0415
     from pipeline.jobs.output import write  # noqa: PLC0415
 
-    module = importlib.import_module(f"pipeline.jobs.{asked.verb}")
+    module = importlib.import_module(f"{__name__}.{asked.verb}")
     with Inputs(spark, asked) as inputs:
         if hasattr(module, "execute"):
             rows: int = module.execute(inputs)
@@ -78,31 +84,11 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
     for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped):
         print(line, file=sys.stderr)
     unknown = "? undecoded" if counts is None else f"{counts.undecoded:,} undecoded"
-    read = "? records" if counts is None else f"{counts.read:,} records"
+    read = "? records" if counts is None else counted(counts.read, "record")
     print(
-        f"kohort pipeline {asked.verb}: {rows:,} rows from {read}, {unknown}, "
-        f"{len(skipped):,} batches skipped, {time.monotonic() - started:.1f} s",
+        f"kohort pipeline {asked.verb}: {counted(rows, 'row')} from {read}, {unknown}, "
+        f"{counted(len(skipped), 'batch', 'batches')} skipped, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
     lost = bool(skipped) or (asked.strict and counts is not None and counts.undecoded > 0)
     return LOSS if lost else 0
-
-
-def explain(error: Exception) -> NoReturn:
-    """Raise the pipeline's own error that lies at the bottom of one of Spark's, or Spark's first line."""
-    text = str(error)
-    found = _OURS.findall(text)
-    if found:
-        name, message = found[-1]
-        kind = {"UsageError": UsageError, "EnvironmentMissing": EnvironmentMissing}.get(name, DataError)
-        raise kind(message.strip()) from error
-    # Spark's own words: the line that names a condition says more than the first of a trace, and the last cause more
-    # than what it led to.
-    named = _CONDITION.search(text)
-    causes = _CAUSE.findall(text)
-    if named:
-        raise DataError(
-            named[2] if named[1] == "USER_RAISED_EXCEPTION" else f"Spark: [{named[1]}] {named[2]}"
-        ) from error
-    line = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
-    raise DataError(f"Spark: {causes[-1].strip() if causes else line.strip()}") from error

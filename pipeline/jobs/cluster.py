@@ -1,6 +1,6 @@
 """What a live broker knows besides the records: topics, log ends, groups; and offsets to be put back.
 
-Asked with confluent-kafka, as the other verbs of the command line are.
+Asked with confluent-kafka, as the other verbs of the command line are. Nothing is ever created by asking.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
+from pipeline.sources.fetch_client import connect, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,13 +30,12 @@ def admin(bootstrap: str) -> Any:
 
 
 def topics(bootstrap: str, also: Iterable[str] = ()) -> set[str]:
-    """The names of all topics, and those of `also` that exist though a list of all leaves them out."""
-    client = admin(bootstrap)
-    found = set(_metadata(client, bootstrap).topics)
-    for name in also:
-        if name not in found and not _metadata(client, bootstrap, name).topics[name].error:
-            found.add(name)
-    return found
+    """The names of all topics, and those of `also` that exist though a list of all leaves them out.
+
+    Not asked of librdkafka: where it asks for a topic by its name, it lets the broker create it.
+    """
+    with connect(bootstrap, round(TIMEOUT_S * 1000)) as connection:
+        return topic_names(connection, also)
 
 
 def topic_ids(bootstrap: str) -> list[tuple[str, str]]:
@@ -107,9 +107,10 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], tuple[i
         raise DataError(f"{bootstrap}: offsets of group {group!r} were refused: {'; '.join(refused)}")
 
 
-def _metadata(client: Any, bootstrap: str, topic: str | None = None) -> Any:
+def _metadata(client: Any, bootstrap: str) -> Any:
+    """Of all topics; asked for one by its name, librdkafka would let the broker create it."""
     try:
-        return client.list_topics(topic, timeout=TIMEOUT_S) if topic else client.list_topics(timeout=TIMEOUT_S)
+        return client.list_topics(timeout=TIMEOUT_S)
     except Exception as error:
         raise DataError(f"{bootstrap} does not answer: {_words(error)}") from error
 

@@ -18,7 +18,7 @@ from pyspark.storagelevel import StorageLevel
 from pipeline import decode
 from pipeline.asked import NO_GROUPS
 from pipeline.errors import UsageError
-from pipeline.sources import plan
+from pipeline.sources import log_ends, plan
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition
 from pipeline.sources.options import parse
 from pipeline.transformations.keys import moment
@@ -113,7 +113,10 @@ class Inputs:
         if doubled:
             options["includeSource"] = "true"
         rows = self._read(options)
-        return decode.dedupe(rows).drop("file", "position", "producer_id", "is_transactional") if doubled else rows
+        if not doubled:
+            return rows
+        rows = self._up_to_agreed(rows.withColumn("log", F.lit(GROUPS_TOPIC)), ("log", "log_partition"), "log_offset")
+        return decode.dedupe(rows).drop("log", "file", "position", "producer_id", "is_transactional")
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
         asked = self.asked
@@ -130,8 +133,29 @@ class Inputs:
     def batches(self, topics: Sequence[str]) -> DataFrame:
         """Batch headers of these topics; an empty frame for none."""
         rows = self._read_topics(topics, records="batch")
+        if not any(self._doubled(topic) for topic in topics):
+            return rows
         keys = ["topic", "partition", "base_offset", "last_offset"]
-        return rows.dropDuplicates(keys) if any(self._doubled(topic) for topic in topics) else rows
+        return self._up_to_agreed(rows.dropDuplicates(keys), ("topic", "partition"), "last_offset")
+
+    def growth(self, topics: Sequence[str], moments_ms: Sequence[int]) -> DataFrame:
+        """How a broker's topics grew between moments, in the columns of batches that lag is made of.
+
+        Nothing of the topics is read for it, but the headers of those whose records are stamped in the future.
+        """
+        assert self.asked.broker is not None
+        columns = ["topic", "partition", "base_offset", "last_offset", "base_timestamp", "max_timestamp"]
+        found, untold = (
+            log_ends.growth(self.asked.broker, topics, moments_ms, timeout_ms=30_000) if topics else ([], [])
+        )
+        rows = self.spark.createDataFrame(
+            list(found),
+            "topic string, partition int, base_offset bigint, last_offset bigint, base_ms bigint, max_ms bigint",
+        )
+        grown = rows.select(
+            *columns[:4], *[F.timestamp_millis(f"{name}_ms").alias(f"{name}_timestamp") for name in ("base", "max")]
+        )
+        return grown.unionByName(self.batches(sorted(untold)).select(*columns)) if untold else grown
 
     def raw(self, topics: Sequence[str]) -> DataFrame:
         """Records of these topics with their timestamps; an empty frame for none."""
@@ -210,11 +234,8 @@ class Inputs:
 
             rows = cluster.bounds(self.asked.broker, wanted)
         else:
-            rows = [
-                (part.topic, part.number, part.log_start_offset, plan.end_of(part).next_offset)
-                for part in self.partitions()
-                if part.topic in wanted
-            ]
+            copies = self._copies()
+            rows = [(*place, *plan.agreed(copies[place])) for place in sorted(copies) if place[0] in wanted]
         columns = "topic string, partition int, log_start_offset bigint, log_end_offset bigint"
         return self.spark.createDataFrame(rows, columns)
 
@@ -223,9 +244,9 @@ class Inputs:
         if self.asked.broker is not None:
             return None
         rows = [
-            (part.number, part.first_dirty_offset, part.log_start_offset)
-            for part in self.partitions()
-            if part.topic == GROUPS_TOPIC
+            (number, _least_cleaned(parts), max(part.log_start_offset for part in parts))
+            for (topic, number), parts in self._copies().items()
+            if topic == GROUPS_TOPIC
         ]
         columns = "log_partition int, first_dirty_offset bigint, log_start_offset bigint"
         return self.spark.createDataFrame(rows, columns)
@@ -238,12 +259,13 @@ class Inputs:
         """
         if self.asked.broker is not None:
             return None
-        rows = [
-            (part.number, part.log_start_offset if part.first_dirty_offset is None else part.first_dirty_offset)
-            for part in self.partitions()
-            if part.topic == GROUPS_TOPIC
-            and (part.first_dirty_offset is not None or (Path(part.directory).parent / "meta.properties").exists())
-        ]
+        rows = []
+        for (topic, number), parts in self._copies().items():
+            dirty = _least_cleaned(parts)
+            whole = any((Path(part.directory).parent / "meta.properties").exists() for part in parts)
+            if topic == GROUPS_TOPIC and (dirty is not None or whole):
+                start = max(part.log_start_offset for part in parts)
+                rows.append((number, start if dirty is None else dirty))
         return self.spark.createDataFrame(rows, "log_partition int, first_dirty_offset bigint")
 
     def topic_ids(self) -> DataFrame:
@@ -255,6 +277,22 @@ class Inputs:
         else:
             rows = sorted({(part.topic_id, part.topic) for part in self.partitions() if part.topic_id})
         return self.spark.createDataFrame(rows, "topic_id string, topic string")
+
+    def _copies(self) -> dict[tuple[str, int], list[Partition]]:
+        """The copies of each partition in the directories: one, mostly."""
+        found: dict[tuple[str, int], list[Partition]] = {}
+        for part in self.partitions():
+            found.setdefault(part.key, []).append(part)
+        return found
+
+    def _up_to_agreed(self, rows: DataFrame, place: tuple[str, str], last: str) -> DataFrame:
+        """Without what lies in one copy and is behind what the cluster agreed on: it may be taken back."""
+        ends = [(*key, plan.agreed(parts)[1]) for key, parts in self._copies().items() if len(parts) > 1]
+        topic, partition = place
+        agreed = self.spark.createDataFrame(ends, f"{topic} string, {partition} int, agreed_end bigint")
+        known = rows.join(F.broadcast(agreed), [topic, partition], "left")
+        within = F.coalesce(F.col(last) < F.col("agreed_end"), F.lit(True))
+        return known.where(within).select(*rows.columns)
 
     def _doubled(self, topic: str) -> bool:
         if self.asked.broker is not None or len(self.asked.paths) < 2:
@@ -319,6 +357,12 @@ class Inputs:
                         f"read up to offset {end.next_offset}"
                     )
         return lines
+
+
+def _least_cleaned(copies: Sequence[Partition]) -> int | None:
+    """The first offset from which no record is missing in one of the copies, read together; None: nowhere known."""
+    found = [part.first_dirty_offset for part in copies]
+    return None if None in found else min(offset for offset in found if offset is not None)
 
 
 def matches(column: str, globs: Iterable[str]) -> Column:

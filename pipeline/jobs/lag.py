@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
@@ -36,18 +36,34 @@ def found(inputs: Inputs) -> DataFrame:
         commits = commits.where(matches("topic", asked.topics))
     topics = inputs.committed_topics(commits)
     bounds = inputs.bounds(topics)
-    # Batch headers of a directory cost little; a broker would have to send the whole topics.
-    positions = None if asked.now and asked.broker is not None else inputs.keep(inputs.batches(topics))
     records = inputs.raw(topics) if asked.exact else None
-    if asked.now:
-        return lag_now(commits, bounds, asked.asked_at, positions=positions, records=records)
-    assert positions is not None
     # Records stamped in the future must not stretch the grid to there.
     until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
+    if asked.now:
+        # Batch headers of a directory cost little; a broker would have to send the whole topics.
+        headers = None if asked.broker is not None else inputs.keep(inputs.batches(topics))
+        return lag_now(commits, bounds, asked.asked_at, positions=headers, records=records)
+    moments = [] if asked.broker is None else _moments(commits, inputs, until)
+    positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
     return lag_over_time(
         commits, positions, asked.every_ms, partitions=bounds, records=records, since=asked.since, until=until
     )
+
+
+def _moments(commits: DataFrame, inputs: Inputs, until: datetime) -> list[int]:
+    """The moments (ms) of a broker's logs that the grid needs, ascending; none where there is nothing to be told.
+
+    Raises: UsageError when they are too many.
+    """
+    [row] = commits.agg(F.min("logged_at").alias("first")).toArrow().to_pylist()
+    if row["first"] is None:
+        return []
+    every_ms, last = inputs.asked.every_ms, round(until.timestamp() * 1000)
+    start = round(max(row["first"], inputs.asked.since or row["first"]).timestamp() * 1000) // every_ms * every_ms
+    if (last - start) / every_ms > MOST_POINTS:
+        _too_many((last - start) / every_ms, max(row["first"], inputs.asked.since or row["first"]))
+    return [*range(start, last, every_ms), last] if start < last else []
 
 
 def _check_grid(commits: DataFrame, positions: DataFrame, inputs: Inputs, until: datetime) -> None:
@@ -61,7 +77,11 @@ def _check_grid(commits: DataFrame, positions: DataFrame, inputs: Inputs, until:
     start = max(found["first"], inputs.asked.since or found["first"])
     points = (min(found["latest"], until) - start).total_seconds() * 1000 / inputs.asked.every_ms
     if points > MOST_POINTS:
-        raise UsageError(
-            f"from {start:%Y-%m-%d %H:%M:%S} on that are {points:,.0f} points of each partition; "
-            f"--every is too fine for it (at most {MOST_POINTS:,}), or --since too early"
-        )
+        _too_many(points, start)
+
+
+def _too_many(points: float, start: datetime) -> NoReturn:
+    raise UsageError(
+        f"from {start:%Y-%m-%d %H:%M:%S} on that are {points:,.0f} points of each partition; "
+        f"--every is too fine for it (at most {MOST_POINTS:,}), or --since too early"
+    )

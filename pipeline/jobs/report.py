@@ -19,6 +19,7 @@ from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.output import put_text
 from pipeline.report import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, choose_groups, render
+from pipeline.spans import counted
 from pipeline.transformations.keys import TP, moment
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _unknown(
     said += _horizon(inputs, records)
     missing = rebalances.agg(F.sum("missing_generations").alias("n")).first()
     if missing is not None and missing.n:
-        said.append(f"{missing.n:,} generations that left no record, or whose record compaction removed")
+        said.append(f"{counted(missing.n, 'generation')} that left no record, or whose record compaction removed")
     if not has_ledger:
         said.append("Why groups rebalanced, and for how long: there is no rebalance ledger here, only generations")
     return said

@@ -7,6 +7,8 @@ the transformations that make them at rest.
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from pipeline import decode
 from pipeline.decode import schemas
 from pipeline.jobs.carry import Carry
 from pipeline.jobs.inputs import LEDGER_TOPIC, OBSERVERS, Inputs, matches
-from pipeline.sources.log_dir import GROUPS_TOPIC
+from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
 from pipeline.transformations import rebalances as rebalances_table
 from pipeline.transformations.growth import growth_of_groups, growth_of_pairs, hourly
@@ -62,16 +64,19 @@ def _growth(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     return Job(growth_of_pairs(rows), lambda pairs, batch: write(growth_of_groups(pairs), batch))
 
 
-def _records(inputs: Inputs) -> DataFrame:
-    rows = _read(inputs, GROUPS_TOPIC, "group")
+def _records(inputs: Inputs, *, limited: bool = True) -> DataFrame:
+    """Records of groups, without those that only look on: Spark's own, and the one that this stream commits to."""
+    rows = _read(inputs, GROUPS_TOPIC, "group", limited=limited)
     if inputs.asked.include_observers:
         return rows
-    return rows.where(~F.coalesce(F.col("group_id").rlike(OBSERVERS), F.lit(False)))
+    rows = rows.where(~F.coalesce(F.col("group_id").rlike(OBSERVERS), F.lit(False)))
+    own = inputs.asked.as_group
+    return rows if own is None else rows.where(~F.col("group_id").eqNullSafe(F.lit(own)))
 
 
-def _read(inputs: Inputs, topic: str, records: str, *, limited: bool = True) -> DataFrame:
+def _read(inputs: Inputs, topic: str, records: str, *, limited: bool = True, option: str = "topic") -> DataFrame:
     asked = inputs.asked
-    options = {**inputs.where, "topic": topic, "records": records, "onCorrupt": asked.on_corrupt}
+    options = {**inputs.where, option: topic, "records": records, "onCorrupt": asked.on_corrupt}
     options["failOnDataLoss"] = str(asked.on_loss == "error").lower()
     if asked.max_offsets is not None and limited:
         options["maxOffsetsPerTrigger"] = str(asked.max_offsets)
@@ -172,20 +177,19 @@ class _Lag:
         self.late_rows = 0
 
     def frame(self) -> DataFrame:
-        """Commits, and batch headers of all topics that are there and asked for, in one stream.
+        """Commits, and batch headers of all topics that are asked for, whenever they are made, in one stream.
 
-        A limit would let one of the two run ahead of the other, and lag would be told of ends not yet seen.
+        A limit would let one of the two run ahead of the other, and lag would be told of ends not yet seen. For the
+        same reason commits come first: where a batch ends is asked in this order.
         """
-        commits = offset_commits(_read(self.inputs, GROUPS_TOPIC, "group", limited=False))
-        if not self.inputs.asked.include_observers:
-            commits = commits.where(~F.col("group_id").rlike(OBSERVERS))
-        if self.inputs.asked.topics:
-            commits = commits.where(matches("topic", self.inputs.asked.topics))
+        asked = self.inputs.asked
+        commits = offset_commits(_records(self.inputs, limited=False))
+        if asked.topics:
+            commits = commits.where(matches("topic", asked.topics))
         commits = commits.select(*PAIR, "log_partition", "log_offset", "logged_at", "committed_offset", "committed_at")
-        topics = sorted(topic for topic in self.inputs.topics() if not topic.startswith("__"))
-        if not topics:
-            return commits.select("*", *[F.lit(None).cast(kind).alias(name) for name, kind in _BATCH.items()])
-        batches = _read(self.inputs, ",".join(topics), "batch", limited=False).select(*TP, *_BATCH)
+        wanted = "|".join(fnmatch.translate(glob) for glob in asked.topics) if asked.topics else ".*"
+        pattern = f"(?!{re.escape(METADATA_TOPIC)}$)(?:{wanted})"
+        batches = _read(self.inputs, pattern, "batch", limited=False, option="topicPattern").select(*TP, *_BATCH)
         return commits.unionByName(batches, allowMissingColumns=True)
 
     def each(self, fresh: DataFrame, batch: int) -> None:
@@ -203,7 +207,9 @@ class _Lag:
         self.late_rows += fresh.where("group_id IS NOT NULL").where(micros("logged_at") <= told_us).count()
         if mark_us > told_us:
             now = Inputs(self.inputs.spark, asked)
-            bounds = now.bounds(now.committed_topics(commits))
+            # What a pattern does not find at a broker has no batches here: its ends are not known.
+            hidden = {LEDGER_TOPIC} if asked.broker is not None else set()
+            bounds = now.bounds(set(now.committed_topics(commits)) - hidden)
             since = asked.since if told_us == _ALL_TIME else _moment(told_us + 1)
             until = _moment(mark_us)
             table = lag_over_time(commits, positions, asked.every_ms, partitions=bounds, since=since, until=until)

@@ -21,6 +21,7 @@ from pipeline.jobs.inputs import Inputs, matches
 from pipeline.jobs.output import count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
 from pipeline.sources.log_dir import GROUPS_TOPIC
+from pipeline.spans import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,8 +102,8 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
             if attached.last_error is not None:
                 print(f"group {asked.as_group} was not committed: {attached.last_error}", file=sys.stderr)
     print(
-        f"kohort pipeline {asked.verb}: {sink.rows:,} rows in {sink.batches:,} batches, "
-        f"{late:,} rows were later than the watermark, {time.monotonic() - started:.1f} s",
+        f"kohort pipeline {asked.verb}: {_progress(sink)}, "
+        f"{counted(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
     return 0
@@ -141,7 +142,7 @@ def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:
             _note_dropped(query, dropped)
             if time.monotonic() - said >= _LINE_EVERY_S:
                 said = time.monotonic()
-                print(f"kohort pipeline {asked.verb}: {sink.rows:,} rows in {sink.batches:,} batches", file=sys.stderr)
+                print(f"kohort pipeline {asked.verb}: {_progress(sink)}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
     finally:
@@ -149,6 +150,10 @@ def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:
     _note_dropped(query, dropped)
     query.stop()
     return sum(dropped.values())
+
+
+def _progress(sink: Sink) -> str:
+    return f"{counted(sink.rows, 'row')} in {counted(sink.batches, 'batch', 'batches')}"
 
 
 def _note_dropped(query: StreamingQuery, dropped: dict[int, int]) -> None:

@@ -61,8 +61,8 @@ def render(data: ReportData) -> str:
 
 
 def _fill(data: ReportData, sections: dict[str, str], drawn: dict[str, Any], plotly: str) -> str:
-    template = resources.files("pipeline.report").joinpath("template.html").read_text(encoding="utf-8")
-    script = resources.files("pipeline.report").joinpath("page.js").read_text(encoding="utf-8")
+    template = resources.files(__package__).joinpath("template.html").read_text(encoding="utf-8")
+    script = resources.files(__package__).joinpath("page.js").read_text(encoding="utf-8")
     # Escaped as JSON, so that no text of the data can end the block that it lies in.
     block = json.dumps(drawn, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     block = block.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

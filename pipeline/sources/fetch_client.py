@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -23,11 +23,13 @@ from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequ
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.schema import Message
 
-EARLIEST, LATEST = -2, -1
+EARLIEST, LATEST, NEWEST = -2, -1, -3
 CLIENT_ID = "kohort-pipeline"
 FETCH_BYTES = 4 * 1024 * 1024
 # The newest versions that name topics by name; newer ones bring nothing that is needed here.
 _NEWEST = {FetchRequest: 12, ListOffsetsRequest: 7, MetadataRequest: 9}
+# Metadata without a word about the creation of topics would create them.
+_OLDEST: dict[type[Message], int] = {MetadataRequest: 4}
 _MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
 _PASSING = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.KAFKA_STORAGE_ERROR}
 _RETRY_S = 0.1
@@ -88,7 +90,7 @@ class Connection:
         """Send a request and wait for its answer."""
         assert request.API_KEY is not None
         version = min(self._newest.get(request.API_KEY, -1), _NEWEST[type(request)])
-        if version < request.VERSIONS[0]:
+        if version < max(request.VERSIONS[0], _OLDEST.get(type(request), 0)):
             raise DataError(f"{self.address} is too old: it has {type(request).__name__} only up to version {version}")
         return self._ask(request, version)
 
@@ -130,11 +132,7 @@ def connect(bootstrap: str, timeout_ms: int) -> Connection:
 
 def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list[Leader]:
     """Every partition of the topics (None: of all), with its leader. Raises: DataError for an unknown topic."""
-    names = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
-    try:
-        answer = connection.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
-    except OSError as error:
-        raise DataError(f"{connection.address} broke off when asked for topics: {_words(error)}") from error
+    answer = _metadata(connection, topics)
     addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
     found = []
     for topic in answer.topics:
@@ -148,46 +146,80 @@ def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list
     return sorted(found, key=lambda leader: (leader.topic, leader.partition))
 
 
-def list_offsets(
-    partitions: Iterable[Leader], timestamp: int, *, read_committed: bool, timeout_ms: int
-) -> dict[tuple[str, int], int]:
-    """The offset of `EARLIEST`, `LATEST` or a time (ms) in each partition; the end where no record is that late.
+def topic_names(connection: Connection, also: Iterable[str] = ()) -> set[str]:
+    """The names of all topics, and those of `also` that exist though a list of all leaves them out.
 
     Raises: DataError.
     """
-    by_leader: dict[str, list[Leader]] = {}
-    for one in partitions:
-        if not one.address:
-            raise DataError(f"{one.topic}-{one.partition} has no leader now")
-        by_leader.setdefault(one.address, []).append(one)
-    offsets: dict[tuple[str, int], int] = {}
-    for address, wanted in by_leader.items():
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        for one in wanted:
-            part = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamp)
-            topics.setdefault(one.topic, []).append(part)
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=int(read_committed),
-            topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
-        )
-        answer = _asked_until_settled(address, request, timeout_ms)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                offsets[topic.name, part.partition_index] = part.offset
-    if timestamp >= 0 and any(offset < 0 for offset in offsets.values()):
-        late = [one for one in partitions if offsets[one.topic, one.partition] < 0]
-        offsets |= list_offsets(late, LATEST, read_committed=read_committed, timeout_ms=timeout_ms)
-    return offsets
+    found = {topic.name for topic in _metadata(connection, None).topics}
+    hidden = [name for name in also if name not in found]
+    if hidden:
+        found |= {topic.name for topic in _metadata(connection, hidden).topics if not topic.error_code}
+    return found
 
 
-def _asked_until_settled(address: str, request: ListOffsetsRequest, timeout_ms: int) -> Any:
-    """The answer once no partition in it is merely starting up."""
-    deadline = time.monotonic() + timeout_ms / 1000
-    with _reach(address, timeout_ms) as connection:
+def _metadata(connection: Connection, topics: Iterable[str] | None) -> Any:
+    """What the broker knows of these topics (None: of all). None of them is created."""
+    names = None if topics is None else [MetadataRequestTopic(name=topic) for topic in topics]
+    try:
+        return connection.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+    except OSError as error:
+        raise DataError(f"{connection.address} broke off when asked for topics: {_words(error)}") from error
+
+
+class Found(NamedTuple):
+    """What ListOffsets says of a partition: an offset, and the time (ms) of its record. -1 where there is none."""
+
+    offset: int
+    timestamp: int
+
+
+class OffsetLookup:
+    """Asks leaders for offsets, over one connection to each, for as long as its `with` lasts."""
+
+    def __init__(self, *, read_committed: bool, timeout_ms: int) -> None:
+        self._isolation_level = int(read_committed)
+        self._timeout_ms = timeout_ms
+        self._connections: dict[str, Connection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    def ask(self, times: Mapping[Leader, int]) -> dict[Leader, Found]:
+        """The offset of `EARLIEST`, `LATEST`, `NEWEST` or of the first record of a time (ms) or later. DataError."""
+        by_leader: dict[str, list[Leader]] = {}
+        for one in times:
+            if not one.address:
+                raise DataError(f"{one.topic}-{one.partition} has no leader now")
+            by_leader.setdefault(one.address, []).append(one)
+        found: dict[tuple[str, int], Found] = {}
+        for address, wanted in by_leader.items():
+            topics: dict[str, list[ListOffsetsPartition]] = {}
+            for one in wanted:
+                part = ListOffsetsPartition(partition_index=one.partition, timestamp=times[one])
+                topics.setdefault(one.topic, []).append(part)
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=self._isolation_level,
+                topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
+            )
+            for topic in self._settled(address, request).topics:
+                for part in topic.partitions:
+                    found[topic.name, part.partition_index] = Found(part.offset, part.timestamp)
+        return {one: found[one.topic, one.partition] for one in times}
+
+    def _settled(self, address: str, request: ListOffsetsRequest) -> Any:
+        """The answer once no partition in it is merely starting up."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        if address not in self._connections:
+            self._connections[address] = _reach(address, self._timeout_ms)
         while True:
             try:
-                answer = connection.call(request)
+                answer = self._connections[address].call(request)
             except OSError as error:
                 raise DataError(f"{address} broke off when asked for offsets: {_words(error)}") from error
             errors = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
@@ -196,6 +228,20 @@ def _asked_until_settled(address: str, request: ListOffsetsRequest, timeout_ms: 
             if not errors <= {int(code) for code in _PASSING | _MOVED} or time.monotonic() > deadline:
                 raise DataError(f"{address} answers {ErrorCode(min(errors)).name} when asked for offsets")
             time.sleep(_RETRY_S)
+
+
+def list_offsets(
+    partitions: Iterable[Leader], timestamp: int, *, read_committed: bool, timeout_ms: int
+) -> dict[tuple[str, int], int]:
+    """The offset of `EARLIEST`, `LATEST` or a time (ms) in each partition; the end where no record is that late.
+
+    Raises: DataError.
+    """
+    with OffsetLookup(read_committed=read_committed, timeout_ms=timeout_ms) as lookup:
+        found = lookup.ask(dict.fromkeys(partitions, timestamp))
+        late = [one for one, at in found.items() if timestamp >= 0 and at.offset < 0]
+        found |= lookup.ask(dict.fromkeys(late, LATEST))
+    return {(one.topic, one.partition): at.offset for one, at in found.items()}
 
 
 def _reach(address: str, timeout_ms: int) -> Connection:

@@ -79,7 +79,8 @@ class LiveReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a task, as Arrow record batches."""
-        assert isinstance(partition, LiveTask)
+        if not isinstance(partition, LiveTask):
+            return iter(())  # Spark's stand-in for a plan without tasks: there is nothing to read.
         return read_live(partition.splits, self.options)
 
 
@@ -114,5 +115,5 @@ class LiveStreamReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See `StreamReader`."""
-        assert isinstance(partition, LiveTask)
+        assert isinstance(partition, LiveTask), f"no task of this source: {partition!r}"
         return read_live(partition.splits, self.options)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
+from pipeline.places import local_path
 from protocol.types import uuid_text
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, read_offsets
 from storage.errors import CorruptFile
@@ -21,7 +22,6 @@ from storage.log_directory import METADATA_FOLDER, parse_folder_name, read_topic
 GROUPS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC = METADATA_FOLDER.rpartition("-")[0]
 _SEGMENT = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(\.swap)?")
-_REMOTE = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,13 @@ def scan(paths: str | Iterable[str]) -> list[Partition]:
     given = paths.split(",") if isinstance(paths, str) else list(paths)
     found: list[Partition] = []
     for name in [path.strip() for path in given if path.strip()]:
-        if _REMOTE.match(name):
+        place = local_path(name)
+        if place is None:
             raise UsageError(
                 f"{name} is no local path: Python workers have no Hadoop file system. Copy or mount the directory, "
                 "or read the live broker with format kohort-kafka or Spark's kafka connector"
             )
-        found += _scan_one(Path(name))
+        found += _scan_one(Path(place))
     if not found:
         raise UsageError("no path given")
     return sorted(found, key=lambda partition: (partition.topic, partition.number, partition.directory))

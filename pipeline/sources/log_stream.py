@@ -74,5 +74,5 @@ class LogStreamReader(StreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """See `StreamReader`."""
-        assert isinstance(partition, Task)
+        assert isinstance(partition, Task), f"no task of this source: {partition!r}"
         return read_splits(partition.splits, self.options)

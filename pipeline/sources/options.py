@@ -79,6 +79,9 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
     names = {name.lower(): name for name in known}
     values: dict[str, str] = {}
     for key, value in given.items():
+        if key.lower() == "paths" and "path" in known:
+            values["path"] = _several(value)
+            continue
         if key.lower() not in names:
             near = difflib.get_close_matches(key.lower(), names, 1, 0.0)
             raise UsageError(f"unknown option {key!r}; did you mean {names[near[0]]!r}?")
@@ -136,6 +139,15 @@ def parse_moment(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)  # noqa: UP017
     return round(moment.timestamp() * 1000)
+
+
+def _several(text: str) -> str:
+    """What `.load([path, ...])` becomes: Spark hands over a JSON list."""
+    try:
+        paths = json.loads(text)
+    except ValueError:
+        paths = [text]
+    return ",".join(str(path) for path in (paths if isinstance(paths, list) else [paths]))
 
 
 def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:

@@ -108,6 +108,20 @@ def end_of(partition: Partition, *, check_last_crc: bool = False, seen: Headers 
         raise DataError(f"{partition.segments[-1].path} cannot be read: {error.strerror}") from error
 
 
+def agreed(copies: Sequence[Partition]) -> tuple[int, int]:
+    """(log start, log end) of a partition of which these are copies; the end is as far as its cluster agrees.
+
+    What every copy has was agreed on, and what lies below a high watermark that one of them noted. Behind that, one
+    copy may have records that are taken back when another leads. Raises: DataError.
+    """
+    start = max(copy.log_start_offset for copy in copies)
+    ends = [end_of(copy).next_offset for copy in copies]
+    if len(copies) == 1:
+        return start, ends[0]
+    noted = [copy.high_watermark for copy in copies if copy.high_watermark is not None]
+    return start, max(start, min(max([min(ends), *noted]), max(ends)))
+
+
 def range_of(
     partition: Partition,
     options: Options,

@@ -1,13 +1,21 @@
 """KIP-848 groups: what their records say one after the other, folded into rebalances and ownership.
 
 Members reach a new assignment each in their own time, so a rebalance is no single record: it is over when every
-member has come to the group's epoch. That is a fold over the group's records, done here in plain Python, group by
+member stands still at the group's epoch. That is a fold over the group's records, done here in plain Python, group by
 group, by Arrow batches; these groups write a few records for each change of theirs.
+
+What a coordinator does in one step it appends as one, all records with one time. Between them the group is in no state
+that it ever was in (a member's records are gone, and the epoch is still to rise), so it is looked at behind each append
+only. Of records of the same millisecond, those are one step's that come in the order in which a step writes: who goes,
+who comes, the group's epoch, the targets, their epoch, where members are.
+
+Source: KIP-848; Kafka's ConsumerGroup.ConsumerGroupState, CoordinatorRuntime.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +24,7 @@ from pipeline.decode.schemas import TIMESTAMP, ddl, list_of
 from pipeline.transformations.keys import with_era
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from pyspark.sql import DataFrame
@@ -42,6 +50,8 @@ _INTERVALS = pa.schema(
 )
 
 Partition = tuple[str, int]
+FRESH_EPOCH = 1
+"""Group and target epoch of a group of which no record says them: a new one, whose members subscribe to nothing yet."""
 
 
 def epochs(consumer_records: DataFrame) -> DataFrame:
@@ -62,7 +72,7 @@ def _folded(consumer_records: DataFrame, what: str, schema: pa.Schema) -> DataFr
         return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in found], schema=schema)
 
     needed = ["group_id", "log_partition", "log_offset", "logged_at", "record_type", "member_id", "tombstone", "era"]
-    needed += ["group_epoch", "target_epoch", "member_epoch", "instance_id", "client_id", "client_host"]
+    needed += ["group_epoch", "target_epoch", "member_epoch", "member_state", "instance_id", "client_id", "client_host"]
     needed += ["partitions", "pending_revocation"]
     return with_era(consumer_records).select(*needed).groupBy("group_id").applyInArrow(fold_group, ddl(schema))
 
@@ -73,6 +83,7 @@ class _Member:
     client_id: str = ""
     client_host: str = ""
     epoch: int = 0
+    is_stable: bool = True
     owned: set[Partition] = field(default_factory=set)
 
 
@@ -101,14 +112,28 @@ class Story:
 def fold(rows: Iterable[dict[str, Any]]) -> Story:
     """The story of one group, from its records in order."""
     story = Story()
-    for row in rows:
-        story.group_id = row["group_id"]
-        rule = _RULES.get(row["record_type"])
-        if rule is not None:
-            rule(story, row)
-            _settle(story, row)
+    known = (row for row in rows if row["record_type"] in _RULES)
+    for together in _steps(known):
+        for row in together:
+            story.group_id = row["group_id"]
+            _RULES[row["record_type"]](story, row)
+        _settle(story, together[-1])
     story.intervals += story.open.values()
     return story
+
+
+def _steps(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows of each step together. Source: GroupMetadataManager, which writes them in this order."""
+    for _, at_once in groupby(rows, lambda row: (row["log_partition"], row["logged_at"])):
+        step: list[dict[str, Any]] = []
+        place = 0
+        for row in at_once:
+            before, place = place, 0 if row["tombstone"] else _ORDER.index(row["record_type"])
+            if step and place < before:
+                yield step
+                step = []
+            step.append(row)
+        yield step
 
 
 def _group(story: Story, row: dict[str, Any]) -> None:
@@ -165,7 +190,7 @@ def _current(story: Story, row: dict[str, Any]) -> None:
         return
     story.orphaned.clear()
     member = story.members.setdefault(member_id, _Member())
-    member.epoch = row["member_epoch"]
+    member.epoch, member.is_stable = row["member_epoch"], row["member_state"] == "Stable"
     # What is being revoked is still worked on, until the member says that it has let go.
     member.owned = _partitions(row["partitions"]) | _partitions(row["pending_revocation"])
     for key in [key for key in story.open if key[0] == member_id and key[1] not in member.owned]:
@@ -199,12 +224,16 @@ def _close(story: Story, key: tuple[str, Partition], row: dict[str, Any], ended_
 
 
 def _settle(story: Story, row: dict[str, Any]) -> None:
-    """Notes that a rebalance is over, if this record was the last that it waited for."""
-    epoch = story.epoch
+    """Notes that a rebalance is over, if this append, whose last record is `row`, was the last that it waited for."""
+    members = story.members
+    epoch, target_epoch = story.epoch, story.target_epoch
+    if epoch is None and members and all(member.epoch == FRESH_EPOCH for member in members.values()):
+        epoch = FRESH_EPOCH  # where it starts, without a record
     if epoch is None or epoch == story.finished:
         return
-    members = story.members
-    if members and ((story.target_epoch or 0) < epoch or any(member.epoch < epoch for member in members.values())):
+    if (target_epoch or FRESH_EPOCH) < epoch and members:
+        return
+    if any(member.epoch < epoch or not member.is_stable for member in members.values()):
         return
     owners = {partition: member for member, partitions in story.targets.items() for partition in partitions}
     if story.finished is not None or story.reborn:
@@ -262,3 +291,11 @@ _RULES = {
     "consumer_group_target_assignment_member": _target,
     "consumer_group_current_member_assignment": _current,
 }
+_ORDER = (
+    "",  # tombstones, of whatever type
+    "consumer_group_member_metadata",
+    "consumer_group_metadata",
+    "consumer_group_target_assignment_member",
+    "consumer_group_target_assignment_metadata",
+    "consumer_group_current_member_assignment",
+)

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 
 from pipeline.spans import span_ms
 from pipeline.transformations.commits import committed_offsets, offset_commits
+from pipeline.transformations.consumer_epochs import FRESH_EPOCH
 from pipeline.transformations.keys import PAIR, millis_between, moment, newest
 
 if TYPE_CHECKING:
@@ -126,7 +127,10 @@ def _classic(generations: DataFrame) -> DataFrame:
 
 
 def _consumer(consumer_records: DataFrame) -> DataFrame:
-    """Epoch, members and state of each KIP-848 group; epoch null when the group was removed."""
+    """Epoch, members and state of each KIP-848 group; epoch null when the group was removed.
+
+    A group whose members subscribe to nothing has no record of its own yet: it is at the epoch that all start with.
+    """
     kinds = consumer_records.select(
         *["group_id", "record_type", "member_id", "log_partition", "log_offset", "logged_at", "tombstone"],
         *["group_epoch", "target_epoch", "member_epoch", "member_state"],
@@ -137,8 +141,8 @@ def _consumer(consumer_records: DataFrame) -> DataFrame:
         return F.when(F.col("record_type") == f"consumer_group_{kind}", F.col(column))
 
     summary = current.groupBy("group_id").agg(
-        F.max(of("metadata", "group_epoch")).alias("group_epoch"),
-        F.max(of("target_assignment_metadata", "target_epoch")).alias("target_epoch"),
+        F.coalesce(F.max(of("metadata", "group_epoch")), F.lit(FRESH_EPOCH)).alias("group_epoch"),
+        F.coalesce(F.max(of("target_assignment_metadata", "target_epoch")), F.lit(FRESH_EPOCH)).alias("target_epoch"),
         F.count_distinct(of("member_metadata", "member_id")).alias("consumer_members"),
         F.min(of("current_member_assignment", "member_epoch")).alias("least_epoch"),
         F.count_if(of("current_member_assignment", "member_state") != "Stable").alias("unsettled"),
@@ -152,7 +156,7 @@ def _consumer(consumer_records: DataFrame) -> DataFrame:
     )
     state = (
         F.when(F.col("consumer_members") == 0, "Empty")
-        .when(F.coalesce("target_epoch", F.lit(0)) < F.col("group_epoch"), "Assigning")
+        .when(F.col("target_epoch") < F.col("group_epoch"), "Assigning")
         .when(waiting, "Reconciling")
         .otherwise("Stable")
     )

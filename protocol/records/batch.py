@@ -28,15 +28,15 @@ from protocol.records.batch_header import (
 )
 from protocol.records.batch_reader import (
     Record,
-    RecordFacts,
     iterate_keys_values,
     iterate_records,
     read_keys_values,
-    validate_records,
 )
+from protocol.records.batch_validation import RecordFacts, validate_records
 from protocol.records.compression import DECOMPRESSED_LIMIT_BYTES, Compression
 from protocol.records.errors import (
     CorruptBatch,
+    CorruptStream,
     DecompressedTooLarge,
     InvalidRecord,
     UnsupportedCompression,
@@ -55,6 +55,7 @@ __all__ = [
     "BatchHeader",
     "Compression",
     "CorruptBatch",
+    "CorruptStream",
     "DecompressedTooLarge",
     "InvalidRecord",
     "Record",

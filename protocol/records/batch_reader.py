@@ -1,10 +1,10 @@
-"""Record batches, read: record by record, or keys and values at once, or only checked.
+"""Record batches, read: record by record, or keys and values at once.
 
 Everything here expects a batch whose header and CRC are known to be right (`verify`), yet trusts no length
 inside it: whatever the bytes are, the outcome is records or `CorruptBatch`, never a loop or a read beyond the
 batch.
 
-Source: Kafka's DefaultRecord, DefaultRecordBatch, LogValidator.
+Source: Kafka's DefaultRecord, DefaultRecordBatch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.batch_header import HEADER_BYTES, BatchHeader, read_header
 from protocol.records.compression import DECOMPRESSED_LIMIT_BYTES, decompress
-from protocol.records.errors import CorruptBatch, InvalidRecord
+from protocol.records.errors import CorruptBatch
 from protocol.records.varint import decode_uvarint, decode_varint
 
 if TYPE_CHECKING:
@@ -32,15 +32,6 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-
-
-class RecordFacts(NamedTuple):
-    """What the records of a batch say, taken together. Timestamps in ms."""
-
-    max_timestamp: int
-    max_timestamp_offset: int  # of the first record that has it
-    min_timestamp: int
-    first_keyless: int  # index of the first record without a key; -1 when all have one
 
 
 def iterate_records(
@@ -165,76 +156,6 @@ def iterate_keys_values(
     """
     _, keys, values = read_keys_values(buffer, position, limit_bytes=limit_bytes)
     return zip(keys, values, strict=True)
-
-
-def validate_records(buffer: Buffer, position: int = 0, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> RecordFacts:
-    """Walk a batch that a client wrote, and say what its records hold; nothing is copied if it is not
-    compressed.
-
-    Raises: InvalidRecord when the records are not those that the header announces (count, offset deltas
-    0..n-1 in order) or the batch is a control batch; CorruptBatch when lengths inside it do not add up.
-    """
-    header = read_header(buffer, position)
-    count = header.record_count
-    if header.is_control:
-        raise InvalidRecord("Clients are not allowed to write control records")
-    if count <= 0:
-        raise InvalidRecord(f"Invalid reported count for record batch: {count}")
-    if header.last_offset_delta != count - 1:
-        raise InvalidRecord(
-            f"Inconsistent batch offset range [0, {header.last_offset_delta}] for a count of {count} records"
-        )
-    data, at, end = _records_of(buffer, position, header, limit_bytes)
-    first_keyless = -1
-    oldest = newest = newest_index = -1
-    base_timestamp = header.base_timestamp
-    try:
-        for index in range(count):
-            size = data[at]
-            at += 1
-            if size >= 0x80:
-                size, at = decode_uvarint(data, at - 1)
-            record_end = at + (size >> 1)
-            if size & 1 or record_end > end:
-                raise _corrupt(header, "a record passes the end of its batch")
-            timestamp = data[at + 1]
-            at += 2
-            if timestamp >= 0x80:
-                timestamp, at = decode_uvarint(data, at - 1)
-            timestamp = base_timestamp + ((timestamp >> 1) ^ -(timestamp & 1))
-            delta = data[at]
-            at += 1
-            if delta >= 0x80:
-                delta, at = decode_uvarint(data, at - 1)
-            if delta != index << 1:
-                raise InvalidRecord(f"Record {index} does not have the offset delta {index}", index)
-            if timestamp > newest or not index:
-                newest, newest_index = timestamp, index
-            if timestamp < oldest or not index:
-                oldest = timestamp
-            for is_key in (True, False):
-                size = data[at]
-                at += 1
-                if size >= 0x80:
-                    size, at = decode_uvarint(data, at - 1)
-                if not size & 1:
-                    at += size >> 1
-                elif size != 1:
-                    raise _corrupt(header, "a key or value has a negative length")
-                elif is_key and first_keyless < 0:
-                    first_keyless = index
-            if at + 1 != record_end or data[at]:
-                if at >= record_end:
-                    raise _corrupt(header, "a record's fields pass its length")
-                _, at = _headers(data, at, record_end)
-                if at != record_end:
-                    raise _corrupt(header, "a record's fields do not fill its length")
-            at = record_end
-    except IndexError:
-        raise _corrupt(header, "a record is cut off") from None
-    if at != end:
-        raise _corrupt(header, f"{end - at} bytes are left after the last record")
-    return RecordFacts(newest, header.base_offset + newest_index, oldest, first_keyless)
 
 
 def _records_of(buffer: Buffer, position: int, header: BatchHeader, limit_bytes: int) -> tuple[bytes, int, int]:

@@ -12,7 +12,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from protocol.records.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
+from protocol.records.errors import CorruptStream, DecompressedTooLarge, UnsupportedCompression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,15 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: int, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes:
     """The bytes that were compressed.
 
-    Raises: DecompressedTooLarge beyond `limit_bytes`; CorruptBatch when the stream is damaged or cut;
+    Raises: as `decompress_uncopied`.
+    """
+    return bytes(decompress_uncopied(codec, data, limit_bytes))
+
+
+def decompress_uncopied(codec: int, data: Buffer, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> bytes | bytearray:
+    """The bytes that were compressed, as they were gathered: at no time more than twice their size is held.
+
+    Raises: DecompressedTooLarge beyond `limit_bytes`; CorruptStream when the stream is damaged or cut;
     UnsupportedCompression.
     """
     if codec == Compression.NONE:
@@ -107,47 +115,53 @@ def _cramjam() -> Any:
     return cramjam
 
 
-def _decompress_growing(decompress_into: Callable[..., int], data: Buffer, limit_bytes: int) -> bytes:
-    capacity = min(max(64 * 1024, 6 * len(data)), limit_bytes)
+def _decompress_growing(decompress_into: Callable[..., int], data: Buffer, limit_bytes: int) -> bytearray:
+    capacity = min(max(16 * 1024, 8 * len(data)), limit_bytes)
+    output = bytearray()
     while True:
+        output.clear()  # before the next is made, so that they are never held together
         output = bytearray(capacity)
         try:
             size = decompress_into(data, output)
         except _cramjam().DecompressionError as error:
             # The library has one exception class; only its text tells a full buffer from a damaged stream.
             if "failed to write whole buffer" not in str(error):
-                raise CorruptBatch(f"compressed records are damaged: {error}") from error
+                raise CorruptStream(f"compressed records are damaged: {error}") from error
             if capacity >= limit_bytes:
                 raise DecompressedTooLarge(limit_bytes) from None
             capacity = min(capacity * 6, limit_bytes)
             continue
-        return bytes(memoryview(output)[:size])
+        del output[size:]
+        return output
 
 
-def _decompress_raw_snappy(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_raw_snappy(data: Buffer, limit_bytes: int) -> bytearray:
     cramjam = _cramjam()
     try:
-        if cramjam.snappy.decompress_raw_len(data) > limit_bytes:
+        size = cramjam.snappy.decompress_raw_len(data)
+        if size > limit_bytes:
             raise DecompressedTooLarge(limit_bytes)
-        return bytes(cramjam.snappy.decompress_raw(data))
+        output = bytearray(size)
+        del output[cramjam.snappy.decompress_raw_into(data, output) :]
+        return output
     except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"compressed records are damaged: {error}") from error
+        raise CorruptStream(f"compressed records are damaged: {error}") from error
 
 
 def _decompress_xerial(data: Buffer, limit_bytes: int) -> bytes:
     position, end = len(_XERIAL_HEADER), len(data)
     if end < position:
-        raise CorruptBatch("snappy stream ends inside its header")
+        raise CorruptStream("snappy stream ends inside its header")
     view = memoryview(data)
     parts = []
     room_bytes = limit_bytes
     while position < end:
         if position + 4 > end:
-            raise CorruptBatch("snappy stream ends inside a block length")
+            raise CorruptStream("snappy stream ends inside a block length")
         size = _INT32.unpack_from(data, position)[0]
         position += 4
         if size < 0 or position + size > end:
-            raise CorruptBatch(f"snappy block of {size} bytes passes the end of its stream")
+            raise CorruptStream(f"snappy block of {size} bytes passes the end of its stream")
         try:
             part = _decompress_raw_snappy(view[position : position + size], room_bytes)
         except DecompressedTooLarge:

@@ -21,6 +21,12 @@ class UnsupportedMagic(CorruptBatch):
         self.magic = magic
 
 
+class CorruptStream(CorruptBatch):
+    """Its codec cannot read what is said to be compressed records. The code is what Kafka answers a producer."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class UnsupportedCompression(CorruptBatch):
     """The attributes name a codec that does not exist."""
 

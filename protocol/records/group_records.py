@@ -225,6 +225,14 @@ _EMPTY_WITHOUT_ID = struct.Struct(">hqiBqB")
 _TIME_AND_ID = struct.Struct(">qBBB16s")
 
 
+class EncodedValue(NamedTuple):
+    """A value with the bytes of its record, made when there was time for it."""
+
+    value: GroupValue
+    key_bytes: bytes
+    value_bytes: bytes
+
+
 def encode_key(key: GroupKey) -> bytes:
     """The bytes of a key: int16 type, then its fields. Raises: EncodeError on a string over 32,767 bytes."""
     record_type = key.record_type
@@ -273,7 +281,7 @@ def decode_key(data: bytes | None) -> GroupKey | UnknownKey:
         raise UnparsableRecord(f"a key of type {data[0] << 8 | data[1]} cannot be read: {error}") from error
 
 
-def encode_value(value: GroupValue) -> bytes:
+def encode_value(value: GroupValue | EncodedValue) -> bytes:
     """The bytes of a value, in the version that Kafka 4.3 writes: OffsetCommit 4, or 1 when it has an expire timestamp
     (which drops leader epoch and topic id), GroupMetadata 3, the others 0.
 
@@ -281,7 +289,9 @@ def encode_value(value: GroupValue) -> bytes:
     """
     if type(value) is OffsetCommitValue:
         return _encode_offset_commit(value)
-    assert not isinstance(value, OffsetCommitValue)
+    if type(value) is EncodedValue:
+        return value.value_bytes
+    assert not isinstance(value, (OffsetCommitValue, EncodedValue))
     version = _WRITTEN_VERSIONS[type(value)]
     return _VERSION_HEADS[version] + value.encode(version)
 

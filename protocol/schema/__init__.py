@@ -1,11 +1,12 @@
 """The language that messages are declared in, and what is derived from a declaration."""
 
-from protocol.schema.declaration import Field, Message, Struct, field, message, struct
+from protocol.schema.declaration import Message, Struct, field, message, struct
 from protocol.schema.wire_types import (
     Array,
     Bool,
     Buffer,
     Bytes,
+    Field,
     Float64,
     Int8,
     Int16,

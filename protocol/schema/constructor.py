@@ -9,12 +9,12 @@ from protocol.schema.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema.declaration import Struct
+    from protocol.schema.wire_types import Composite
 
 OMITTED = object()
 
 
-def compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+def compile_constructor(cls: type[Composite]) -> Callable[..., None]:
     """`__init__(self, *, first=default, ...)`. A list that is left out is a new one each time."""
     source = Source()
     parameters, lists = [], set()

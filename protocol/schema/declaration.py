@@ -17,11 +17,10 @@ Always true:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.schema.wire_types import Array, Nullable, WireType
+from protocol.schema.wire_types import NO_DEFAULT, Composite, Field, Nullable, Versioned, WireType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,40 +29,6 @@ if TYPE_CHECKING:
 
     from protocol.api_keys import ApiKey
     from protocol.schema.wire_types import Buffer
-
-NO_DEFAULT = object()
-
-
-@dataclass(slots=True)
-class Field:
-    """One declared field. Versions are inclusive at both ends; `until` None: up to the latest."""
-
-    wire_type: WireType
-    since: int
-    until: int | None
-    default: Any
-    nullable_since: int | None  # None: never null
-    tag: int | None
-    tag_since: int
-    name: str = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def has(self, version: int) -> bool:
-        """Whether `version` has this field."""
-        return self.since <= version and (self.until is None or version <= self.until)
-
-    def default_value(self) -> Any:
-        """The default; a list is the caller's own."""
-        if self.default is not NO_DEFAULT:
-            return self.default.copy() if isinstance(self.default, list) else self.default
-        if isinstance(self.wire_type, Array):
-            return []
-        if isinstance(self.wire_type, type):
-            return self.wire_type.shared_default()
-        assert not isinstance(self.wire_type, Nullable)  # field() took it off
-        return self.wire_type.default
 
 
 def field(
@@ -87,11 +52,10 @@ def field(
     return Field(wire_type, since, until, default, nullable_since, tag, since if tag_since is None else tag_since)
 
 
-class Struct:
+class Struct(Composite):
     """A part of a message: the base of every declared class."""
 
     __slots__ = ()
-    FIELDS: ClassVar[tuple[Field, ...]] = ()
     _shared_default: ClassVar[Struct | None] = None
 
     def __init__(self, **values: Any) -> None:
@@ -130,13 +94,11 @@ class _Frozen:
         raise AttributeError(f"{type(self).__name__} is a shared default: assign a new one instead")
 
 
-class Message(Struct):
+class Message(Struct, Versioned):
     """What has versions of its own: a request, a response, or the value of a record."""
 
     __slots__ = ()
     API_KEY: ClassVar[ApiKey | None]
-    VERSIONS: ClassVar[tuple[int, int]]
-    FLEXIBLE_FROM: ClassVar[int | None]
     _decoders: ClassVar[dict[int, Any]]
     _encoders: ClassVar[dict[int, Any]]
 
@@ -193,11 +155,6 @@ class Message(Struct):
 
         cls._check(version)
         return schema(cls, version)
-
-    @classmethod
-    def flexible(cls, version: int) -> bool:
-        """Whether this version has compact lengths and tagged fields (KIP-482)."""
-        return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM
 
     @classmethod
     def _check(cls, version: int) -> None:

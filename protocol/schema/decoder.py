@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import ProtocolError
+from protocol.errors import LongMessage, ProtocolError
 from protocol.schema import runtime
 from protocol.schema.layout import Layout, holds_records, message_layout, min_bytes
 from protocol.schema.source import Source
@@ -19,14 +19,14 @@ from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema.declaration import Field, Message
-    from protocol.schema.wire_types import WireType
+    from protocol.schema.wire_types import Field, Versioned, WireType
 
 _RUNTIME = {
     "new": object.__new__,
     "unpack_array": struct.unpack_from,
     "StructError": struct.error,
     "ProtocolError": ProtocolError,
+    "LongMessage": LongMessage,
     **{
         function.__name__: function
         for function in (
@@ -41,22 +41,28 @@ _RUNTIME = {
 }
 
 
-def compile_decoder(cls: type[Message], version: int) -> Callable[[bytes, int], tuple[Any, int]]:
-    """`decode(buffer, position) -> (message, end)`. It raises ProtocolError and nothing else."""
-    source = decoder_source(cls, version)
+def compile_decoder(
+    cls: type[Versioned], version: int, most_elements: int | None = None
+) -> Callable[[bytes, int], tuple[Any, int]]:
+    """`decode(buffer, position) -> (message, end)`. It raises ProtocolError and nothing else.
+
+    With `most_elements` also LongMessage, before it makes more elements of arrays than that.
+    """
+    source = decoder_source(cls, version, most_elements)
     return source.function("decode", f"decoder of {cls.__name__} v{version}")
 
 
-def decoder_source(cls: type[Message], version: int) -> Source:
+def decoder_source(cls: type[Versioned], version: int, most_elements: int | None = None) -> Source:
     """What `compile_decoder` compiles; `.text()` is there to be read."""
-    writer = _Decoder(cls, version)
+    writer = _Decoder(cls, version, most_elements)
     return writer.source
 
 
 class _Decoder:
     """Writes one decoder."""
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Versioned], version: int, most_elements: int | None) -> None:
+        self.limited = most_elements is not None
         self.source = source = Source()
         source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, where it goes): fixed-size fields not yet written
@@ -65,6 +71,8 @@ class _Decoder:
         title = f"{cls.__name__} v{version}"
         with source.block("def decode(buffer, p):"):
             source.line("size = len(buffer)")
+            if most_elements is not None:
+                source.line(f"room = {most_elements}")
             if holds_records(at):
                 source.line("view = memoryview(buffer)")
             with source.block("try:"):
@@ -181,7 +189,13 @@ class _Decoder:
         least = max(1, min_bytes(at, element))
         with source.block(f"if {n} < 0 or {n} * {least} > size - p:"):
             source.line(f"raise bad_count({name!r}, {n}, p, size)")
-        if isinstance(element, Fixed) and len(element.code) == 1:
+        numbers = isinstance(element, Fixed) and len(element.code) == 1
+        if self.limited:
+            # Numbers are read all at once, in a small part of the time.
+            source.line(f"room -= {n} >> 5" if numbers else f"room -= {n}")
+            with source.block("if room < 0:"):
+                source.line("raise LongMessage")
+        if isinstance(element, Fixed) and numbers:
             source.line(f'{target} = list(unpack_array(f">{{{n}}}{element.code}", buffer, p))')
             source.line(f"p += {n} * {element.size}" if element.size > 1 else f"p += {n}")
             return

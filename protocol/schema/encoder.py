@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import EncodeError
+from protocol.errors import EncodeError, LongMessage
 from protocol.schema import runtime
 from protocol.schema.explain import explain
 from protocol.schema.layout import Layout, holds_records, message_layout
@@ -19,14 +19,14 @@ from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema.declaration import Field, Message
-    from protocol.schema.wire_types import WireType
+    from protocol.schema.wire_types import Field, Versioned, WireType
 
 _RUNTIME = {
     "pack_array": struct.pack,
     "pack_size": struct.Struct(">i").pack_into,
     "StructError": struct.error,
     "EncodeError": EncodeError,
+    "LongMessage": LongMessage,
     "varint": runtime.varint,
     "string_varint": runtime.string_varint,
     "check_uuid": runtime.check_uuid,
@@ -34,31 +34,37 @@ _RUNTIME = {
 }
 
 
-def compile_encoder(cls: type[Message], version: int) -> Callable[[Any], list[Any]]:
+def compile_encoder(cls: type[Versioned], version: int) -> Callable[[Any], list[Any]]:
     """`encode(message) -> buffers`. It raises EncodeError and nothing else."""
     source = encoder_source(cls, version)
     return source.function("encode", f"encoder of {cls.__name__} v{version}")
 
 
-def compile_frame_encoder(cls: type[Message], version: int, *, tagged_header: bool) -> Callable[[Any, int], list[Any]]:
+def compile_frame_encoder(
+    cls: type[Versioned], version: int, *, tagged_header: bool, most_elements: int | None = None
+) -> Callable[[Any, int], list[Any]]:
     """`encode(response, correlation_id) -> buffers`: size, response header and message in one go.
 
-    `tagged_header`: response header version 1, which ends with an empty section of tagged fields.
+    `tagged_header`: response header version 1, which ends with an empty section of tagged fields. With `most_elements`
+    it raises LongMessage before it writes more elements of arrays than that.
     """
-    source = encoder_source(cls, version, header=1 if tagged_header else 0)
+    source = encoder_source(cls, version, 1 if tagged_header else 0, most_elements)
     return source.function("encode", f"frame encoder of {cls.__name__} v{version}")
 
 
-def encoder_source(cls: type[Message], version: int, header: int | None = None) -> Source:
+def encoder_source(
+    cls: type[Versioned], version: int, header: int | None = None, most_elements: int | None = None
+) -> Source:
     """What the two above compile; `.text()` is there to be read."""
-    writer = _Encoder(cls, version, header)
+    writer = _Encoder(cls, version, header, most_elements)
     return writer.source
 
 
 class _Encoder:
     """Writes one encoder."""
 
-    def __init__(self, cls: type[Message], version: int, header: int | None) -> None:
+    def __init__(self, cls: type[Versioned], version: int, header: int | None, most_elements: int | None) -> None:
+        self.limited = most_elements is not None
         self.source = source = Source()
         source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, expression): fixed-size fields not yet written
@@ -70,6 +76,8 @@ class _Encoder:
         this = source.constant(cls, cls.__name__)
         with source.block("def encode(m, correlation_id):" if header is not None else "def encode(m):"):
             with source.block("try:"):
+                if most_elements is not None:
+                    source.line(f"room = {most_elements}")
                 if self.chunked:
                     source.line("chunks = []")
                 if header is not None:
@@ -221,7 +229,13 @@ class _Encoder:
             source.line(f"{n} = {length}")
         self.length(at, "i", n, "varint")
         element = wire_type.element
-        if isinstance(element, Fixed) and len(element.code) == 1:
+        numbers = isinstance(element, Fixed) and len(element.code) == 1
+        if self.limited:
+            # Numbers are written all at once, in a small part of the time.
+            source.line(f"room -= len({items}) >> 5" if numbers else f"room -= len({items})")
+            with source.block("if room < 0:"):
+                source.line("raise LongMessage")
+        if isinstance(element, Fixed) and numbers:
             self.write(f'pack_array(f">{{len({items})}}{element.code}", *{items})')
             return
         item = source.fresh("item")

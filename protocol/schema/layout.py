@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING
 from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 
 if TYPE_CHECKING:
-    from protocol.schema.declaration import Field, Message, Struct
-    from protocol.schema.wire_types import WireType
+    from protocol.schema.wire_types import Composite, Field, Versioned, WireType
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The fields of a struct in one version. In a flexible one it ends with a section of tagged fields."""
 
-    cls: type[Struct]
+    cls: type[Composite]
     version: int
     flexible: bool
     plain: tuple[Field, ...]
     tagged: tuple[Field, ...]  # by tag
     absent: tuple[Field, ...]
 
-    def of(self, cls: type[Struct]) -> Layout:
+    def of(self, cls: type[Composite]) -> Layout:
         """The layout of a struct within this one."""
         return layout(cls, self.version, self.flexible)
 
@@ -32,12 +31,12 @@ class Layout:
         return field.nullable_since is not None and self.version >= field.nullable_since
 
 
-def message_layout(cls: type[Message], version: int) -> Layout:
+def message_layout(cls: type[Versioned], version: int) -> Layout:
     """The layout of a whole message."""
     return layout(cls, version, cls.flexible(version))
 
 
-def layout(cls: type[Struct], version: int, flexible: bool) -> Layout:
+def layout(cls: type[Composite], version: int, flexible: bool) -> Layout:
     """Sort the declared fields of `cls` by where `version` has them."""
     here = [field for field in cls.FIELDS if field.has(version)]
     tagged = [field for field in here if field.tag is not None and version >= field.tag_since]

@@ -16,8 +16,7 @@ from protocol.schema.wire_types import MAX_STRING_BYTES, Array, Fixed, Nullable,
 if TYPE_CHECKING:
     from io import BytesIO
 
-    from protocol.schema.declaration import Field, Message
-    from protocol.schema.wire_types import WireType
+    from protocol.schema.wire_types import Field, Versioned, WireType
 
 TAGGED_FIELDS = "tagged_fields"
 
@@ -34,7 +33,7 @@ _FIXED = {
 }
 
 
-def schema(cls: type[Message], version: int) -> c.Struct:
+def schema(cls: type[Versioned], version: int) -> c.Struct:
     """The construct of one version of a message."""
     return _struct(message_layout(cls, version))
 

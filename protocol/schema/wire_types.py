@@ -1,4 +1,7 @@
-"""What a field can be: Kafka's primitive types, and what is built of them.
+"""What a field can be: Kafka's primitive types, and what is built of them; and what a declared field says.
+
+Everything that is derived from a declaration (layouts, decoders, encoders, the construct schema) reads these, and knows
+nothing of how a message is declared.
 
 Source: Kafka's message definitions (`clients/src/main/resources/common/message/README.md`).
 """
@@ -6,13 +9,9 @@ Source: Kafka's message definitions (`clients/src/main/resources/common/message/
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from protocol.types import ZERO_UUID
-
-if TYPE_CHECKING:
-    from protocol.schema.declaration import Struct
-
 
 Buffer = bytes | bytearray | memoryview
 """Bytes that are passed on as they are. A memoryview's items are bytes too."""
@@ -41,7 +40,7 @@ class Sized:
 class Array:
     """Any number of one type, which is fixed, a string, bytes or a struct. In memory a list."""
 
-    element: Fixed | Sized | type[Struct]
+    element: Fixed | Sized | type[Composite]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +69,63 @@ list of them, none of which is copied."""
 MAX_STRING_BYTES = 0x7FFF
 """The longest string, in flexible versions too. Source: Kafka's MessageDataGenerator."""
 
-WireType = Fixed | Sized | Array | Nullable | type["Struct"]
+WireType = Fixed | Sized | Array | Nullable | type["Composite"]
+
+NO_DEFAULT = object()
+
+
+@dataclass(slots=True)
+class Field:
+    """One declared field. Versions are inclusive at both ends; `until` None: up to the latest."""
+
+    wire_type: WireType
+    since: int
+    until: int | None
+    default: Any
+    nullable_since: int | None  # None: never null
+    tag: int | None
+    tag_since: int
+    name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def has(self, version: int) -> bool:
+        """Whether `version` has this field."""
+        return self.since <= version and (self.until is None or version <= self.until)
+
+    def default_value(self) -> Any:
+        """The default; a list is the caller's own."""
+        if self.default is not NO_DEFAULT:
+            return self.default.copy() if isinstance(self.default, list) else self.default
+        if isinstance(self.wire_type, Array):
+            return []
+        if isinstance(self.wire_type, type):
+            return self.wire_type.shared_default()
+        assert not isinstance(self.wire_type, Nullable)  # field() took it off
+        return self.wire_type.default
+
+
+class Composite:
+    """What is made of fields. `protocol.schema.declaration.Struct` is the one."""
+
+    __slots__ = ()
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+
+    @classmethod
+    def shared_default(cls) -> Composite:
+        """The one frozen instance that stands wherever a struct of this class has its default."""
+        raise NotImplementedError
+
+
+class Versioned(Composite):
+    """What has versions of its own. `protocol.schema.declaration.Message` is the one."""
+
+    __slots__ = ()
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE_FROM: ClassVar[int | None]
+
+    @classmethod
+    def flexible(cls, version: int) -> bool:
+        """Whether this version has compact lengths and tagged fields (KIP-482)."""
+        return cls.FLEXIBLE_FROM is not None and version >= cls.FLEXIBLE_FROM

@@ -13,23 +13,25 @@ from pathlib import Path
 import pytest
 
 from broker import process
+from broker.handlers.dispatch import HANDLERS
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest
-from tests.broker.connections import Harness
-from tests.broker_process import ROOT, eventually
-from tests.wire import Wire
+from tests.support.broker_process import ROOT, eventually
+from tests.support.connections import Harness
+from tests.support.virtual_runtime import VirtualRuntime
+from tests.support.wire import Wire
 
 
 class Program:
-    """`python -m broker ARGUMENTS`, its lines and its end."""
+    """`python -m kohort ARGUMENTS`, its lines and its end."""
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", "kohort", *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -86,7 +88,7 @@ def ask_versions(port: int) -> int:
 def test_the_ready_line_names_the_real_port_and_sigterm_ends_it(serve, tmp_path: Path):
     program = serve()
     _, port = program.ready()
-    assert ask_versions(port) == 34
+    assert ask_versions(port) == len(HANDLERS)
     assert int((tmp_path / "data" / ".lock").read_text()) == program.process.pid
 
     program.process.send_signal(signal.SIGTERM)
@@ -306,7 +308,7 @@ def test_a_young_collection_looks_at_few_objects_at_a_time():
         if phase == "start" and info["generation"] == 0:
             seen.append(len(gc.get_objects(generation=0)))
 
-    process._calm_the_collector()
+    process._calm_the_collector(VirtualRuntime())
     gc.callbacks.append(watch)
     try:
         rows = [[number] for number in range(60_000)]

@@ -12,8 +12,8 @@ from protocol.frames import encode_request
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.metadata import MetadataRequest
-from tests.broker_process import Kohort, eventually
-from tests.wire import Wire
+from tests.support.broker_process import Kohort, eventually
+from tests.support.wire import Wire
 
 
 def with_topic(broker: Kohort, partitions: int = 1) -> None:

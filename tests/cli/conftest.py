@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.cli import main
-from tests.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, Kohort, eventually
+from cli import main
+from tests.support.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, Kohort, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ def kohort(*words: str, stdin: str | bytes = "") -> Ended:
 def kohort_process(*words: str, **environment: str) -> Ended:
     """Run `kohort` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "broker", *words],
+        [sys.executable, "-m", "kohort", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=180,

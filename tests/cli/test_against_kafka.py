@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker_process import QUICK_GROUPS, ROOT, Kafka, Kohort, need
 from tests.cli.conftest import Ended, Member, committed_group, fill, kohort, until_owned
+from tests.support.broker_process import QUICK_GROUPS, ROOT, Kafka, Kohort, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.broker_process import BrokerProcess
+    from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker import cli
-from broker.cli import VERBS, main
-from broker.cli.errors import Failed, UsageError, WrongInput
-from tests.broker_process import ROOT, need
+import cli
+from cli import VERBS, main
+from cli.errors import Failed, UsageError, WrongInput
 from tests.cli.conftest import kohort, kohort_process
+from tests.support.broker_process import ROOT, need
 
 if TYPE_CHECKING:
-    from tests.broker_process import BrokerProcess
+    from tests.support.broker_process import BrokerProcess
 
 
 def one_sentence(error: str) -> str:
@@ -85,7 +85,7 @@ def test_a_directory_of_another_user_is_named_with_its_owner(tmp_path: Path) -> 
     data.mkdir(mode=0o700)
     os.chown(data, 65_534, 65_534)
     overrides = (f"log.dirs={data}", "listeners=PLAINTEXT://127.0.0.1:0", "kohort.http.listener=")
-    words = [sys.executable, "-m", "broker", "serve", *(word for one in overrides for word in ("--override", one))]
+    words = [sys.executable, "-m", "kohort", "serve", *(word for one in overrides for word in ("--override", one))]
     # Root may write everywhere; without these two rights it is a user like any other.
     like_others = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
     done = subprocess.run([*like_others, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -140,7 +140,7 @@ def test_what_a_verb_raises_is_its_exit_code(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_behind_standard_output_is_one_sentence(broker: BrokerProcess) -> None:
     with Path("/dev/full").open("w") as full:
-        words = [sys.executable, "-m", "broker", "groups", "list", "--json", "-b", broker.address]
+        words = [sys.executable, "-m", "kohort", "groups", "list", "--json", "-b", broker.address]
         done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert one_sentence(done.stderr) == "kohort: cannot write: no space left on device"
@@ -155,8 +155,8 @@ def test_health_takes_kafkas_spelling(broker: BrokerProcess) -> None:
 
 def test_the_broker_starts_without_what_only_other_verbs_need() -> None:
     """The start path: neither argparse nor the client library, and nothing of the verbs."""
-    script = "import sys; from broker.cli import main; main(['serve', '--override', 'x']); print(*sys.modules)"
+    script = "import sys; from cli import main; main(['serve', '--override', 'x']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"argparse", "confluent_kafka", "logging", "json", "csv", "broker.cli.options"}
-    assert "broker.cli.serve" in loaded
+    assert not loaded & {"argparse", "confluent_kafka", "logging", "json", "csv", "cli.options"}
+    assert "cli.serve" in loaded

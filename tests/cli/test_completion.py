@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.cli import VERBS
-from broker.cli.completion import nodes
-from tests.broker_process import need
+from cli import VERBS
+from cli.completion import nodes
 from tests.cli.conftest import kohort
+from tests.support.broker_process import need
 
 if TYPE_CHECKING:
     from pathlib import Path

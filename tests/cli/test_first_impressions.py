@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from broker.cli import main, why_reading
-from broker.cli.errors import UsageError
-from broker.cli.tables import text_table
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
+from cli import main, why_reading
+from cli.errors import UsageError
+from cli.tables import text_table
 from tests.cli.conftest import Member, Run, fill, kohort, until_owned
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

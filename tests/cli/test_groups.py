@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker_process import eventually
 from tests.cli.conftest import Member, Run, committed_group, fill, kohort, until_owned
-from tests.wire import Wire
+from tests.support.broker_process import eventually
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.broker_process import BrokerProcess
+    from tests.support.broker_process import BrokerProcess
 
 
 def offsets(run: Run, group: str) -> dict[int, tuple[Any, Any, Any]]:

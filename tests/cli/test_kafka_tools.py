@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.cli.errors import UsageError
-from broker.cli.kafka_tools import TOOLS, tool_of
-from broker.cli.kafka_tools.configs import parse_added
-from tests.broker_process import ROOT
+from cli.errors import UsageError
+from cli.kafka_tools import TOOLS, tool_of
+from cli.kafka_tools.configs import parse_added
 from tests.cli.conftest import Run, fill, kohort
+from tests.support.broker_process import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.broker_process import BrokerProcess
+    from tests.support.broker_process import BrokerProcess
 
 
 def test_a_program_is_the_tool_that_it_is_called(tmp_path: Path, broker: BrokerProcess) -> None:
     """A link under the tool's name, as in the image."""
     program = tmp_path / "kohort"
-    program.write_text(f"#!{sys.executable}\nimport sys\nfrom broker.cli import main\nsys.exit(main())\n")
+    program.write_text(f"#!{sys.executable}\nimport sys\nfrom cli import main\nsys.exit(main())\n")
     program.chmod(0o755)
     link = tmp_path / "kafka-topics.sh"
     link.symlink_to(program)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker_process import ROOT, eventually
 from tests.cli.conftest import Run, kohort
+from tests.support.broker_process import ROOT, eventually
 
 if TYPE_CHECKING:
-    from tests.broker_process import BrokerProcess
+    from tests.support.broker_process import BrokerProcess
 
 
 def read(run: Run, topic: str, count: int) -> list[dict[str, Any]]:
@@ -82,7 +82,7 @@ def test_a_signal_ends_a_member_in_good_order(run: Run, broker: BrokerProcess, n
     run("produce", name, stdin="a\nb\n")
     words = ["consume", name, "-g", name, "--from-beginning", "-b", broker.address]
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "kohort", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -103,7 +103,7 @@ def test_a_reader_that_has_enough_is_no_trace(broker: BrokerProcess, run: Run, n
     run("topics", "create", name)
     run("produce", name, stdin="line of text\n" * 20_000)
     command = (
-        f"{sys.executable} -m broker consume {name} --from-beginning --timeout-ms 3000 -b {broker.address} | head -1"
+        f"{sys.executable} -m kohort consume {name} --from-beginning --timeout-ms 3000 -b {broker.address} | head -1"
     )
     ended = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stdout == "line of text\n"

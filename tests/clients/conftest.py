@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
-from tests.wire import Wire
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
+from tests.support.wire import Wire
 
 
 @pytest.fixture(scope="session")

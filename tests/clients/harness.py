@@ -14,7 +14,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.broker_process import ROOT, eventually, need
+from tests.support.broker_process import eventually, need
+from tests.support.java import class_path
 
 WORKERS = Path(__file__).parent / "workers"
 PARTITIONS = 6
@@ -34,21 +35,7 @@ Event = dict[str, Any]
 
 def java_classes(cache: Path) -> str:
     """The class path of the Java worker, compiled on first use. Skips the test where there is no Java."""
-    need("java", "javac", "mvn")
-    libraries = subprocess.run(
-        [str(ROOT / "tools" / "kafka"), "install"], check=True, capture_output=True, text=True, timeout=300
-    ).stdout.strip()
-    source = WORKERS / "JavaWorker.java"
-    classes = cache / "classes"
-    if not (classes / "JavaWorker.class").exists():
-        # Compiled beside and renamed, so that another test process never sees half of it.
-        building = cache / f"classes-{os.getpid()}"
-        building.mkdir(parents=True)
-        command = ["javac", "-cp", f"{libraries}/*", "-d", str(building), str(source)]
-        subprocess.run(command, check=True, timeout=120)
-        with contextlib.suppress(OSError):  # another was first
-            building.rename(classes)
-    return f"{classes}:{libraries}/*"
+    return class_path(WORKERS / "JavaWorker.java", cache)
 
 
 def kafkajs() -> Path:

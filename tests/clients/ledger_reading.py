@@ -14,10 +14,10 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.cli.cluster import Cluster
-from broker.cli.why_reading import ledger_records
+from cli.cluster import Cluster
+from cli.why_reading import ledger_records
 from protocol.records.ledger import LEDGER_TOPIC
-from tests.broker_process import ROOT
+from tests.support.broker_process import ROOT
 
 Record = dict[str, Any]
 
@@ -41,7 +41,7 @@ def first_causes(address: str, group_id: str) -> list[tuple[str, str]]:
 def why(address: str, *words: str) -> subprocess.CompletedProcess[str]:
     """`kohort why` as a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "broker", "why", *words, "--bootstrap-server", address],
+        [sys.executable, "-m", "kohort", "why", *words, "--bootstrap-server", address],
         cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import kafka.errors
 import pytest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from tests.broker_process import BrokerProcess, eventually
+from tests.support.broker_process import BrokerProcess, eventually
 
 NO_ERROR = 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, eventually
+from tests.support.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, eventually
 
 
 @pytest.fixture

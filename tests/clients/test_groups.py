@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker_process import BrokerProcess, eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
+from tests.support.broker_process import BrokerProcess, eventually
 
 SESSION_MS = 3000
 

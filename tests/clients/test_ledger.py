@@ -14,11 +14,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from coordinator.why.replay import replay
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.ledger_reading import Member, first_causes, members, records, why
 from tests.clients.test_groups import SESSION_MS, in_group
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 
 pytestmark = pytest.mark.usefixtures("only_kohort")
 

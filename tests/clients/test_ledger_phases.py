@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.ledger_reading import Member, first_causes, members, records, why
 from tests.clients.test_groups import in_group
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 
 pytestmark = pytest.mark.usefixtures("only_kohort")
 

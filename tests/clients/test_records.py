@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.workers import common
+from tests.support.broker_process import BrokerProcess
 
 READER_OF = {"aiokafka": "confluent", "confluent": "kafka_python", "kafka_python": "java", "java": "aiokafka"}
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker_process import ROOT, BrokerProcess, need
 from tests.clients import harness
+from tests.support.broker_process import ROOT, BrokerProcess, need
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from pathlib import Path
 
 import confluent_kafka
 import kafka
@@ -15,9 +16,9 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
-from tests.broker_process import BrokerProcess, Kohort, eventually
 from tests.clients import harness
-from tests.wire import Wire
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
+from tests.support.wire import Wire
 
 
 @pytest.fixture
@@ -169,15 +170,15 @@ def test_kafka_python_told_an_older_version_uses_its_own_table(broker: BrokerPro
     admin.close()
 
 
-def test_a_consumer_of_the_new_protocol_is_told_that_it_is_not_there(broker: BrokerProcess, name: str):
+def test_a_consumer_of_the_new_protocol_is_told_that_it_is_switched_off(name: str, tmp_path: Path, only_kohort: None):
     """CL23: librdkafka fails for good instead of looking for a coordinator for ever."""
-    if not isinstance(broker, Kohort):
-        pytest.skip("Apache Kafka has that protocol")
-    harness.create_topic(broker.address, name, 1)
-    settings = {"bootstrap.servers": broker.address, "group.id": name, "group.protocol": "consumer"}
-    consumer = confluent_kafka.Consumer(settings)
-    consumer.subscribe([name])
-    message = eventually(lambda: consumer.poll(0.5), deadline_s=60)
-    consumer.close()
+    off = {**QUICK_GROUPS, "group.coordinator.rebalance.protocols": "classic"}
+    with Kohort(tmp_path / "broker", off) as broker:
+        harness.create_topic(broker.address, name, 1)
+        settings = {"bootstrap.servers": broker.address, "group.id": name, "group.protocol": "consumer"}
+        consumer = confluent_kafka.Consumer(settings)
+        consumer.subscribe([name])
+        message = eventually(lambda: consumer.poll(0.5), deadline_s=60)
+        consumer.close()
     assert message.error().code() == confluent_kafka.KafkaError._FATAL
     assert "ConsumerGroupHeartbeat" in message.error().str()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker_process import eventually, free_port
+from tests.support.broker_process import eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

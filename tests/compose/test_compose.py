@@ -8,8 +8,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.broker_process import eventually
-from tests.wire import Wire
+from tests.support.broker_process import eventually
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from coordinator.cause import TRIGGERS
 from coordinator.classic import inputs, rules
-from coordinator.events import TRIGGERS, GroupEvent
+from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
 from coordinator.view import GroupSettings, View
@@ -67,6 +68,12 @@ class Topics:
         name = topic_id.rstrip(b"\0").decode()
         return name if name in self.partitions else None
 
+    def names(self) -> list[str]:
+        return sorted(self.partitions)
+
+    version = 1
+    created_version = 1
+
 
 class Core(Protocol):
     """What a `Shard` is to the driver."""
@@ -90,14 +97,14 @@ class ClassicCore:
 
     def handle(self, event: Input, now_ms: int) -> Outcome:
         nothing: Mapping[Any, Any] = MappingProxyType({})
-        view = View(event.group_id, self.groups.get(event.group_id), nothing, nothing, self.topics, self.settings)
+        view = View(event.key, self.groups.get(event.key), nothing, nothing, self.topics, self.settings)
         return rules.handle(view, event, now_ms)
 
     def install(self, group_id: str, outcome: Outcome) -> None:
-        if outcome.group is None:
+        if outcome.after is None:
             self.groups.pop(group_id, None)
         else:
-            self.groups[group_id] = outcome.group
+            self.groups[group_id] = outcome.after
 
     def replay(self, key: Any, value: Any, producer_id: int, offset: int) -> None:
         """The live group is not rebuilt from its records."""
@@ -242,12 +249,12 @@ class Driver:
 
     def feed(self, event: Input) -> Outcome:
         """What a leader does with one input, up to and including its replies if they need not wait."""
-        before = self.core.groups.get(event.group_id)
+        before = self.core.groups.get(event.key)
         looked = repr(before)
         outcome = self.core.handle(event, self.now_ms)
         assert repr(before) == looked, "a rule changed the group that it was given"
-        self.core.install(event.group_id, outcome)
-        check_invariants(self.core.groups.get(event.group_id))
+        self.core.install(event.key, outcome)
+        check_invariants(self.core.groups.get(event.key))
         assert bool(outcome.records) <= (outcome.token is not None), "records without a token"
         for timer in outcome.timers:
             if isinstance(timer, CancelTimer):
@@ -269,10 +276,10 @@ class Driver:
         for event in began:
             assert event.facts["trigger"] in TRIGGERS, event.facts
         was = before.rebalance.rebalance_id if before is not None and before.rebalance is not None else None
-        now = outcome.group.rebalance if outcome.group is not None else None
+        now = outcome.after.rebalance if outcome.after is not None else None
         if now is not None and now.rebalance_id != was:
             assert began, "a rebalance that nobody told of"
-        if outcome.group is not None and outcome.group.state is GroupState.PREPARING_REBALANCE:
+        if outcome.after is not None and outcome.after.state is GroupState.PREPARING_REBALANCE:
             assert now is not None, "PreparingRebalance without a cause"
 
     def _finish(self, outcome: Outcome) -> None:
@@ -280,8 +287,9 @@ class Driver:
             assert outcome.token is not None
             self.feed(AppendFailed(self._token_group(outcome), outcome.token, self._refusals.pop(0)))
             return
+        producer_id = -1 if outcome.producer is None else outcome.producer[0]
         for key, value in outcome.records:
-            self.core.replay(key, value, -1, len(self.log))
+            self.core.replay(key, value, producer_id, len(self.log))
             self.log.append((key, value))
         for reply in outcome.replies:
             reply.to.answer(reply.response)
@@ -290,7 +298,7 @@ class Driver:
 
     @staticmethod
     def _token_group(outcome: Outcome) -> str:
-        group_id: str = getattr(outcome.token, "group_id", "") or getattr(outcome.group, "group_id", "")
+        group_id: str = getattr(outcome.token, "group_id", "") or getattr(outcome.after, "group_id", "")
         return group_id
 
     def hold_appends(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from coordinator.offsets.describe import list_groups
 from coordinator.offsets.inputs import (
     CommitOffsets,
+    CommitTransactionalOffsets,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
@@ -82,6 +83,48 @@ class OffsetDriver(Driver):
         )
         return request
 
+    def commit_in_transaction(
+        self,
+        offset: int = 1,
+        *,
+        topic: str = "t1",
+        partition: int = 0,
+        metadata: str | None = "",
+        member_id: str = "",
+        instance_id: str | None = None,
+        generation: int = -1,
+        version: int = 3,
+        producer_id: int = PRODUCER,
+        leader_epoch: int = -1,
+    ) -> Request:
+        """One partition's offset, in a transaction that was verified."""
+        request = self.request("transactional commit")
+        stored = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_leader_epoch=leader_epoch,
+            committed_metadata=metadata,
+        )
+        self.feed(
+            CommitTransactionalOffsets(
+                self.group_id,
+                member_id,
+                instance_id,
+                generation,
+                [OffsetCommitRequestTopic(name=topic, partitions=[stored])],
+                version,
+                -1,
+                request,
+                producer_id=producer_id,
+                producer_epoch=0,
+            )
+        )
+        return request
+
+    def end(self, *, commit: bool, producer_id: int = PRODUCER) -> None:
+        """A marker of the producer is in the log."""
+        self.shard.end_transaction(producer_id, committed=commit)
+
     def pend(self, offset: int, *, topic: str = "t1", partition: int = 0, log_offset: int | None = None) -> None:
         """An offset that a transaction of `PRODUCER` has written and not decided."""
         at = len(self.log) if log_offset is None else log_offset
@@ -138,14 +181,14 @@ class OffsetDriver(Driver):
     def expire(self) -> list[tuple[Any, Any]]:
         """The records of one retention check."""
         before = len(self.log)
-        for group_id in self.shard.group_ids():
+        for group_id in self.shard.all_keys():
             self.feed(ExpireOffsets(group_id))
         return self.log[before:]
 
     def forget(self, topic: str, topic_id: bytes) -> list[tuple[Any, Any]]:
         """The records that a deleted topic causes."""
         before = len(self.log)
-        for group_id in self.shard.group_ids():
+        for group_id in self.shard.all_keys():
             self.feed(ForgetTopics(group_id, {topic: topic_id}))
         return self.log[before:]
 

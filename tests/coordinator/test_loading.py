@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from coordinator.classic.inputs import Loaded as GroupLoaded
 from coordinator.group import GroupState
-from coordinator.loading import Loaded, LoadFailed, fold_log, load, replay_log
+from coordinator.load_summary import LoadFailed, LoadSummary
+from coordinator.loading import fold_log, load, replay_log
 from coordinator.shard import Shard
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
@@ -76,7 +77,7 @@ class Log:
         self.end = read_header(batch).next_offset
         return base
 
-    def load(self, way: Callable[[Shard, Iterable[bytes]], Loaded] = fold_log) -> Shard:
+    def load(self, way: Callable[[Shard, Iterable[bytes]], LoadSummary] = fold_log) -> Shard:
         shard = Shard(GroupSettings(), Topics())
         loaded = way(shard, [bytes(self.data)])
         assert loaded.end_offset == self.end

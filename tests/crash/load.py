@@ -13,9 +13,9 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from tests.broker_process import BrokerProcess, eventually
 from tests.clients.harness import PARTITIONS, Worker
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess, eventually
+from tests.support.wire import Wire
 
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: Apache Kafka says these after its start,
 # Kohort loads before it listens.

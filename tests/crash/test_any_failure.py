@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from broker import logs
+from broker.loop import logs
 from protocol.errors import ErrorCode, KafkaError
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK
-from tests.broker.whole_broker import Whole
+from tests.support.whole_broker import Whole
 
 SYNCS = ("fsync", "fdatasync", "syncfs")
 CALLS = ("open", "pwrite", "pread", "ftruncate", "rename", "unlink", *SYNCS)

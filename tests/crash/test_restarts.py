@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from protocol.messages.describe_groups import DescribeGroupsRequest
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.crash import load
-from tests.wire import Wire
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
+from tests.support.wire import Wire
 
 RESTARTS = int(os.environ.get("KOHORT_RESTARTS", "100"))
 

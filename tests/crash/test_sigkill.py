@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from protocol.errors import ErrorCode
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.crash import load
-from tests.wire import Wire
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, eventually
+from tests.support.wire import Wire
 
 ROUNDS = int(os.environ.get("KOHORT_CRASH_ROUNDS", "20" if os.environ.get("CI") else "3"))
 CLIENTS = ("aiokafka", "confluent", "kafka_python")

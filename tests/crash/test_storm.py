@@ -11,10 +11,10 @@ import pytest
 
 from protocol.frames import encode_request
 from protocol.messages.metadata import MetadataRequest
-from tests.broker_process import BrokerProcess, Kohort, eventually
 from tests.clients import harness
 from tests.crash import load
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess, Kohort, eventually
+from tests.support.wire import Wire
 
 GROUPS = [f"storm-{n}" for n in range(200)]
 CLIENTS, IN_FLIGHT = 20, 3

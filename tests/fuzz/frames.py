@@ -14,6 +14,7 @@ from protocol.schema.layout import Layout, message_layout
 from protocol.schema.wire_types import Array, Fixed, Sized
 
 TOPICS = ("orders", "payments", "compacted", "nowhere", "__consumer_offsets", "", "bad name")
+TRANSACTIONAL_IDS = ("", "tx-a", "tx-b")
 GROUPS = ("g0", "g1", "g2", "", "a" * 300)
 _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
 _EDGES = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f")
@@ -61,8 +62,8 @@ class Frames:
         for field in at.plain + at.tagged:
             if at.nullable(field) and rng.random() < 0.2:
                 setattr(result, field.name, None)
-            elif field.name in ("records", "transactional_id"):
-                setattr(result, field.name, self._records() if field.name == "records" else None)
+            elif field.name == "records":
+                setattr(result, field.name, self._records())
             else:
                 setattr(result, field.name, self._value(at, field.wire_type, field.name))
         return result
@@ -79,6 +80,8 @@ class Frames:
 
     def _text(self, name: str) -> str:
         rng = self.random
+        if name in ("transactional_id", "transactional_ids"):
+            return rng.choice(TRANSACTIONAL_IDS)
         if "group" in name or name in ("key", "coordinator_keys", "groups_names"):
             return rng.choice(GROUPS)
         if "topic" in name or name in ("name", "names", "resource_name"):
@@ -102,11 +105,23 @@ class Frames:
             return rng.choice((0, 0, 1, 1, 2, -1))
         return rng.choice((rng.getrandbits(bits - 1), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
 
+    def _producer(self) -> dict[str, Any]:
+        """Of no producer, or of one that may be there by now, in its transaction or not."""
+        rng = self.random
+        if rng.random() < 0.5:
+            return {}
+        return {
+            "producer_id": rng.choice((0, 1, 2, 1000)),
+            "producer_epoch": rng.choice((0, 0, 1)),
+            "base_sequence": rng.choice((0, 0, 1, 5)),
+            "transactional": rng.random() < 0.7,
+        }
+
     def _records(self) -> bytes:
         rng = self.random
         count = rng.choice((1, 1, 2, 5))
         records = [Record(offset, 1_700_000_000_000, b"k" * rng.randrange(3), b"v" * 20, ()) for offset in range(count)]
-        batch = bytes(encode_batch(records))
+        batch = bytes(encode_batch(records, **self._producer()))
         return batch if rng.random() < 0.6 else self._scarred(batch)
 
     # --- mutilation

@@ -11,19 +11,19 @@ import io
 import shutil
 from typing import TYPE_CHECKING
 
-from broker import logs
 from broker.catalogue import topic_changes
 from broker.composition import Composition
-from broker.connection import Connection
-from broker.dispatch import HANDLERS, Routes
-from broker.server import Server
-from broker.settings import Settings
+from broker.config.settings import Settings
+from broker.handlers.dispatch import HANDLERS, Routes
+from broker.loop import logs
+from broker.network.connection import Connection
+from broker.network.server import Server
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.broker.connections import FakeTransport
-from tests.virtual_runtime import VirtualRuntime
+from tests.support.connections import FakeTransport
+from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,7 +133,7 @@ class Target:
         settings = Settings({**_SETTINGS, "log.dirs": str(self.directory)})
         self._broker = Composition.open(settings, self._runtime, [("PLAINTEXT", "127.0.0.1", 9092)])
         broker = self._broker.broker
-        broker.handlers = HANDLERS
+        broker.served = HANDLERS.keys()
         self._server = Server(broker, Routes(HANDLERS))
         self._broker.start()
         self._left = self._lifetime

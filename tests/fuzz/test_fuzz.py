@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker import logs
 from broker.catalogue import topic_changes
+from broker.loop import logs
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
-from tests.broker_process import Kohort
 from tests.fuzz.frames import Frames
 from tests.fuzz.target import Target
+from tests.support.broker_process import Kohort
 
 FRAMES = int(os.environ.get("KOHORT_FUZZ_FRAMES", "20000"))
 SEED = int(os.environ.get("KOHORT_FUZZ_SEED", "1"))

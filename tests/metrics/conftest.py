@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import ROOT
+from tests.support.broker_process import ROOT
 
 
 @pytest.fixture(scope="session")

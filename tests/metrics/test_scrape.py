@@ -14,9 +14,9 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually
 from tests.metrics.http_client import Metrics, get, get_json
-from tests.wire import Wire
+from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually
+from tests.support.wire import Wire
 
 GROUP = 'pay"me\\now'
 KMINION = {"kohort.http.metrics.kminion": "true"}

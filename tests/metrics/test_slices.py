@@ -3,15 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
-from broker.group_figures import GroupFigures
+from broker.groups.figures import GroupFigures
 from broker.http.metrics import consumer_groups, rebalances
 from broker.http.metrics.exposition import Scrape
 from broker.http.metrics.lag import LagTable
 from broker.http.metrics.topic_table import TopicTable
 from coordinator.view import CommittedOffset
-from tests.broker.groups_fixture import GroupBroker
-from tests.broker.groups_fixture import topic as a_topic
-from tests.steps import longest_step
+from tests.support.groups_fixture import GroupBroker
+from tests.support.groups_fixture import topic as a_topic
+from tests.support.steps import longest_step
 
 GROUPS, PARTITIONS = 1_000, 10
 STEP_LINES = 10_000  # of Python, about half a millisecond; no step of these takes half as many

@@ -15,9 +15,9 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.broker_process import eventually
 from tests.clients import harness
 from tests.clients.harness import Worker
+from tests.support.broker_process import eventually
 
 TOPIC = "orders"
 GROUPS = {

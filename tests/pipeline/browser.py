@@ -13,6 +13,7 @@ import os
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
@@ -32,16 +33,22 @@ def need_chromium() -> str:
 
     found = program()
     if found is None and os.environ.get("CI") and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
-            subprocess.run(
-                ["apt-get", "-q", *words], check=True, timeout=600, env=environment, stdout=subprocess.DEVNULL
-            )
+        # One of the processes that run tests installs it, the others wait: apt lets two of them fail.
+        with (Path(tempfile.gettempdir()) / "kohort-tests-apt.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if program() is None:
+                _install_chromium()
         found = program()
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Chromium on this machine: apt-get install chromium")
     assert found is not None
     return found
+
+
+def _install_chromium() -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+        subprocess.run(["apt-get", "-q", *words], check=True, timeout=600, env=environment, stdout=subprocess.DEVNULL)
 
 
 class Chromium:

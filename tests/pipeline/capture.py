@@ -17,9 +17,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
 from tests.clients import harness
 from tests.pipeline.at_work import at_work, committed
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
 
 GOLDEN = Path(__file__).parent / "golden"
 OFFSETS = "__consumer_offsets"

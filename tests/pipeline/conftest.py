@@ -1,6 +1,7 @@
 """One Spark session for all tests of the pipeline: starting one takes seconds.
 
-A test that uses `spark` runs in one worker process together with all others that do (`--dist loadgroup`).
+A test that uses `spark` runs in one worker process together with all others that do (`--dist loadgroup`); so do those
+that use `kafka`, the one Apache Kafka that tests share.
 """
 
 import os
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline.errors import EnvironmentMissing
 from pipeline.session import build, check_environment
+from tests.support.broker_process import Kafka, need
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +29,7 @@ SMALL = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        if {"spark", "kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
@@ -44,3 +46,15 @@ def spark() -> "Iterator[SparkSession]":
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Apache Kafka 4.4.0 as its users have it: default settings, where a single node can; topics are created unasked.
+
+    Shared: a test makes topics and groups of its own and minds no others. Nobody may make the rebalance ledger's topic.
+    """
+    need("java", "mvn")
+    broker = Kafka(tmp_path_factory.mktemp("kafka"), environment={"KAFKA_VERSION": "4.4.0", "KAFKA_HEAP": "320m"})
+    with broker:
+        yield broker

@@ -76,6 +76,11 @@ def histories(min_size: int = 1, max_size: int = 60) -> st.SearchStrategy[list[S
         st.tuples(st.just("empty"), classic),
         st.tuples(st.just("removed"), classic),
         st.tuples(st.just("epoch"), consumer, members, st.booleans()),
+        st.tuples(st.just("quiet"), consumer, members),
+        st.tuples(st.just("left"), consumer, st.integers(0, 3)),
+        st.tuples(st.just("moving"), consumer, st.integers(0, 3), st.integers(0, 2)),
+        st.tuples(st.just("instance"), consumer, st.integers(0, 3)),
+        st.tuples(st.just("dissolved"), consumer),
         st.tuples(st.just("odd"), st.integers(0, len(ODD) - 1)),
         st.tuples(st.just("transaction"), classic, st.integers(1, 3), st.sampled_from(("commit", "abort"))),
         st.tuples(st.just("clock"), st.integers(-5_000, 120_000)),
@@ -215,28 +220,13 @@ class Writer:
 
     def step_epoch(self, group: str, members: Sequence[int], finish: bool) -> None:
         """A KIP-848 group's next epoch: who left, who came, the target, and (if `finish`) everyone reaching it."""
-        epoch, old = self.epochs.get(group, (0, set()))
+        epoch, old = self.epochs.get(group, (1, set()))
         epoch, new = epoch + 1, {f"{group}-m{number}" for number in members}
         self.epochs[group] = (epoch, new)
         for gone in sorted(old - new):
-            for key in (
-                g.ConsumerGroupCurrentMemberAssignmentKey(group, gone),
-                g.ConsumerGroupTargetAssignmentMemberKey(group, gone),
-                g.ConsumerGroupMemberMetadataKey(group, gone),
-            ):
-                self._append(group, g.encode_key(key), None)
+            self._forget_member(group, gone)
         for number in members:
-            value = cg.ConsumerGroupMemberMetadataValue(
-                instance_id=None,
-                rack_id="r1" if number else None,
-                client_id=f"client-{number}",
-                client_host="/10.0.0.9",
-                subscribed_topic_names=["orders"],
-                subscribed_topic_regex="",
-                rebalance_timeout_ms=300_000,
-                server_assignor="uniform" if number % 2 else None,
-            )
-            self._typed(group, g.ConsumerGroupMemberMetadataKey(group, f"{group}-m{number}"), value)
+            self._member(group, f"{group}-m{number}", number, ["orders"])
         bumped = cg.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=-(epoch * 10**15))
         self._typed(group, g.ConsumerGroupMetadataKey(group), bumped)
         target = cg.ConsumerGroupTargetAssignmentMetadataValue(
@@ -255,18 +245,121 @@ class Writer:
         self._typed(group, g.ConsumerGroupTargetAssignmentMetadataKey(group), target)
         for name, partitions in list(share.items())[: None if finish else -1]:
             self.now_ms += 40
-            epochs = [epoch] * len(partitions) if epoch % 2 else None
-            owned = [
-                cg.CurrentTopicPartitions(topic_id=TOPIC_IDS["orders"], partitions=partitions, assignment_epochs=epochs)
+            self._current(group, name, epoch, partitions)
+
+    def step_quiet(self, group: str, members: Sequence[int]) -> None:
+        """Members that subscribe to nothing make a group without a record of its own: it starts at epoch 1."""
+        if group in self.epochs:
+            return
+        self.epochs[group] = (1, {f"{group}-m{number}" for number in members})
+        for number in members:
+            self._member(group, f"{group}-m{number}", number, [])
+            self._current(group, f"{group}-m{number}", 1, [])
+            self.now_ms += 40
+
+    def step_left(self, group: str, which: int) -> None:
+        """A member goes; the target stays as it was until somebody else asks."""
+        epoch, members = self.epochs.get(group, (1, set()))
+        if not members:
+            return
+        gone = sorted(members)[which % len(members)]
+        self.epochs[group] = (epoch + 1, members - {gone})
+        self._forget_member(group, gone)
+        self._typed(group, g.ConsumerGroupMetadataKey(group), cg.ConsumerGroupMetadataValue(epoch=epoch + 1))
+
+    def step_moving(self, group: str, which: int, state: int) -> None:
+        """A member at the group's epoch, stable, or waiting for others; or still at the one before, revoking."""
+        epoch, members = self.epochs.get(group, (1, set()))
+        if members:
+            name = sorted(members)[which % len(members)]
+            self._current(group, name, epoch - (state == 1), [0], state, [1, 2] if state == 1 else [])
+
+    def step_instance(self, group: str, which: int) -> None:
+        """A static member comes back under a new id: the old one's records go, and the new one's come, as one."""
+        epoch, members = self.epochs.get(group, (1, set()))
+        static = [name for name in sorted(members) if self._number(name) % 2]
+        if not static:
+            return
+        old = static[which % len(static)]
+        self.lives += 1
+        new = f"{group}-m{self._number(old)}-{self.lives}"
+        self.epochs[group] = (epoch, (members - {old}) | {new})
+        self._forget_member(group, old)
+        self._member(group, new, self._number(old), ["orders"])
+        parts = [cg.TargetTopicPartitions(topic_id=TOPIC_IDS["orders"], partitions=[0])]
+        value = cg.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=parts)
+        self._typed(group, g.ConsumerGroupTargetAssignmentMemberKey(group, new), value)
+        self._current(group, new, 0, [])
+        self._current(group, new, epoch, [0])
+
+    def step_dissolved(self, group: str) -> None:
+        """The group is removed, whoever is in it, in one append."""
+        if group not in self.epochs:
+            return
+        _, members = self.epochs.pop(group)
+        for kind in (
+            g.ConsumerGroupCurrentMemberAssignmentKey,
+            g.ConsumerGroupTargetAssignmentMemberKey,
+            g.ConsumerGroupMemberMetadataKey,
+        ):
+            for name in sorted(members):
+                self._append(group, g.encode_key(kind(group, name)), None)
+            if kind is g.ConsumerGroupTargetAssignmentMemberKey:
+                self._append(group, g.encode_key(g.ConsumerGroupTargetAssignmentMetadataKey(group)), None)
+        self._append(group, g.encode_key(g.ConsumerGroupMetadataKey(group)), None)
+
+    @staticmethod
+    def _number(name: str) -> int:
+        return int(name.partition("-m")[2].partition("-")[0])
+
+    def _forget_member(self, group: str, gone: str) -> None:
+        for kind in (
+            g.ConsumerGroupCurrentMemberAssignmentKey,
+            g.ConsumerGroupTargetAssignmentMemberKey,
+            g.ConsumerGroupMemberMetadataKey,
+        ):
+            self._append(group, g.encode_key(kind(group, gone)), None)
+
+    def _member(self, group: str, name: str, number: int, topics: list[str]) -> None:
+        value = cg.ConsumerGroupMemberMetadataValue(
+            instance_id=f"i{number}" if number % 2 else None,
+            rack_id="r1" if number else None,
+            client_id=f"client-{number}",
+            client_host="/10.0.0.9",
+            subscribed_topic_names=topics,
+            subscribed_topic_regex="",
+            rebalance_timeout_ms=300_000,
+            server_assignor="uniform" if number % 2 else None,
+        )
+        self._typed(group, g.ConsumerGroupMemberMetadataKey(group, name), value)
+
+    def _current(
+        self,
+        group: str,
+        name: str,
+        epoch: int,
+        partitions: Sequence[int],
+        state: int = 0,
+        pending: Sequence[int] = (),
+    ) -> None:
+        def held(numbers: Sequence[int]) -> list[cg.CurrentTopicPartitions]:
+            if not numbers:
+                return []
+            epochs = [epoch] * len(numbers) if epoch % 2 else None
+            return [
+                cg.CurrentTopicPartitions(
+                    topic_id=TOPIC_IDS["orders"], partitions=list(numbers), assignment_epochs=epochs
+                )
             ]
-            value8 = cg.ConsumerGroupCurrentMemberAssignmentValue(
-                member_epoch=epoch,
-                previous_member_epoch=epoch - 1,
-                state=0,
-                assigned_partitions=owned if partitions else [],
-                partitions_pending_revocation=[],
-            )
-            self._typed(group, g.ConsumerGroupCurrentMemberAssignmentKey(group, name), value8)
+
+        value = cg.ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=epoch,
+            previous_member_epoch=epoch - 1,
+            state=state,
+            assigned_partitions=held(partitions),
+            partitions_pending_revocation=held(pending),
+        )
+        self._typed(group, g.ConsumerGroupCurrentMemberAssignmentKey(group, name), value)
 
     def _typed(self, group: str, key: g.GroupKey, value: Any) -> None:
         self._append(group, g.encode_key(key), g.encode_value(value))

@@ -15,9 +15,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.broker_process import QUICK_GROUPS, BrokerProcess, Kohort
 from tests.clients import harness
 from tests.pipeline.at_work import at_work
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

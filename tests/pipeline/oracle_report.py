@@ -19,7 +19,8 @@ def report_data(directory: Path, every_ms: int = 1000, stuck_after_ms: int = 5_0
     log = oracle.LogDirectory(directory)
     rows = oracle.group_records(log.records(committed=True))
     generations = oracle.group_generations(rows)
-    by_epoch, owned_by_epoch = oracle.consumer_epochs(oracle.consumer_group_records(rows, log.topic_names()))
+    consumer = oracle.consumer_group_records(rows, log.topic_names())
+    by_epoch, owned_by_epoch = oracle.consumer_epochs(consumer)
     rebalances = oracle.rebalances(generations) + by_epoch
     membership = oracle.membership(generations) + owned_by_epoch
     commits = oracle.offset_commits(rows)
@@ -31,7 +32,7 @@ def report_data(directory: Path, every_ms: int = 1000, stuck_after_ms: int = 5_0
         for name in ("lag_messages", "lag_seconds"):
             if row[name] is not None:
                 one[name] = max(one[name] or 0, row[name])
-    groups, left_out = choose_groups(oracle.groups(rows, generations, rebalances, lag))
+    groups, left_out = choose_groups(oracle.groups(rows, generations, consumer, rebalances, lag))
     return ReportData(
         source=str(directory),
         made_at=datetime.now(UTC),

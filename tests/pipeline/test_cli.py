@@ -22,10 +22,10 @@ from pipeline.jobs.output import _cell
 from protocol.records import consumer_group_records as cg
 from protocol.records import group_records as g
 from protocol.types import uuid_text
-from tests.broker_process import ROOT, BrokerProcess, eventually
 from tests.pipeline.capture import unpack
 from tests.pipeline.logs import Log
 from tests.pipeline.logs import commit as commit_pair
+from tests.support.broker_process import ROOT, BrokerProcess, eventually
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

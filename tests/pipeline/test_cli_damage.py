@@ -9,9 +9,9 @@ from pyspark import SparkContext
 
 from pipeline.decode.batches import CorruptBatch
 from pipeline.jobs import progress
-from tests.broker_process import eventually
 from tests.pipeline.logs import Log, commit, rows
 from tests.pipeline.test_cli import run
+from tests.support.broker_process import eventually
 
 __all__ = ["run"]
 
@@ -61,7 +61,7 @@ def test_pl13_a_damaged_batch_fails_the_job_or_is_left_out_and_told(run: Any, tm
     assert code == 1
     assert offsets(out) == [*range(12), *range(24, 36)]
     assert f"skipped: __consumer_offsets-0 offsets 12-23, {log.path} at {log.positions[1]}: CRC mismatch" in err
-    assert ", 1 batches skipped, " in err.splitlines()[-1]
+    assert ", 1 batch skipped, " in err.splitlines()[-1]
 
 
 def test_offsets_that_come_again_or_cannot_be_are_left_out(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ from pipeline import jobs
 from pipeline.cli import main
 from pipeline.errors import DataError
 from pipeline.jobs.output import _csv, _padded
+from protocol.records import consumer_group_records as cg
+from protocol.records import group_records as g
 from tests.pipeline.capture import unpack
+from tests.pipeline.histories import Writer
 from tests.pipeline.logs import T0, Log, commit
 from tests.pipeline.test_cli import run
 
@@ -199,11 +202,32 @@ def test_what_was_written_later_is_not_looked_at(run: Any, tmp_path: Path) -> No
 
 
 def test_rebalances_of_one_moment_are_shown_newest_first(run: Any, tmp_path: Path) -> None:
-    """Two epochs that were settled by one append."""
+    """Two epochs that were settled in one millisecond: the last member goes, and another comes."""
+    history = Writer()
+    history.step_epoch("k0", [0], True)
+    history.step_clock(1_000)
+    history.step_left("k0", 0)
+    history._member("k0", "k0-m1", 1, ["orders"])
+    history._typed("k0", g.ConsumerGroupMetadataKey("k0"), cg.ConsumerGroupMetadataValue(epoch=4))
+    target = cg.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=4, assignment_timestamp=0)
+    history._typed("k0", g.ConsumerGroupTargetAssignmentMetadataKey("k0"), target)
+    history._current("k0", "k0-m1", 4, [0])
+    history.step_end(False, False)
+    history.write(tmp_path / "log")
+    code, out, _ = run("rebalances", "--from", tmp_path / "log", "--group", "k0", "--format", "json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["to_generation"] for row in rows] == [4, 3]
+    assert len({row["finished_at"] for row in rows}) == 1
+
+
+def test_an_epoch_that_nobody_reached_is_told_as_missing(run: Any, tmp_path: Path) -> None:
+    """Of Kafka's own: one member goes, and before there is a target for epoch 4 the other one goes too."""
     directory, _ = unpack("kafka-4.3.1", tmp_path)
     code, out, _ = run("rebalances", "--from", directory, "--group", "next", "--format", "json")
     assert code == 0
-    assert [json.loads(line)["to_generation"] for line in out.splitlines()] == [5, 4, 3]
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [(row["to_generation"], row["missing_generations"]) for row in rows] == [(5, 1), (3, 0)]
 
 
 def test_binary_columns_are_one_line_in_csv(run: Any, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import group_commit
-from tests.broker_process import ROOT, BrokerProcess, eventually, need
 from tests.pipeline.test_cli import run
+from tests.support.broker_process import ROOT, BrokerProcess, eventually, need
 
 __all__ = ["run"]
 pytestmark = pytest.mark.slow

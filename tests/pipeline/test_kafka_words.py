@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.broker_process import ROOT, need
 from tests.pipeline import oracle
 from tests.pipeline.capture import DIRECTORIES, unpack
 from tests.pipeline.oracle.records import assignment, subscription
+from tests.support.broker_process import ROOT, need
 
 pytestmark = pytest.mark.slow
 

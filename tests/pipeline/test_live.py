@@ -17,8 +17,8 @@ from pipeline.sources.fetch_client import Fetcher, connect, leaders
 from pipeline.sources.fetch_read import pack, ranges, read_live, settled
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
 from pipeline.sources.transactions import Aborted
-from tests.broker_process import BrokerProcess, need
 from tests.pipeline.logs import Log
+from tests.support.broker_process import BrokerProcess, need
 
 Start = Callable[..., BrokerProcess]
 

@@ -12,8 +12,8 @@ import pytest
 from pipeline import decode
 from pipeline.decode import schemas
 from pipeline.sources import problems
-from tests.broker_process import ROOT
 from tests.pipeline.logs import T0, Log, commit
+from tests.support.broker_process import ROOT
 
 PySparkException = pytest.importorskip("pyspark.errors").PySparkException
 

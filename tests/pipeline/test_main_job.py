@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker_process import ROOT, Kohort
 from tests.pipeline import oracle
 from tests.pipeline.capture import unpack
 from tests.pipeline.main_job import SETTINGS, compare, have_work_done, rows_of
+from tests.support.broker_process import ROOT, Kohort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def _sorted(tables: dict[str, list[dict[str, object]]]) -> list[str]:
 def run(words: list[str]) -> subprocess.CompletedProcess[str]:
     """The command line, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "broker", "pipeline", *words],
+        [sys.executable, "-m", "kohort", "pipeline", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,

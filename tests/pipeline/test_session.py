@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import jars, session
 from pipeline.errors import EnvironmentMissing
-from tests.broker_process import ROOT
+from tests.support.broker_process import ROOT
 
 
 def java(folder: Path, says: str) -> None:
@@ -57,7 +57,7 @@ def test_the_version_of_java_is_read(
 
 def test_without_the_extra_one_sentence_names_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(EnvironmentMissing, match=r"pip install 'kohort\[pipeline\]'"):
+    with pytest.raises(EnvironmentMissing, match=r"pip install 'kohort\[spark\]'"):
         session.check_environment()
 
 
@@ -70,7 +70,7 @@ def test_decoders_and_plans_are_imported_without_spark():
 
 def test_the_connectors_jars_move_with_the_pin():
     """A new PySpark needs its own connector: whoever moves one moves the other."""
-    (pin,) = re.findall(r'"pyspark==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    (pin,) = re.findall(r"^pyspark==([\d.]+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert jars.pinned("spark.version") == jars.pinned("token.version") == pin
     assert jars.pinned("kafka.version") == "3.9.2"
 

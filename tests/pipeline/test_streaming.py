@@ -17,10 +17,10 @@ from pyspark.testing import assertDataFrameEqual
 from pipeline import group_commit
 from protocol.records import group_records as g
 from protocol.records.group_metadata import GroupMetadataValue, MemberMetadata
-from tests.broker_process import ROOT, BrokerProcess, eventually
 from tests.pipeline.logs import T0, Log
 from tests.pipeline.logs import commit as commit_pair
 from tests.pipeline.test_cli import run
+from tests.support.broker_process import ROOT, BrokerProcess, eventually
 
 __all__ = ["run"]
 HOUR_MS = 3_600_000
@@ -56,7 +56,7 @@ def test_commits_are_streamed_once_each_while_the_log_grows(run: Any, tmp_path: 
     log.roll()
     commits_log(tmp_path / "log", 40, log=log)
     found, said = streamed(run, "commits", tmp_path / "log", tmp_path / "out", "--max-offsets", "100")
-    assert said.startswith("kohort pipeline commits: 40 rows in 1 batches")
+    assert said.startswith("kohort pipeline commits: 40 rows in 1 batch")
     assert [place.name for place in sorted((tmp_path / "out" / "offset_commits").glob("batch=*"))] == [
         "batch=0", "batch=1", "batch=2",
     ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_growth_tells_an_hour_when_the_watermark_has_passed_it(run: Any, tmp_pat
     assertDataFrameEqual(found, whole.where(whole["window_start"] < last[0]))
     log.append([commit_pair("a", "orders", 0, 1)], timestamps=[T0])
     _, said = streamed(run, "growth", tmp_path / "log", tmp_path / "out", *words)
-    assert "1 rows were later than the watermark" in said
+    assert "1 row was later than the watermark" in said
 
 
 def test_a_checkpoint_is_for_one_question_and_one_cluster(run: Any, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_checkpoint_is_for_one_question_and_one_cluster(run: Any, tmp_path: Pa
     code, _, err = run("commits", "--from", tmp_path / "two", *words)
     assert (code, "was made with the logs of another cluster" in err) == (2, True)
     code, _, err = run("commits", "--from", tmp_path / "two", *words, "--overwrite")
-    assert (code, ": 40 rows in 1 batches" in err) == (0, True)
+    assert (code, ": 40 rows in 1 batch" in err) == (0, True)
 
 
 def test_a_partition_that_is_gone_ends_the_query_until_it_is_told_to_go_on(run: Any, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_partition_that_is_gone_ends_the_query_until_it_is_told_to_go_on(run: 
     code, _, err = run("commits", "--from", tmp_path / "log", *words)
     assert (code, "__consumer_offsets-1 is gone" in err, "--on-loss continue" in err) == (1, True, True), err
     code, _, err = run("commits", "--from", tmp_path / "log", *words, "--on-loss", "continue")
-    assert (code, ": 10 rows in 1 batches" in err) == (0, True), err
+    assert (code, ": 10 rows in 1 batch" in err) == (0, True), err
 
 
 def generation(number: int, *members: str) -> tuple[bytes, bytes]:
@@ -276,7 +276,7 @@ def test_pl31_a_query_is_seen_as_a_group_without_lag(
     assert 6 <= len([count for count in seen if count]) <= 8
     assert attached.failures == 0
     assert set(ends) == {"orders"}
-    words = [sys.executable, "-m", "broker", "groups", "describe", "spark-orders", "-b", broker.address]
+    words = [sys.executable, "-m", "kohort", "groups", "describe", "spark-orders", "-b", broker.address]
     told = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     lines = [line.split() for line in told.splitlines() if "orders" in line and line.split()[-1] != "PARTITION"]
     rows = [line for line in lines if "orders" in line[:3]]

@@ -105,8 +105,9 @@ class Both:
         lag = oracle.lag(self.commits, self.log, EVERY_MS)
         stuck = t.stuck_partitions(self.our_commits, batches, self.our_spans, STUCK_AFTER_MS)
         kinds = {group: {row["key_type"] for row in self.rows if row["group_id"] == group} for group in self._groups()}
-        classic = sorted(group for group, types in kinds.items() if types <= {0, 1, 2})
-        groups = oracle.groups(self.rows, self.generations, self.rebalances, lag)
+        # Share and streams groups are not decoded.
+        decoded = sorted(group for group, types in kinds.items() if types <= {0, 1, 2, 3, 4, 5, 6, 7, 8, 16})
+        groups = oracle.groups(self.rows, self.generations, self.consumer_rows, self.rebalances, lag)
         ours = t.groups(self.records, self.our_generations, self.our_consumer, self.our_rebalances, our_lag)
         everything = self._read(topic="__consumer_offsets", records="group", isolationLevel="read_uncommitted")
         logs = self.log.of("__consumer_offsets")
@@ -123,8 +124,8 @@ class Both:
             *differs("stuck", stuck, oracle.stuck(self.commits, self.log, self.spans, STUCK_AFTER_MS)),
             *differs(
                 "groups",
-                ours.where(ours["group_id"].isin(classic)),
-                [row for row in groups if row["group_id"] in classic],
+                ours.where(ours["group_id"].isin(decoded)),
+                [row for row in groups if row["group_id"] in decoded],
             ),
             *self._states(),
         ]

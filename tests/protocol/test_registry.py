@@ -5,9 +5,9 @@ from __future__ import annotations
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
 
-# Key, name, first and last version served: the table of tier T1, and 68, which is refused aloud.
+# Key, name, first and last version served: the table of tier T1, 68, which is refused aloud, and those of transactions.
 T1 = """
-0 Produce 3-11                  21 DeleteRecords 0-2
+0 Produce 3-13                  21 DeleteRecords 0-2
 1 Fetch 4-17                    22 InitProducerId 0-5
 2 ListOffsets 1-10              23 OffsetForLeaderEpoch 2-4
 3 Metadata 0-13                 32 DescribeConfigs 1-4
@@ -23,7 +23,12 @@ T1 = """
 17 SaslHandshake 0-1            47 OffsetDelete 0-0
 18 ApiVersions 0-4              60 DescribeCluster 0-2
 19 CreateTopics 2-7             68 ConsumerGroupHeartbeat 0-1
-20 DeleteTopics 1-6             75 DescribeTopicPartitions 0-0
+20 DeleteTopics 1-6             69 ConsumerGroupDescribe 0-1
+75 DescribeTopicPartitions 0-0
+24 AddPartitionsToTxn 0-5       28 TxnOffsetCommit 0-6
+25 AddOffsetsToTxn 0-4          61 DescribeProducers 0-0
+26 EndTxn 0-5                   65 DescribeTransactions 0-0
+27 WriteTxnMarkers 1-2          66 ListTransactions 0-2
 """
 
 
@@ -42,7 +47,7 @@ def test_produce_is_advertised_from_0_and_everything_else_as_served() -> None:
     """Old librdkafka compresses only if Produce 0 is offered."""
     differing = {api.name: api.advertised for api in APIS.values() if api.advertised != api.served}
 
-    assert differing == {"Produce": (0, 11)}
+    assert differing == {"Produce": (0, 13)}
 
 
 def test_entries_are_in_the_order_of_their_keys_and_agree_with_their_messages() -> None:

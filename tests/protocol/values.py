@@ -27,6 +27,15 @@ def versions(cls: type[Message]) -> range:
     return range(cls.VERSIONS[0], cls.VERSIONS[1] + 1)
 
 
+# Kafka 4.4 has a version more than the definitions of kafka-python and kio: `test_transaction_bytes` has its bytes.
+_NEWER = {"TxnOffsetCommitRequest": 6, "TxnOffsetCommitResponse": 6}
+
+
+def elsewhere(cls: type[Message]) -> list[int]:
+    """The declared versions that the other codecs have too."""
+    return [version for version in versions(cls) if version < _NEWER.get(cls.__name__, version + 1)]
+
+
 def samples(cls: type[Message], version: int, count: int) -> Iterator[Message]:
     """`count` messages that differ, the first one all defaults; only fields that `version` has are set."""
     yield cls()
@@ -70,7 +79,8 @@ def _fixed(rng: random.Random, wire_type: Fixed, name: str) -> Any:
     if name.endswith("error_code"):
         return rng.randint(-1, 120)
     if name.endswith("_ms") and wire_type.name == "Int64":
-        return rng.choice(_TIMES_MS)
+        # The one moment that Kafka sends as -1 though its definition has another default: kio does not take it.
+        return rng.choice(_TIMES_MS[1:] if name == "transaction_start_time_ms" else _TIMES_MS)
     bits = _INTEGERS[wire_type.name]
     return rng.choice((0, -1, 1, rng.getrandbits(bits - 1), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
 

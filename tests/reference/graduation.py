@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from storage.meta_properties import parse_properties
-from tests.broker_process import ROOT, BrokerProcess, Kafka, Kohort, eventually
+from tests.support.broker_process import ROOT, BrokerProcess, Kafka, Kohort, eventually
 
 PARTITIONS = 3
 TOPIC = "orders"

@@ -13,9 +13,9 @@ from protocol.records import batch, control_records, metadata_records
 from protocol.records import group_records as g
 from protocol.schema import Struct, Uuid
 from protocol.types import ZERO_UUID, uuid_text
-from tests.broker.catalogue_fixture import CatalogueDriver
-from tests.broker_process import ROOT, need
 from tests.protocol.records.test_group_records import GOLDEN_KEYS, GOLDEN_VALUES
+from tests.support.broker_process import ROOT, need
+from tests.support.catalogue_fixture import CatalogueDriver
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from broker.graduate.partition_files import inspect_partition
-from tests.broker_process import BrokerDiedError, BrokerProcess, eventually, free_port, need
+from offline.graduate.partition_files import inspect_partition
 from tests.reference import graduation as g
+from tests.support.broker_process import BrokerDiedError, BrokerProcess, eventually, free_port, need
 
 pytestmark = pytest.mark.slow
 

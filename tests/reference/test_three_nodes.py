@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker_process import ROOT, eventually, free_port, need
 from tests.reference import graduation as g
+from tests.support.broker_process import ROOT, eventually, free_port, need
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ class Walk:
             programs / "kafka-server-start.sh",
             f'export KAFKA_HEAP=256m; {run} kafka.Kafka "$2" > "$2.log" 2>&1 < /dev/null & echo $! > "$2.pid"',
         )
-        self._program(programs / "kohort", f'PYTHONPATH={ROOT} exec {sys.executable} -m broker "$@"')
+        self._program(programs / "kohort", f'PYTHONPATH={ROOT} exec {sys.executable} -m kohort "$@"')
 
     def _program(self, path: Path, line: str) -> None:
         path.write_text(f"#!/usr/bin/env bash\n{line}\n")

@@ -1,7 +1,7 @@
 """Bugs to be found: those that Apache Kafka's loader had, as far as our records can have them, and two of our own.
 
-Kafka's concern KIP-848 records, of which the loader here takes no notice; each is built in again over the records that
-it does read, and the KIP-848 records are held to stay in the log byte for byte.
+Kafka's concern KIP-848 records; each is built in again over the records of classic groups and offsets. Those of KIP-848
+groups have theirs in tests/coordinator/consumer/test_loading.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from broker import group_leader
+from broker.groups import tenant as group_tenant
 from coordinator import loading
 from coordinator.group import Group
-from coordinator.loading import LoadFailed
+from coordinator.load_summary import LoadFailed
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey, decode_key
 from tests.replay import life
 
@@ -26,17 +26,17 @@ def _replaying(check: Check, after: Check = lambda shard, key, value: None) -> I
     """Load record after record, as Kafka does, and have each looked at before and after it counts."""
     real = loading._load_record
 
-    def look(shard: Any, loaded: Any, key: Any, value: Any, producer_id: int, offset: int) -> None:
+    def look(shard: Any, folds: Any, loaded: Any, key: Any, value: Any, producer_id: int, offset: int) -> None:
         typed = decode_key(key)
         check(shard, typed, value)
-        real(shard, loaded, key, value, producer_id, offset)
+        real(shard, folds, loaded, key, value, producer_id, offset)
         after(shard, typed, value)
 
     def load(shard: Any, chunks: Any) -> Any:
         with patch.object(loading, "_load_record", look):
             return loading.replay_log(shard, chunks())
 
-    with patch.object(group_leader, "load", load):
+    with patch.object(group_tenant, "load", load):
         yield
 
 

@@ -13,16 +13,16 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from broker import group_leader
-from broker.context import Deferred
-from broker.group_batches import LeaderState
-from broker.group_leader import GroupLeader
-from broker.log_cleaning import durable_end
-from broker.partitions import Partition, PartitionSettings
+from broker.coordinators.batches import LeaderState
+from broker.groups import tenant as group_tenant
+from broker.groups.groups import GroupLeader, expire_offsets, forget_topics
+from broker.handlers.context import Deferred
+from broker.partitions import Marker, Partition, PartitionSettings
+from broker.partitions.cleaning import durable_end
 from broker.partitions.flusher import Flusher
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
-from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DeleteOffsets
+from coordinator.offsets.inputs import CommitOffsets, CommitTransactionalOffsets, DeleteGroup, DeleteOffsets
 from coordinator.shard import Shard
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
@@ -32,22 +32,25 @@ from protocol.records.batch_header import read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.group_records import OffsetCommitKey, decode_key, decode_value
 from storage import cleaner
-from storage.files import remove_files
+from storage.files import Disk, remove_files
 from storage.log_config import INT64_MAX, LogConfig
 from storage.partition_log import PartitionLog
-from tests.broker.group_leader_fixture import Leading
 from tests.coordinator.driver import Topics
-from tests.recording_disk import Op, RecordingDisk, World
 from tests.replay.kafka_wrote import PREFIXES
 from tests.replay.legal_choice import Chooser
 from tests.replay.oracle import Oracle, State, held_by, held_group
 from tests.storage.logs import all_bytes
+from tests.support.group_leader_fixture import Leading
+from tests.support.recording_disk import Op, RecordingDisk, World
 
 GROUPS = ("g", "h", "i")
 TOPICS = {"t": 3, "u": 3}
+PRODUCERS = (7_001, 7_002)
 DAY_MS = 86_400_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=200_000)
 Step = tuple[str, int]
+UNSYNCED = Disk()  # of folders that nothing crashes any more
+UNSYNCED.fsync = UNSYNCED.fdatasync = lambda _: None  # type: ignore[method-assign]
 
 
 def config(*, always: bool) -> LogConfig:
@@ -180,6 +183,46 @@ class Life:
         self.leader.submit(CommitOffsets(group, member, None, generation, topics, 4, retention_ms, answer))
         self._answers.append((answer, self._next_offset))
 
+    def transact(self, number: int) -> None:
+        """An offset in a transaction of one of two producers, by a member or by one who says nothing of itself."""
+        group, topic, partition = GROUPS[number % 3], "tu"[number // 3 % 2], number // 6 % 3
+        member, generation = self._someone(group) if number // 18 % 2 else ("", -1)
+        self._next_offset += 1
+        stored = OffsetCommitRequestPartition(partition_index=partition, committed_offset=self._next_offset)
+        answer = Answer(self.disk)
+        self.leader.submit(
+            CommitTransactionalOffsets(
+                group,
+                member,
+                None,
+                generation,
+                [OffsetCommitRequestTopic(name=topic, partitions=[stored])],
+                5,
+                -1,
+                answer,
+                producer_id=PRODUCERS[number // 36 % 2],
+                producer_epoch=self._epoch(number),
+            )
+        )
+        self._answers.append((answer, self._next_offset))
+
+    def _epoch(self, number: int) -> int:
+        entry = self.partition.log.producers.entries.get(PRODUCERS[number // 36 % 2])
+        return 0 if entry is None else entry.epoch
+
+    def end(self, number: int) -> None:
+        """A producer's transaction is committed or aborted, of version 2 or before; also where none is open."""
+        producer_id, commit = PRODUCERS[number // 36 % 2], number % 3 != 0
+        version = 2 if number % 2 else 0
+        marker = Marker(producer_id, self._epoch(number) + (version == 2), commit, 0, version)
+        codes: list[ErrorCode] = []
+        effects = self.leader.effects
+        effects.append_marker(
+            marker, lambda: effects.shard.end_transaction(producer_id, committed=commit), codes.append
+        )
+        self.broker.turn()
+        assert codes == [ErrorCode.NONE]
+
     def _someone(self, group_id: str) -> tuple[str, int]:
         group = self.leader.shard.groups.get(group_id)
         if group is None or not group.members:
@@ -223,13 +266,13 @@ class Life:
 
     def expire(self, number: int) -> None:
         self.broker.runtime.advance((10_000, 300_000)[number % 2])
-        self.leader.expire_offsets()
+        expire_offsets(self.leader)
 
     def forget(self, number: int) -> None:
         topic = "tu"[number % 2]
         topic_id = Topics(TOPICS).topic_id(topic)
         assert topic_id is not None
-        self.leader.forget_topics({topic: topic_id})
+        forget_topics(self.leader, {topic: topic_id})
 
     def roll(self, number: int) -> None:
         del number
@@ -330,6 +373,8 @@ class Life:
 
 STEPS: tuple[str, ...] = (
     *["commit"] * 6,
+    *["transact"] * 4,
+    *["end"] * 3,
     *["join"] * 4,
     "leave",
     *["silence"] * 2,
@@ -356,7 +401,12 @@ def live(directory: Path, steps: list[Step], *, always: bool, prefix: int) -> Li
 def loaded(directory: Path, *, always: bool, recovery_point: int, clean: bool = False) -> tuple[State, set[int]]:
     """What the broker's loader makes of a folder, and where the batches in it begin."""
     log = PartitionLog.open(
-        directory, config(always=always), clean=clean, recovery_point=recovery_point, now_ms=1_700_000_000_000
+        directory,
+        config(always=always),
+        clean=clean,
+        recovery_point=recovery_point,
+        now_ms=1_700_000_000_000,
+        disk=UNSYNCED,
     )
     broker = Leading(load=False, topics=TOPICS, settings=SETTINGS)
     settings = PartitionSettings(log=config(always=always))
@@ -374,7 +424,7 @@ def loaded(directory: Path, *, always: bool, recovery_point: int, clean: bool = 
 def read(data: bytes) -> State:
     """What the broker's loader makes of batches that it reads."""
     shard = Shard(SETTINGS, Topics(TOPICS))
-    group_leader.load(shard, lambda: [data])
+    group_tenant.load(shard, lambda: [data])
     return held_by(shard, {})
 
 
@@ -486,7 +536,7 @@ class Crashes:
 def _copy(world: World) -> World:
     copy = World()
     copy.cache = {file: bytearray(content) for file, content in world.cache.items()}
-    copy.names = dict(world.names)
+    copy.entries = dict(world.entries)
     return copy
 
 

@@ -10,6 +10,7 @@ from protocol.records.batch_header import read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.control_records import ControlType, control_type
 from protocol.records.group_records import (
+    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -31,6 +32,7 @@ class Oracle:
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Any]]] = {}
         self.groups: dict[str, GroupMetadataValue] = {}
         self.others: dict[bytes, bytes] = {}
+        self.consumer_groups: set[str] = set()  # of KIP-848: their offsets make no simple group
 
     def take(self, batch: bytes) -> None:
         """One whole batch."""
@@ -71,6 +73,8 @@ class Oracle:
             self.others.pop(key_bytes, None)
         else:
             self.others[key_bytes] = value_bytes
+        if isinstance(key, ConsumerGroupMetadataKey):
+            (self.consumer_groups.discard if value_bytes is None else self.consumer_groups.add)(key.group)
 
     def state(self) -> State:
         """What a shard must hold that was loaded from these batches."""
@@ -78,7 +82,8 @@ class Oracle:
         pending = {(pid, *at): _offset(value) for pid, held in self.pending.items() for at, (_, value) in held.items()}
         groups: dict[Any, Any] = {group_id: _group(value) for group_id, value in self.groups.items()}
         for group_id in [at[0] for at in offsets] + [at[1] for at in pending]:
-            groups.setdefault(group_id, SIMPLE)
+            if group_id not in self.consumer_groups:
+                groups.setdefault(group_id, SIMPLE)
         return offsets, pending, groups, dict(self.others)
 
 

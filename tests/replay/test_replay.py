@@ -20,7 +20,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from coordinator.loading import LoadFailed
+from coordinator.load_summary import LoadFailed
 from tests.replay.known_bugs import LOADER_BUGS, cleaned_before_it_is_flushed
 from tests.replay.life import STEPS, Crashes, Step, live, read
 
@@ -43,6 +43,14 @@ FULL: list[Step] = [
     ("delete_offsets", 1), ("flush", 0), ("join", 2), ("commit", 2), ("silence", 1), ("roll", 0), ("clean", 7),
     ("remove", 0), ("delete_group", 2), ("expire", 1), ("commit", 3), ("roll", 0), ("clean", 10), ("restart", 0),
     ("commit", 9), ("join", 1), ("restart", 1), ("commit", 4), ("roll", 0), ("clean", 5), ("remove", 0),
+]  # fmt: skip
+# Transactions of both kinds of end, over a roll, a clean and a restart, beside plain commits and deletions.
+TRANSACTIONS: list[Step] = [
+    ("commit", 0), ("transact", 0), ("transact", 6), ("roll", 0), ("transact", 36), ("commit", 6), ("end", 1),
+    ("transact", 0), ("restart", 1), ("transact", 9), ("end", 3), ("roll", 0), ("clean", 4), ("transact", 6),
+    ("delete_offsets", 6), ("restart", 0), ("end", 37), ("transact", 39), ("flush", 0), ("delete_group", 0),
+    ("end", 2), ("transact", 3), ("roll", 0), ("clean", 5), ("end", 39), ("expire", 1), ("commit", 3), ("end", 4),
+    ("roll", 0), ("clean", 10), ("restart", 1), ("remove", 0),
 ]  # fmt: skip
 
 
@@ -67,6 +75,12 @@ def prove(history: list[Step], *, always: bool, prefix: int, crashes: int | None
 @pytest.mark.parametrize("always", [False, True])
 def test_a_crash_at_every_operation_of_a_full_life(always: bool) -> None:
     assert prove(FULL, always=always, prefix=0, crashes=None) > 500
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_p06_a_crash_at_every_operation_of_a_life_with_transactions(always: bool) -> None:
+    """Pending offsets are pending again, and those that a marker has decided are there or gone."""
+    assert prove(TRANSACTIONS, always=always, prefix=0, crashes=None) > 500
 
 
 @settings(max_examples=HISTORIES, deadline=None)

@@ -16,13 +16,13 @@ from random import Random
 
 import pytest
 
-from broker import logs
+from broker.loop import logs
 from protocol.errors import ErrorCode
 from storage.files import DISK
-from tests.broker.whole_broker import Whole
-from tests.recording_disk import RecordingDisk, World
+from tests.support.recording_disk import RecordingDisk, World
+from tests.support.whole_broker import Whole
 
-_CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "fdatasync", "rename", "unlink")
+_CALLS = ("open", "close", "pwrite", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir")
 GROUP = "g0"
 
 

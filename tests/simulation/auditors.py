@@ -8,8 +8,8 @@
   nothing: what it took never comes back.
 - A record that was acknowledged or read is there for ever at its offset, and no record is there twice.
 
-What the broker had not acknowledged when it died may be there or not, so a generation that was handed out and never
-synced may be handed out again.
+What the broker had not acknowledged when it died, or when its log failed, may be there or not, so a generation that was
+handed out and never synced may be handed out again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from coordinator.consumer_protocol import assigned_partitions, owned_partitions
+from coordinator.routing import partition_for
 from protocol.errors import ErrorCode
 from protocol.records.batch import iterate_headers, iterate_records
+from protocol.records.consumer_protocol import assigned_partitions, owned_partitions
 from tests.simulation.world import Exchange
 
 Place = tuple[str, int]  # topic, partition
@@ -33,8 +34,6 @@ REFUSED = (
     ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.FENCED_INSTANCE_ID,
 )
-# The log of its partition has failed and is read again.
-ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Generation:
@@ -84,9 +83,11 @@ class Everything:
         request = exchange.request
         match type(request).__name__:
             case "SyncGroupRequest" if request.assignments:
-                if request.generation_id in self.groups[request.group_id]:
-                    generation = self.groups[request.group_id][request.generation_id]
-                    generation.plans.append({one.member_id: bytes(one.assignment) for one in request.assignments})
+                number = request.generation_id
+                # A log that failed may hold all that its group knows, and the group goes on as if nothing had been.
+                known = self.groups[request.group_id].get(number) or self.forgotten.get((request.group_id, number))
+                if known is not None:
+                    known.plans.append({one.member_id: bytes(one.assignment) for one in request.assignments})
             case "OffsetCommitRequest":
                 made = []
                 for topic, partition in _partitions(request):
@@ -112,8 +113,6 @@ class Everything:
         """The broker has written the answer."""
         name = type(exchange.request).__name__.removesuffix("Request")
         self.counts[name] += 1
-        if getattr(exchange.response, "error_code", 0) in ELSEWHERE and hasattr(exchange.request, "group_id"):
-            self._forget(exchange.request.group_id)
         check: Callable[[Exchange, Any, Any], None] | None = getattr(self, f"_{name.lower()}", None)
         if check is not None:
             check(exchange, exchange.request, exchange.response)
@@ -123,6 +122,12 @@ class Everything:
         del life
         for group_id in self.groups:
             self._forget(group_id)
+
+    def groups_loaded_anew(self, index: int, partition_count: int) -> None:
+        """The log of their partition had failed: what was handed out and not written down may be again."""
+        for group_id in self.groups:
+            if partition_for(group_id, partition_count) == index:
+                self._forget(group_id)
 
     def _forget(self, group_id: str) -> None:
         """The group was loaded anew."""
@@ -273,10 +278,11 @@ class Everything:
             for topic in request.topic_data
             for partition in topic.partition_data
         }
+        names = {topic.topic_id: topic.name for topic in request.topic_data}
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code == ErrorCode.NONE:
-                    place = (topic.name, partition.index)
+                    place = (topic.name or names[topic.topic_id], partition.index)
                     for at, record in enumerate(iterate_records(sent[place])):
                         offset = partition.base_offset + at
                         assert record.value is not None

@@ -35,6 +35,7 @@ class Client:
         self.channel: Channel
         self.impatience = 0.03
         self.oldest: dict[str, int] = {}  # by API: the least version that says what the client needs
+        self.topic_ids: dict[str, bytes] = {}  # as Metadata said last; since its version 10
         self._versions: dict[int, int] = {}
 
     def version(self, request: Any) -> int:
@@ -61,6 +62,7 @@ class Client:
         """How many partitions a topic has. Raises: Lost."""
         topics = [MetadataRequestTopic(name=topic)]
         answer = yield from self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True))
+        self.topic_ids[topic] = answer.topics[0].topic_id
         return len(answer.topics[0].partitions)
 
 
@@ -71,7 +73,8 @@ class Producer(Client):
         super().__init__(name, seed)
         self.topic = topic
         self.stopping = False
-        self.oldest = {"Produce": 3}
+        # From Produce 13 on ids stand for names, and Metadata 10 is the first to tell them.
+        self.oldest = {"Produce": 3, "Metadata": 10}
         self.producer_id = self.epoch = -1
         self.sequences: dict[int, int] = {}
         self._number = 0
@@ -117,7 +120,7 @@ class Producer(Client):
         """Whether it is acknowledged."""
         del count
         made = PartitionProduceData(index=partition, records=data)
-        topic = TopicProduceData(name=self.topic, partition_data=[made])
+        topic = TopicProduceData(name=self.topic, topic_id=self.topic_ids[self.topic], partition_data=[made])
         answer = yield from self.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[topic]))
         code = answer.responses[0].partition_responses[0].error_code
         assert code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, *PASSING), ErrorCode(code).name

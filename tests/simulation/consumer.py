@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.consumer_protocol import assigned_partitions
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -23,10 +22,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.consumer_protocol import assignment, subscription
+from protocol.records.consumer_protocol import assigned_partitions
 from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import PASSING, Asking, Client
 from tests.simulation.world import Connect, Lost, Process, Sleep
+from tests.support.consumer_protocol import assignment, subscription
 
 SESSION_MS = 6_000
 REBALANCE_MS = 10_000

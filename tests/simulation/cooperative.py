@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.consumer_protocol import owned_partitions
 from protocol.messages.join_group import JoinGroupRequestProtocol
-from tests.consumer_protocol import assignment, subscription
+from protocol.records.consumer_protocol import owned_partitions
 from tests.simulation.clients import Asking
 from tests.simulation.consumer import Anew, Consumer, Elsewhere, Rejoin
 from tests.simulation.world import Sleep
+from tests.support.consumer_protocol import assignment, subscription
 
 Place = tuple[str, int]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from storage.files import DISK, Disk
-from tests.recording_disk import RecordingDisk
-from tests.recording_disk import World as Platter
+from tests.support.recording_disk import RecordingDisk
+from tests.support.recording_disk import World as Platter
 
-_CALLS = ("open", "close", "pwrite", "pread", "fsync", "fdatasync", "rename", "unlink", "ftruncate")
+_CALLS = ("open", "close", "pwrite", "pread", "fsync", "fdatasync", "rename", "unlink", "mkdir", "ftruncate")
 
 
 class SimulatedDisk(RecordingDisk):
@@ -29,7 +29,7 @@ class SimulatedDisk(RecordingDisk):
         self.random = chance
         self.doubt = 0.0  # how probably an operation fails
         self._platter = Platter()
-        for name in ("open", "pwrite", "pread", "rename", "unlink", "ftruncate"):
+        for name in ("open", "pwrite", "pread", "rename", "unlink", "mkdir", "ftruncate"):
             setattr(self, name, self._doubtful(self.__dict__.get(name) or getattr(Disk, name)))
         self.refuse_sync = lambda _: self._refuses()  # type: ignore[method-assign]
 

@@ -20,7 +20,8 @@ class Scratch(Client):
         super().__init__(name, seed)
         self.stopping = False
         self.rounds = 0
-        self.oldest = {"Produce": 3}
+        # Topic ids stand for names from the next ones on, and these topics have another one every time.
+        self._versions[ProduceRequest.API_KEY or 0] = self.random.randint(3, 12)
         self._versions[FetchRequest.API_KEY or 1] = self.random.randint(4, 12)
         self._number = 0
         self._sure: list[bytes] = []

@@ -8,34 +8,39 @@ seed; `make simulation SEEDS=17` plays that one again, `SEEDS=100-200` a range. 
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from broker import logs
+from broker.loop import logs
 from coordinator.group import GroupState
 from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import Administrator, Producer
 from tests.simulation.consumer import Consumer
 from tests.simulation.cooperative import CooperativeConsumer
 from tests.simulation.deleter import Deleter
-from tests.simulation.disk import SimulatedDisk
 from tests.simulation.scratch import Scratch
 from tests.simulation.world import World
 
 EAGER = {"billing": ["orders"], "audit": ["orders", "refunds"]}
 GROUPS = {**EAGER, "shared": ["orders", "refunds"]}  # the last rebalances cooperatively
+# Each has found a fault once. What its random numbers mean changes with the code; the fault's own test is elsewhere.
+FAILED_ONCE = (513, 640, 652, 1197, 3008)
 TROUBLED_MS = 60_000
 CALM_MS = 60_000
 
 
 def seeds() -> list[int]:
-    """Which histories to run: a few, more in CI, or those that the environment names."""
-    named = os.environ.get("KOHORT_SIMULATION_SEEDS") or ("0-11" if os.environ.get("CI") else "0-2")
+    """Which histories to run: a few, more in CI, or those that the environment names, as `17` or `100-200`."""
+    named = os.environ.get("KOHORT_SIMULATION_SEEDS")
+    if not named:
+        return [*range(12), *FAILED_ONCE] if os.environ.get("CI") else [*range(3)]
     first, _, last = named.partition("-")
     return list(range(int(first), int(last or first) + 1))
 
@@ -218,19 +223,42 @@ class History:
             assert auditor.counts[api] > 5, f"{api}: {auditor.counts[api]}"
 
 
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """In memory, where there is room for files: which of them a power loss takes is for the simulated disk to say."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as made:
+        yield Path(made)
+
+
 @pytest.fixture(autouse=True)
 def _restore() -> Iterator[None]:
     yield
-    SimulatedDisk.uninstall()
     logs.configure()
 
 
 @pytest.mark.parametrize("durability", ["os", "always"])
 @pytest.mark.parametrize("seed", seeds())
 def test_whatever_happens_nothing_is_lost_and_everything_ends_well(
-    seed: int, durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, durability: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CR09."""
     # Ids are chance too: the same seed is the same history.
-    monkeypatch.setattr("broker.uuids.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
-    History(seed, tmp_path / "data", kohort__durability=durability).play()
+    monkeypatch.setattr("broker.loop.uuids.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
+    before = descriptors()
+    history = History(seed, directory / "data", kohort__durability=durability)
+    try:
+        history.play()
+    finally:
+        history.world.end()
+    del history
+    gc.collect()
+    assert descriptors() <= before, "files of brokers that have ended are open"
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/dev/fd").iterdir()))

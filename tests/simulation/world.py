@@ -13,25 +13,27 @@ import gc
 import heapq
 import io
 import itertools
+import os
 import random
-import shutil
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker import logs
+from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.composition import Composition
-from broker.connection import Connection
-from broker.dispatch import HANDLERS, Routes
-from broker.server import Server
-from broker.settings import Settings
+from broker.config.settings import Settings
+from broker.handlers.dispatch import HANDLERS, Routes
+from broker.loop import logs
+from broker.network.connection import Connection
+from broker.network.server import Server
+from broker.partitions import Partition
 from protocol.frame_cutter import FrameCutter
 from protocol.frames import decode_response, encode_request
-from tests.broker.connections import FakeTransport
 from tests.simulation.disk import SimulatedDisk
-from tests.virtual_runtime import VirtualRuntime
+from tests.support.connections import FakeTransport
+from tests.support.virtual_runtime import VirtualRuntime
 
 START_MS = 1_700_000_000_000
 SETTINGS = {
@@ -99,13 +101,37 @@ class Auditor(Protocol):
     def broker_died(self, life: int) -> None:
         """What was not answered by now may have been done or not."""
 
+    def groups_loaded_anew(self, index: int, partition_count: int) -> None:
+        """The same for the groups of one partition, whose log had failed."""
 
-@dataclass
+
+class Wire(FakeTransport):
+    """The broker's end of a connection, which says when something has happened to it."""
+
+    def __init__(self, host: str, port: int, stirred: Callable[[], None]) -> None:
+        super().__init__(host, port)
+        self._stirred = stirred
+
+    def _take(self, data: bytes) -> None:
+        super()._take(data)
+        self._stirred()
+
+    def close(self) -> None:
+        super().close()
+        self._stirred()
+
+    def abort(self) -> None:
+        super().abort()
+        self._stirred()
+
+
+@dataclass(eq=False)
 class Channel:
     """A connection, seen from its client."""
 
+    number: int  # they are looked after in this order
     connection: Connection
-    transport: FakeTransport
+    transport: Wire
     client: Client
     life: int
     lost: bool = False  # the client knows
@@ -152,11 +178,13 @@ class World:
         self._directory = directory
         self.disk = SimulatedDisk(directory, self.random)
         self.disk.install()
-        self._channels: list[Channel] = []
+        self._channels: dict[int, Channel] = {}
+        self._stirred: set[int] = set()  # those that the broker has written to or closed
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._ticks = itertools.count(1)
         self._works_seen = 0
+        self._turn_due = False  # the broker has asked for one
         logs.configure(level="info", stream=self.log)
 
     # The broker's lives
@@ -164,24 +192,30 @@ class World:
     def start_broker(self) -> None:
         """Open the directory and take connections."""
         self.life += 1
-        self.runtime = VirtualRuntime(self.now_ms, eager_workers=False)
+        self.runtime = VirtualRuntime(self.now_ms, eager_workers=False, eager_turns=False)
+        # So slow that requests come between the turns of whatever is done in slices, or so quick that none do.
+        self.runtime.step_ns = self.random.choice([0, 60_000, 300_000])
         self._works_seen = 0
         given = {**self.settings, "log.dirs": str(self._directory)}
         self._composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self._composition.broker
-        self.broker.handlers = HANDLERS
+        self.broker.served = HANDLERS.keys()
+        self.broker.partitions.on_recovered.append(self._reloaded)
         self._server = Server(self.broker, _ROUTES)
         self._composition.start()
         self.up = True
         self._settle()
 
+    def _reloaded(self, partition: Partition) -> None:
+        if partition.topic == OFFSETS_TOPIC:
+            self.auditor.groups_loaded_anew(partition.index, int(self.settings["offsets.topic.num.partitions"]))
+
     def kill_broker(self) -> None:
         """SIGKILL: what was given to the system stays, nothing else."""
-        copy = self._directory.with_name(f"after-life-{self.life}")
-        shutil.copytree(self._directory, copy)
         self._end_of_life()
-        self._directory = copy
-        self.disk.moved(copy)
+        # Under another name, so that nothing that is left of this life finds it.
+        self._directory = self._directory.rename(self._directory.with_name(f"after-life-{self.life}"))
+        self.disk.moved(self._directory)
 
     def lose_power(self) -> None:
         """The machine's plug: of what was not fsynced some is there, in any order, or nothing."""
@@ -195,28 +229,46 @@ class World:
         self._server.stop_reading()
         for _ in range(1_000):
             self.runtime.turn()
-            if not self.runtime.works:
+            if self.runtime.works:
+                self.runtime.run_work()
+            elif self.runtime.idle:
                 break
-            self.runtime.run_work()
         self._collect()
         self._server.close_connections()
         self._collect()
         ended: list[bool] = []
         self._composition.stop(ended.append)
-        while self.runtime.works and not ended:
-            self.runtime.run_work()
+        while not ended and (self.runtime.works or not self.runtime.idle):
+            if self.runtime.works:
+                self.runtime.run_work()
             self.runtime.turn()
         self._end_of_life()
         return ended == [True]
 
+    def end(self) -> None:
+        """Let go of everything. What the last broker held goes with the world itself, when garbage is collected."""
+        if self.up:
+            self._end_of_life()
+        self.disk.uninstall()
+        for client in self.clients.values():
+            client.process.close()
+        self.clients.clear()
+        self._events.clear()
+        del self.runtime
+
     def _end_of_life(self) -> None:
         self.up = False
-        for channel in list(self._channels):
+        for channel in list(self._channels.values()):
             channel.gone = True
             self._lose(channel)
+        self._channels.clear()
+        self._stirred.clear()
         self.auditor.broker_died(self.life)
+        lock = self._composition._directory._lock_fd
+        if lock >= 0:
+            os.close(lock)  # as the system does when a process ends
         self.broker = self._composition = self._server = None  # type: ignore[assignment]
-        gc.unfreeze()
+        gc.unfreeze()  # a broker freezes what it has loaded, for the life of its process
 
     # Processes
 
@@ -296,11 +348,12 @@ class World:
         if client.dead or not self.up:
             self._resume(client, wait, Lost())
             return
-        transport = FakeTransport("127.0.0.1", 1_024 + next(self._numbers) % 60_000)
-        channel = Channel(Connection(self._server, "PLAINTEXT"), transport, client, self.life)
+        number = next(self._numbers)
+        transport = Wire("127.0.0.1", 1_024 + number % 60_000, lambda: self._stirred.add(number))
+        channel = Channel(number, Connection(self._server, "PLAINTEXT"), transport, client, self.life)
         transport.protocol = channel.connection
         channel.connection.connection_made(transport)
-        self._channels.append(channel)
+        self._channels[number] = channel
         client.channels.append(channel)
         self._resume(client, wait, channel)
 
@@ -330,7 +383,11 @@ class World:
 
     def _collect(self) -> None:
         """Take what the broker has written; it is on its way to the clients from now on."""
-        for channel in list(self._channels):
+        stirred, self._stirred = self._stirred, set()
+        for number in sorted(stirred):
+            channel = self._channels.get(number)
+            if channel is None:
+                continue
             written = channel.transport.written
             if len(written) > channel.taken:
                 for frame in channel.cutter.feed(bytes(written[channel.taken :])):
@@ -370,8 +427,7 @@ class World:
     def _tell_broker(self, channel: Channel) -> None:
         """The broker learns it."""
         channel.gone = True
-        if channel in self._channels:
-            self._channels.remove(channel)
+        if self._channels.pop(channel.number, None) is not None:
             channel.transport.closed = True
             channel.connection.connection_lost(None)
 
@@ -409,13 +465,22 @@ class World:
     def _settle(self) -> None:
         if not self.up:
             return
-        with _Troubled(self):
-            self.runtime.turn()
-        self._collect()
         runtime = self.runtime
+        if not runtime.idle:
+            with _Troubled(self):
+                runtime.turn()
+            if not runtime.idle and not self._turn_due:
+                self._turn_due = True
+                self.later(1, self._next_turn)
+        if self._stirred:
+            self._collect()
         while self._works_seen < len(runtime.works):
             self._works_seen += 1
             self.later(self.random.randrange(1, 30), lambda: self._work(runtime))
+
+    def _next_turn(self) -> None:
+        self._turn_due = False
+        self._settle()
 
     def _work(self, runtime: VirtualRuntime) -> None:
         if runtime is self.runtime and self.up and runtime.works:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import ErrorCode
 from storage.errors import CorruptFile
+from storage.producer_checks import ACCEPT, Duplicate, Refuse, Verdict, check, check_marker, check_unsequenced
 from storage.producer_snapshot import pack_snapshot, parse_snapshot
-from storage.producer_state import (
-    ACCEPT,
-    Duplicate,
-    ProducerEntry,
-    ProducerState,
-    Refuse,
-    SentBatch,
-    Verdict,
-    Verification,
-    check,
-)
+from storage.producer_state import ProducerEntry, ProducerState, SentBatch, Verification
 from storage.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
 from tests.storage.logs import SMALL, batch, marker, opened, transactional
 
@@ -114,12 +104,116 @@ def test_plain_data_inside_a_transaction_and_unverified_ones_are_refused() -> No
     producers.data_appended(7, 0, 0, 0, 0, 1_000, transactional=True)
     assert code(verdict(producers.entries[7], 1)) == ErrorCode.INVALID_TXN_STATE
     assert verdict(producers.entries[7], 1, transactional=True, verify=True) is ACCEPT
-    passed = Verification(epoch=0, lowest_sequence=5, transaction_v2=False, passed=True)
+    asked = Verification(epoch=0, lowest_sequence=5, transaction_v2=False)
     assert code(verdict(None, 5, transactional=True, verify=True)) == ErrorCode.INVALID_TXN_STATE
-    assert verdict(None, 5, transactional=True, verify=True, verification=passed) is ACCEPT
-    assert code(verdict(None, 6, transactional=True, verification=passed)) == OUT_OF_ORDER
-    second = replace(passed, transaction_v2=True)
-    assert code(verdict(None, 5, transactional=True, verification=second)) == OUT_OF_ORDER
+    assert code(verdict(None, 5, transactional=True, verify=True, verification=asked)) == ErrorCode.INVALID_TXN_STATE
+    assert verdict(None, 5, transactional=True, verify=True, verification=asked, guard=asked) is ACCEPT
+    assert code(verdict(None, 6, transactional=True, verification=asked, guard=asked)) == OUT_OF_ORDER
+    second = Verification(epoch=0, lowest_sequence=5, transaction_v2=True)
+    assert code(verdict(None, 5, transactional=True, verification=second, guard=second)) == OUT_OF_ORDER
+
+
+def test_an_epoch_that_is_fenced_is_told_so_before_verification_is_missed() -> None:
+    """Its producer can go on after an abort, where INVALID_TXN_STATE ends it."""
+    entry = state((0, 1), epoch=3)
+    assert code(verdict(entry, 1, epoch=2, transactional=True, verify=True)) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_between_question_and_answer_voids_the_answer() -> None:
+    """The batch that comes after its transaction's end must not begin another one that nobody would end."""
+    producers = ProducerState()
+    asked = producers.start_verification(7, 0, 0, 1_000, transaction_v2=False)
+    producers.marker_appended(7, 0, 0, 0, 1_000, aborted=True)
+    again = producers.start_verification(7, 0, 0, 1_000, transaction_v2=False)
+    known = {"transactional": True, "verify": True, "verification": producers.verifications[7]}
+    assert code(verdict(producers.entries[7], 0, guard=asked, **known)) == ErrorCode.INVALID_TXN_STATE
+    assert verdict(producers.entries[7], 0, guard=again, **known) is ACCEPT
+
+
+def test_a_marker_of_version_2_leaves_the_question_of_the_next_transaction() -> None:
+    """It carries the epoch that the next transaction has."""
+    producers = ProducerState()
+    asked = producers.start_verification(7, 1, 0, 1_000, transaction_v2=True)
+    producers.marker_appended(7, 1, 0, 0, 1_000, aborted=True)
+    assert producers.verifications == {7: asked}
+    producers.marker_appended(7, 2, 0, 1, 1_000, aborted=True)
+    assert not producers.verifications
+
+
+def test_tx10_a_lower_sequence_that_was_asked_about_holds_higher_ones_back() -> None:
+    """Else a batch whose verification failed in passing would be out of order for good once the next ones are in."""
+    producers = ProducerState()
+    asked = producers.start_verification(7, 0, 4, 1_000, transaction_v2=False)
+    assert producers.start_verification(7, 0, 2, 1_000, transaction_v2=False) is asked
+    known = {"transactional": True, "verification": asked, "guard": asked, "verify": True}
+    assert code(verdict(None, 4, **known)) == OUT_OF_ORDER
+    assert verdict(None, 2, **known) is ACCEPT
+    producers.start_verification(7, 1, 9, 1_000, transaction_v2=False)
+    assert (asked.epoch, asked.lowest_sequence) == (1, 9)
+    producers.start_verification(7, 0, 0, 1_000, transaction_v2=False)
+    assert (asked.epoch, asked.lowest_sequence) == (1, 9)
+
+
+def test_a_question_goes_when_the_transaction_has_its_first_batch_or_with_age() -> None:
+    producers = ProducerState()
+    producers.start_verification(7, 0, 0, 1_000, transaction_v2=False)
+    producers.data_appended(7, 0, 0, 0, 0, 1_000, transactional=True)
+    assert not producers.verifications
+    producers.start_verification(8, 0, 0, 1_000, transaction_v2=False)
+    producers.expire(1_999, 1_000)
+    assert list(producers.verifications) == [8]
+    producers.expire(2_000, 1_000)
+    assert not producers.verifications
+
+
+def test_offsets_of_a_transaction_have_no_sequences() -> None:
+    """The group coordinator appends them all with sequence 0; epoch and verification count."""
+    producers = ProducerState()
+    producers.data_appended(7, 3, 0, 0, 0, 1_000, transactional=True)
+    entry = producers.entries[7]
+    assert check_unsequenced(entry, producer_id=7, epoch=3, verify=True) is None
+    refused = check_unsequenced(entry, producer_id=7, epoch=2, verify=True)
+    assert refused is not None
+    assert refused.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    refused = check_unsequenced(entry, producer_id=7, epoch=4, verify=True)
+    assert refused is not None
+    assert refused.code == ErrorCode.INVALID_TXN_STATE
+
+
+# epoch of the entry, is its transaction open, marker's epoch, transaction version, answer
+MARKERS = [
+    (3, True, 3, 0, None),
+    (3, True, 4, 0, None),
+    (3, True, 2, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (3, False, 2, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (3, False, 3, 0, None),
+    (3, True, 4, 2, None),
+    (3, True, 3, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (3, False, 3, 2, None),
+    (3, False, 2, 2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (32_767, True, 32_767, 2, None),
+    (3, True, -1, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+]
+
+
+@pytest.mark.parametrize(("known", "is_open", "epoch", "version", "answer"), MARKERS)
+def test_tx56_tx69_t11_a_marker_must_be_of_this_transaction(
+    known: int, is_open: bool, epoch: int, version: int, answer: ErrorCode | None
+) -> None:
+    """Version 2 raises the epoch; an equal one with nothing open is the repetition of one whose answer was lost."""
+    entry = ProducerEntry(7, known, transaction_first_offset=0 if is_open else -1)
+    refused = check_marker(entry, producer_id=7, epoch=epoch, coordinator_epoch=0, transaction_version=version)
+    assert (refused.code if refused else None) == answer
+
+
+def test_tx69_a_marker_of_an_older_coordinator_is_refused_and_one_of_an_unknown_producer_is_not() -> None:
+    entry = ProducerEntry(7, 3, coordinator_epoch=5)
+    marker_of = {"producer_id": 7, "epoch": 3, "transaction_version": 0}
+    assert check_marker(entry, coordinator_epoch=5, **marker_of) is None
+    refused = check_marker(entry, coordinator_epoch=4, **marker_of)
+    assert refused is not None
+    assert refused.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert check_marker(None, coordinator_epoch=0, **marker_of) is None
 
 
 def test_tx13_silent_producers_expire_unless_a_transaction_is_open() -> None:

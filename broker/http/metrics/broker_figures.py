@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.http.health import what_is_missing
-from broker.http.metrics.exposition import escaped
+from broker.http.metrics.labels import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ def section(scrape: Scrape) -> Iterator[str]:
     yield scrape.one(
         "kohort_groups_load_seconds", "gauge", "How long the last loading of all groups took.", groups.load_ms / 1_000
     )
-    records = sum(leader.records_appended for leader in groups.leaders)
-    batches = sum(leader.batches_appended for leader in groups.leaders)
+    records = sum(leader.effects.records_appended for leader in groups.leaders)
+    batches = sum(leader.effects.batches_appended for leader in groups.leaders)
     yield scrape.one(
         "kohort_group_records_total", "counter", "Records of offsets and groups that were appended.", records
     )

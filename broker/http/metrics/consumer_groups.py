@@ -8,7 +8,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.http.metrics.exposition import escaped
+from broker.http.metrics.labels import escaped
 from broker.http.metrics.lag import LagTable
 from coordinator.group import GroupState
 

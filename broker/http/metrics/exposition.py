@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.http.metrics.labels import ESCAPES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -20,13 +22,6 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 LINES_AT_ONCE = 100
 """Lines that are written before the clock is looked at."""
-
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-
-
-def escaped(text: str) -> str:
-    """A label's value as it stands between its quotes."""
-    return text.translate(_ESCAPES) if not text.isalnum() else text
 
 
 class Scrape:
@@ -51,7 +46,7 @@ class Scrape:
             # A counter's family is named without the ending that all its series have.
             name = name.removesuffix("_total") if kind == "counter" else name
             kind = "unknown" if kind == "untyped" else kind
-            meaning = meaning.translate(_ESCAPES)
+            meaning = meaning.translate(ESCAPES)
         else:
             meaning = meaning.replace("\\", "\\\\").replace("\n", "\\n")
         return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.http.metrics.exposition import escaped
+from broker.http.metrics.labels import escaped
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class LagTable:
         """Look at every group; empty texts between slices. `opened`: the partitions that offsets may be for."""
         seen = set()
         for leader in list(broker.groups.leaders):
-            for group_id in leader.shard.group_ids():
+            for group_id in leader.shard.all_keys():
                 seen.add(group_id)
                 yield from self._group(broker, leader.shard, group_id, opened)
         for number, group_id in enumerate(list(self.moments)):

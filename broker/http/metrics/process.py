@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from broker.http.metrics.labels import escaped
+from broker.loop.process_age import process_started_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +27,7 @@ def section(scrape: Scrape) -> Iterator[str]:
     )
     try:
         pages = Path("/proc/self/statm").read_text().split()
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started_s = process_started_s()
         files = _open_files()
     except OSError:
         return
@@ -36,7 +38,6 @@ def section(scrape: Scrape) -> Iterator[str]:
     yield scrape.one(
         "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", int(pages[1]) * page_bytes
     )
-    started_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     yield scrape.one(
         "process_start_time_seconds",
         "gauge",
@@ -46,6 +47,29 @@ def section(scrape: Scrape) -> Iterator[str]:
     yield scrape.one("process_open_fds", "gauge", "Number of open file descriptors.", files)
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield scrape.one("process_max_fds", "gauge", "Maximum number of open file descriptors.", limit)
+
+
+def loop(scrape: Scrape) -> Iterator[str]:
+    """Who held the loop, and for how long. Source: `broker.loop.stalls`."""
+    stalls = scrape.app.broker.runtime.stalls
+    yield from scrape.many(
+        "kohort_loop_longest_stall_seconds",
+        "gauge",
+        "The longest that all others had to wait for one turn of the loop, by the API or task that took most of it.",
+        (f'{{api="{escaped(name)}"}} {took_ns / 1e9}' for name, took_ns in sorted(stalls.longest_ns.items())),
+    )
+    yield from scrape.many(
+        "kohort_loop_stalls_total",
+        "counter",
+        "Turns of the loop in which others had to wait for more than 50 ms, by what took most of it.",
+        (f'{{api="{escaped(name)}"}} {count}' for name, count in sorted(stalls.counts.items())),
+    )
+    yield scrape.one(
+        "kohort_loop_stall_seconds_total",
+        "counter",
+        "Time of all turns of the loop in which somebody took more than 2 ms.",
+        stalls.total_ns / 1e9,
+    )
 
 
 def _open_files() -> int:

@@ -1,16 +1,17 @@
-"""Rebalances and refused commits, as `broker.group_figures` has counted them."""
+"""Rebalances and refused commits, as `broker.groups.figures` has counted them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.group_figures import BOUNDS_S, PHASES
-from broker.http.metrics.exposition import escaped, histogram
+from broker.groups.figures import BOUNDS_S, PHASES
+from broker.http.metrics.exposition import histogram
+from broker.http.metrics.labels import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.group_figures import Figures
+    from broker.groups.figures import Figures
     from broker.http.metrics.exposition import Scrape
 
 _GROUPS_AT_ONCE = 100

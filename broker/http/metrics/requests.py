@@ -1,16 +1,17 @@
-"""Requests and connections: how many, how long, what waits. Counted by `broker.connection` in plain ints."""
+"""Requests and connections: how many, how long, what waits. Counted by `broker.network.connection` in plain ints."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.durations import bound_s
+from broker.handlers.durations import bound_s
 from broker.http.metrics.exposition import histogram
+from broker.network.memory import NO_BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.dispatch import Route
+    from broker.handlers.dispatch import Route
     from broker.http.metrics.exposition import Scrape
 
 _FIRST, _LAST = 1, 20  # of the buckets shown: 33 us to 17 s
@@ -31,6 +32,7 @@ def section(scrape: Scrape) -> Iterator[str]:
     )
     yield from _durations(scrape, routes)
     yield from _waiting(scrape)
+    yield from _memory(scrape)
     counters = server.counters
     yield scrape.one("kohort_connections", "gauge", "Client connections that are open.", len(server.connections))
     yield scrape.one(
@@ -50,6 +52,35 @@ def section(scrape: Scrape) -> Iterator[str]:
         "counter",
         "Requests followed by bytes that are no part of them.",
         counters.requests_with_trailing_bytes,
+    )
+
+
+def _memory(scrape: Scrape) -> Iterator[str]:
+    memory = scrape.app.server.memory
+    yield scrape.one(
+        "kohort_request_memory_bytes",
+        "gauge",
+        "Memory held by requests that are not handled yet or in flight, and by answers that are not read.",
+        memory.used_bytes,
+    )
+    if memory.limit_bytes < NO_BOUND.requests:
+        yield scrape.one(
+            "kohort_request_memory_limit_bytes",
+            "gauge",
+            "How much that may be before connections are not read any further.",
+            memory.limit_bytes,
+        )
+    yield scrape.one(
+        "kohort_request_memory_shortages_total",
+        "counter",
+        "How often connections had to wait until there was memory for their requests.",
+        memory.shortages,
+    )
+    yield scrape.one(
+        "kohort_request_memory_evictions_total",
+        "counter",
+        "Connections closed because they held memory that others waited for, and did nothing.",
+        memory.evicted,
     )
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.http.metrics.exposition import escaped
+from broker.http.metrics.labels import escaped
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.broker import Broker
+    from broker.catalogue.topics_image import Topic
     from broker.partitions import Partition
-    from broker.topics_image import Topic
 
 
 class TopicRow(NamedTuple):

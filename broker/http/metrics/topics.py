@@ -12,8 +12,8 @@ from broker.http.metrics.topic_table import TopicTable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.config.topic_configs import Effective
     from broker.http.metrics.exposition import Scrape
-    from broker.topic_configs import Effective
 
 
 def section(scrape: Scrape) -> Iterator[str]:

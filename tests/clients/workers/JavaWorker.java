@@ -80,9 +80,13 @@ public class JavaWorker {
       p.put("client.id", options.get("client_id").asText());
       p.put("group.id", options.get("group").asText());
       if (options.hasNonNull("instance_id")) p.put("group.instance.id", options.get("instance_id").asText());
-      p.put("partition.assignment.strategy", ASSIGNORS.get(options.get("assignor").asText()));
-      p.put("session.timeout.ms", Long.toString(session));
-      p.put("heartbeat.interval.ms", Long.toString(session / 6));
+      if (options.get("assignor").asText().equals("consumer")) {
+        p.put("group.protocol", "consumer"); // the broker says the rest
+      } else {
+        p.put("partition.assignment.strategy", ASSIGNORS.get(options.get("assignor").asText()));
+        p.put("session.timeout.ms", Long.toString(session));
+        p.put("heartbeat.interval.ms", Long.toString(session / 6));
+      }
       p.put("max.poll.interval.ms", options.get("rebalance_timeout_ms").asText());
       p.put("enable.auto.commit", "false");
       p.put("auto.offset.reset", "earliest");

@@ -50,7 +50,12 @@ class Group:
         }
         if options.get("instance_id"):
             config["group.instance.id"] = options["instance_id"]
-        self.cooperative = options["assignor"] == "cooperative-sticky"
+        if options["assignor"] == "consumer":
+            # The new protocol: the broker says the rest.
+            config["group.protocol"] = "consumer"
+            for name in ("partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"):
+                del config[name]
+        self.cooperative = options["assignor"] in ("cooperative-sticky", "consumer")
         self.consumer = Consumer(config, logger=logger)
 
     def assigned(self, consumer, partitions):

@@ -22,7 +22,7 @@ from coordinator.classic.inputs import (
 from coordinator.classic.rules import ON_APPEND_FAILED, ON_APPENDED, RULES
 from coordinator.classic.tokens import AssignmentToken, EmptyGroupToken, NewGroupToken, ReplacementToken
 from coordinator.group import GroupState
-from coordinator.outcome import Appended, AppendFailed, Input, Outcome
+from coordinator.outcome import Appended, AppendFailed, GroupInput, Input, Outcome
 from protocol.errors import ErrorCode
 from tests.coordinator.driver import RANGE, REBALANCE, SESSION, Driver, Request
 
@@ -154,7 +154,7 @@ def test_every_input_ends_in_an_outcome_and_an_allowed_move(situation: Callable[
         outcome = broker.feed(happening)
 
         assert isinstance(outcome, Outcome)
-        now = outcome.group.state if outcome.group else None
+        now = outcome.after.state if outcome.after else None
         assert now in ALLOWED[before], f"{before} -> {now} by {happening}"
         if isinstance(happening, Join | Sync | Heartbeat | Leave):
             answered = {id(reply.to) for reply in outcome.replies}
@@ -162,7 +162,7 @@ def test_every_input_ends_in_an_outcome_and_an_allowed_move(situation: Callable[
 
 
 def _is_parked(outcome: Outcome, request: Request) -> bool:
-    members = outcome.group.members.values() if outcome.group else ()
+    members = outcome.after.members.values() if outcome.after else ()
     return any(request in (member.parked_join, member.parked_sync) for member in members)
 
 
@@ -187,13 +187,13 @@ def test_the_fate_of_a_record_may_meet_any_state(situation: Callable[[], tuple[D
 
             outcome = broker.feed(fate)
 
-            now = outcome.group.state if outcome.group else None
+            now = outcome.after.state if outcome.after else None
             assert now in ALLOWED[before.state if before else None]
 
 
 def test_every_input_and_every_token_has_a_rule():
     """Nothing of this package can reach the shard without one."""
-    assert set(Input.__subclasses__()) >= set(RULES)
+    assert {*Input.__subclasses__(), *GroupInput.__subclasses__()} >= set(RULES)
     from coordinator.classic import inputs, tokens
 
     declared = {

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.cause import FURTHER_CAUSES_MAX, TRIGGERS
 from coordinator.classic.inputs import Leaver, Loaded
-from coordinator.consumer_protocol import (
+from coordinator.loading import group_of
+from coordinator.view import GroupSettings
+from protocol.errors import ErrorCode
+from protocol.records.consumer_protocol import (
     MetadataError,
     assigned_partitions,
     owned_partitions,
     subscribed_topics,
 )
-from coordinator.events import FURTHER_CAUSES_MAX, TRIGGERS
-from coordinator.loading import group_of
-from coordinator.view import GroupSettings
-from protocol.errors import ErrorCode
-from tests.consumer_protocol import assignment, subscription
 from tests.coordinator.driver import REBALANCE, SESSION, D, Driver, Topics
+from tests.support.consumer_protocol import assignment, subscription
 
 COOPERATIVE = "cooperative-sticky"
 

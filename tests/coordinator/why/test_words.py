@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.events import TRIGGERS
+from coordinator.cause import TRIGGERS
 from coordinator.why import words
 from tests.coordinator.why.records import NOW, cause, member, rebalance
 

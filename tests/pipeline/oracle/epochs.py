@@ -1,6 +1,7 @@
 """KIP-848 groups: rebalances and ownership, folded from their records.
 
-A rebalance is over when the target assignment has the group's epoch and every member has come to it.
+A rebalance is over when the target assignment has the group's epoch and every member is stable there. The records of
+one append have one time and a fixed order, and count together.
 """
 
 from __future__ import annotations
@@ -26,19 +27,25 @@ class Group:
     def forget(self) -> None:
         """As before its first record."""
         self.epoch: int | None = None
-        self.target_epoch = 0
+        self.target_epoch: int | None = None
         self.began_at: int | None = None
         self.done: int | None = None
         self.done_members: dict[str, str | None] = {}
         self.done_owners: dict[Place, str] = {}
         self.members: dict[str, Row] = {}
         self.epochs: dict[str, int] = {}
+        self.moving: set[str] = set()  # members that still revoke or wait
         self.targets: dict[str, set[Place]] = {}
         self.owned: dict[str, dict[Place, Row]] = {}
         self.let_go: list[Row] = []
 
-    def take(self, row: Row) -> None:
-        """One row of consumer_group_records, in log order."""
+    def append(self, rows: list[Row]) -> None:
+        """The rows of consumer_group_records that were written together, in log order."""
+        told = [row for row in rows if self._take(row)]
+        if told:
+            self._finish(told[-1])
+
+    def _take(self, row: Row) -> bool:
         kind, member = row["record_type"].removeprefix("consumer_group_"), row["member_id"]
         if kind == "metadata":
             self._metadata(row)
@@ -46,6 +53,7 @@ class Group:
             if row["tombstone"]:
                 self.members.pop(member, None)
                 self.epochs.pop(member, None)
+                self.moving.discard(member)
                 if not self.members:
                     for span in self.let_go:
                         span["ended_by"] = "group_empty"
@@ -53,7 +61,7 @@ class Group:
                 self.members[member] = row
                 self.epochs.setdefault(member, 0)
         elif kind == "target_assignment_metadata":
-            self.target_epoch = row["target_epoch"] or 0
+            self.target_epoch = row["target_epoch"]
         elif kind == "target_assignment_member":
             self.targets.pop(member, None)
             if not row["tombstone"]:
@@ -61,8 +69,8 @@ class Group:
         elif kind == "current_member_assignment":
             self._current(row)
         else:
-            return
-        self._finish(row)
+            return False
+        return True
 
     def _metadata(self, row: Row) -> None:
         if row["tombstone"]:
@@ -85,6 +93,9 @@ class Group:
             return
         self.let_go = []
         self.epochs[member] = row["member_epoch"]
+        self.moving.discard(member)
+        if row["member_state"] != "Stable":
+            self.moving.add(member)
         person = self.members.get(member, {})
         now = places(row["partitions"]) | places(row["pending_revocation"])
         mine = self.owned.setdefault(member, {})
@@ -122,27 +133,29 @@ class Group:
         self.spans.append(span)
 
     def _finish(self, row: Row) -> None:
-        if self.epoch is None or self.epoch == self.done:
+        epoch = self.epoch
+        if epoch is None and self.members and {self.epochs[member] for member in self.members} == {1}:
+            epoch = 1  # a new group's
+        if epoch is None or epoch == self.done:
             return
-        if self.members and self.target_epoch < self.epoch:
+        if self.members and (self.target_epoch or 1) < epoch:
             return
-        if any(self.epochs[member] < self.epoch for member in self.members):
+        if self.moving or any(self.epochs[member] < epoch for member in self.members):
             return
         people = {member: fields["instance_id"] for member, fields in self.members.items()}
         owners = {place: people.get(m) or m for m, mine in self.targets.items() for place in mine}
         if self.done is not None or self.reborn:
-            self.rebalances.append(self._rebalance(row, people, owners))
-        self.done, self.done_members, self.done_owners = self.epoch, people, owners
+            self.rebalances.append(self._rebalance(epoch, row, people, owners))
+        self.done, self.done_members, self.done_owners = epoch, people, owners
         self.reborn, self.began_at = False, None
 
-    def _rebalance(self, row: Row, people: dict[str, str | None], owners: dict[Place, str]) -> Row:
-        assert self.epoch is not None
+    def _rebalance(self, epoch: int, row: Row, people: dict[str, str | None], owners: dict[Place, str]) -> Row:
         return {
             "group_id": self.group_id,
             "source": "epoch",
             "from_generation": self.done,
-            "to_generation": self.epoch,
-            "missing_generations": max(self.epoch - (self.done or 0) - 1, 0),
+            "to_generation": epoch,
+            "missing_generations": 0 if self.done is None else max(epoch - self.done - 1, 0),
             "started_at": self.began_at,
             "finished_at": row["logged_at"],
             "duration_ms": None if self.began_at is None else row["logged_at"] - self.began_at,
@@ -165,15 +178,35 @@ class Group:
 
 def fold(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:
     """(rebalances of source `epoch`, membership of source `epoch`) from consumer_group_records."""
-    groups: dict[str, Group] = {}
+    appends: dict[str, list[list[Row]]] = {}
     for row in rows:
-        groups.setdefault(row["group_id"], Group(row["group_id"])).take(row)
+        mine = appends.setdefault(row["group_id"], [])
+        if not mine or when(mine[-1][0]) != when(row) or turn(row) < turn(mine[-1][-1]):
+            mine.append([])
+        mine[-1].append(row)
+    groups: dict[str, Group] = {}
+    for group_id, mine in appends.items():
+        groups[group_id] = Group(group_id)
+        for together in mine:
+            groups[group_id].append(together)
     spans = []
     for group in groups.values():
         spans += group.spans + [span for mine in group.owned.values() for span in mine.values()]
     for span in spans:
         span.pop("_last", None)
     return [row for group in groups.values() for row in group.rebalances], spans
+
+
+def when(row: Row) -> tuple[int, int]:
+    """What the records of one append have in common."""
+    return row["log_partition"], row["logged_at"]
+
+
+def turn(row: Row) -> int:
+    """When in an append a record has its turn: tombstones, members, epoch, targets, their epoch, current ones."""
+    kinds = ("member_metadata", "metadata", "target_assignment_member", "target_assignment_metadata")
+    kind = row["record_type"].removeprefix("consumer_group_")
+    return 0 if row["tombstone"] else 1 + kinds.index(kind) if kind in kinds else 5
 
 
 def places(parts: Any) -> set[Place]:

@@ -100,8 +100,10 @@ def _partition(log: PartitionLog) -> Row:
     }
 
 
-def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], lag: list[Row]) -> list[Row]:
-    """7.10 for classic and simple groups; KIP-848 groups have their type and counts of what they own left out here."""
+def groups(
+    rows: Iterable[Row], generations: list[Row], consumer: list[Row], rebalances: list[Row], lag: list[Row]
+) -> list[Row]:
+    """7.10 for classic, KIP-848 and simple groups. `consumer`: rows of 7.3."""
     rows = list(rows)
     now = max((row["logged_at"] for row in sound(rows)), default=0)
     out = []
@@ -118,6 +120,8 @@ def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], l
             for member in (last or {"members": ()})["members"]
             for part in member["assigned"] or ()
         }
+        modern = ConsumerGroup([row for row in consumer if row["group_id"] == group_id])
+        owned |= modern.owned
         ended = [row["finished_at"] for row in rebalances if row["group_id"] == group_id]
         at_end: dict[tuple[str, int], Row] = {}
         for row in lag:
@@ -126,13 +130,23 @@ def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], l
         known = [row["lag_messages"] for row in at_end.values() if row["lag_messages"] is not None]
         commits = [r["logged_at"] for r in mine if r["record_type"] == "offset_commit" and not r["tombstone"]]
         alive: Any = last is not None and not last["tombstone"]
+        if modern.is_alive:
+            kind, state, generation, members = "consumer", modern.state, modern.epoch, len(modern.members)
+        elif alive and last:
+            kind, state, generation, members = "classic", last["state"], last["generation"], last["member_count"]
+        elif live:
+            kind, state, generation, members = "offsets_only", "Empty", None, 0
+        else:
+            told = [(last["log_offset"], "classic")] if last else []
+            told += [(modern.last_offset, "consumer")] if modern.last_offset is not None else []
+            kind, state, generation, members = max(told, default=(0, "offsets_only"))[1], "Removed", None, 0
         out.append(
             {
                 "group_id": group_id,
-                "type": "classic" if alive or (last and not live) else "offsets_only",
-                "state": last["state"] if alive and last else "Empty" if live else "Removed",
-                "generation": last["generation"] if alive and last else None,
-                "members": last["member_count"] if alive and last else 0,
+                "type": kind,
+                "state": state,
+                "generation": generation,
+                "members": members,
                 "topics": len({topic for topic, _ in live | owned}),
                 "partitions": len(live | owned),
                 "last_rebalance_at": max(ended, default=None),
@@ -142,3 +156,35 @@ def groups(rows: Iterable[Row], generations: list[Row], rebalances: list[Row], l
             }
         )
     return out
+
+
+class ConsumerGroup:
+    """A KIP-848 group as its newest records leave it."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        newest: dict[tuple[str, str | None], Row] = {(row["record_type"], row["member_id"]): row for row in rows}
+        live = [row for row in newest.values() if not row["tombstone"]]
+
+        def of(kind: str) -> dict[str, Row]:
+            return {row["member_id"]: row for row in live if row["record_type"] == f"consumer_group_{kind}"}
+
+        self.last_offset = max((row["log_offset"] for row in rows), default=None)
+        self.is_alive = bool(live)
+        self.members = set(of("member_metadata"))
+        self.epoch = max((row["group_epoch"] for row in of("metadata").values()), default=1)
+        target = max((row["target_epoch"] for row in of("target_assignment_metadata").values()), default=1)
+        current = of("current_member_assignment")
+        settled = {
+            name for name, row in current.items() if (row["member_state"], row["member_epoch"]) == ("Stable", target)
+        }
+        self.owned = {
+            (part["topic"] or part["topic_id"], part["partition"])
+            for row in current.values()
+            for part in row["partitions"] or ()
+        }
+        if not self.members:
+            self.state = "Empty"
+        elif self.epoch > target:
+            self.state = "Assigning"
+        else:
+            self.state = "Stable" if self.members <= settled else "Reconciling"

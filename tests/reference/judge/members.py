@@ -26,8 +26,8 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.consumer_protocol import subscription
 from tests.reference.judge.play import Script
+from tests.support.consumer_protocol import subscription
 
 Protocols = Sequence[tuple[str, bytes]]
 # (partition, offset) or (partition, offset, leader epoch) or (partition, offset, leader epoch, metadata)

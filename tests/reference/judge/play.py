@@ -21,7 +21,7 @@ from protocol.records import batch
 from protocol.registry import APIS
 from protocol.schema import Array, Records, Struct, Uuid
 from protocol.types import ZERO_UUID
-from tests.wire import Wire
+from tests.support.wire import Wire
 
 ANSWER_WITHIN_S = 15.0
 PARKED_S = 0.15
@@ -36,6 +36,8 @@ _RUN_FIELDS = {
     "total_bytes": "<bytes>",
     "usable_bytes": "<bytes>",
     "finalized_features_epoch": "<epoch>",
+    "transaction_start_time_ms": "<time>",
+    "last_timestamp": "<time>",
 }
 # Lists whose order is that of a hash map in Kafka.
 _UNORDERED = {
@@ -65,6 +67,24 @@ _UNORDERED = {
     "IncrementalAlterConfigsResponse.responses",
     "DescribeConfigsResponse.results",
     "ElectLeadersResponse.replica_election_results",
+    "AddPartitionsToTxnResponse.results_by_transaction",
+    "AddPartitionsToTxnResponse.results_by_topic_v3_and_below",
+    "AddPartitionsToTxnResult.topic_results",
+    "AddPartitionsToTxnTopicResult.results_by_partition",
+    "TxnOffsetCommitResponse.topics",
+    "WritableTxnMarkerResult.topics",
+    "WritableTxnMarkerTopicResult.partitions",
+    "DescribeTransactionsResponse.transaction_states",
+    "ListTransactionsResponse.transaction_states",
+    "ListTransactionsResponse.unknown_state_filters",
+    "DescribedConsumerGroup.members",
+    "DescribedAssignment.topic_partitions",
+    "DescribedTopicPartitions.partitions",
+    "Assignment.topic_partitions",
+    "ConsumerGroupCurrentMemberAssignmentValue.assigned_partitions",
+    "ConsumerGroupCurrentMemberAssignmentValue.partitions_pending_revocation",
+    "ConsumerGroupTargetAssignmentMemberValue.topic_partitions",
+    "TopicPartitions.partitions",
 }
 # Lists that are maps: compared by name, so that one more or one less does not shift the others.
 _MAPS = {"api_keys": "api_key", "supported_features": "name", "finalized_features": "name", "configs": "name"}
@@ -73,7 +93,17 @@ _OWN = {
     "ListGroupsResponse.groups": "group_id",
     "DescribeLogDirsResult.topics": "name",
     "MetadataResponse.topics": "name",
+    "ListTransactionsResponse.transaction_states": "transactional_id",
 }
+
+# Times, and what follows from topic ids; 0 stays.
+_MADE_UP = {
+    "ConsumerGroupMetadataValue.metadata_hash",
+    "ConsumerGroupTargetAssignmentMetadataValue.assignment_timestamp",
+    "ConsumerGroupRegularExpressionValue.version",
+    "ConsumerGroupRegularExpressionValue.timestamp",
+}
+_SHORT_UUID = re.compile(r"[A-Za-z0-9_-]{22}")
 
 SILENCE = "no answer"
 CLOSED = "connection closed"
@@ -129,6 +159,8 @@ class Names:
 
     def text(self, value: str) -> str:
         """A text with the run's own parts named."""
+        if _SHORT_UUID.fullmatch(value):
+            return self.of("short uuid", value)
         return _UUID.sub(lambda match: self.of("uuid", match[0]), value.replace(self.own, self.plain_own))
 
     def plain(self, value: Any, version: int | None = None, where: str = "") -> Any:
@@ -152,6 +184,8 @@ class Names:
                     result[name] = _RUN_FIELDS[name]
                 elif name in ("producer_id", "session_id") and got > 0:
                     result[name] = self.of(name, got)
+                elif place in _MADE_UP and got:
+                    result[name] = "<made up>"
                 elif name == "log_append_time_ms" and got > 0:
                     result[name] = "<time>"
                 else:

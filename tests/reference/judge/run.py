@@ -19,11 +19,11 @@ from typing import Any
 
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.broker_process import BrokerProcess, Kafka, Kohort, eventually
 from tests.reference.judge import compare, offsets_log
 from tests.reference.judge.members import DELAY_MS, T1, T2
 from tests.reference.judge.play import Scenario, Script, Transcript
-from tests.wire import Wire
+from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from tests.support.wire import Wire
 
 THREADS = 16
 SETTINGS: dict[str, dict[str, object]] = {
@@ -33,6 +33,7 @@ SETTINGS: dict[str, dict[str, object]] = {
         "offsets.retention.check.interval.ms": 600_000,
         "log.retention.check.interval.ms": 3_600_000,
         "num.partitions": 1,
+        "group.consumer.assignment.interval.ms": 0,
     },
 }
 SETTINGS["later"] = SETTINGS["main"] | {

@@ -20,10 +20,10 @@ from protocol.messages.describe_log_dirs import DescribableLogDirTopic, Describe
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from tests.broker_process import eventually
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.play import Script
 from tests.reference.judge.scenarios_data import NONE_SUCH, produce, records, topic
+from tests.support.broker_process import eventually
 
 TOPIC, BROKER = 2, 4
 

@@ -17,9 +17,9 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records import batch
-from tests.broker_process import eventually
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.play import Script
+from tests.support.broker_process import eventually
 
 V = TypeVar("V")
 T0 = 1_700_000_000_000

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from protocol.registry import APIS
-from tests.broker_process import need
 from tests.reference.judge import catalog, compare
 from tests.reference.judge.play import Step, Transcript
 from tests.reference.judge.run import Result, run
+from tests.support.broker_process import need
 
 # What these answer without SASL is an error; these have none to give, up to the version that has.
 NEVER_RIGHT = {"SaslHandshake", "SaslAuthenticate"}

@@ -1,7 +1,0 @@
-"""`python -m broker` is `kohort`."""
-
-import sys
-
-from broker.cli import main
-
-sys.exit(main())

@@ -1,0 +1,1 @@
+"""Settings, where they come from, and the configs of topics."""

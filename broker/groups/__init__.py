@@ -1,0 +1,1 @@
+"""Who leads which group, what becomes of outcomes, and what is told about groups."""

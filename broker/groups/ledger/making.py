@@ -1,0 +1,324 @@
+"""Events become records: nothing is decided or worded here, facts are put in the shape that the topic has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.groups.ledger.past import Past
+from coordinator.classic.causes import rebalance_mode
+from coordinator.classic.ownership import NOTHING, Holding, by_topic, holdings, imbalance, moves, predecessor
+from coordinator.classic.story import cause_record, member_facts
+from coordinator.group import GroupState
+from protocol.records.ledger import MOVES_MAX, VERSION, spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from coordinator.classic.ownership import Holdings
+    from coordinator.events import GroupEvent
+    from coordinator.group import Group, Member, Rebalance
+
+Record = dict[str, Any]
+
+RECORDED = frozenset(
+    {
+        "rebalance_began",
+        "rebalance_ended",
+        "member_replaced",
+        "member_fenced",
+        "commit_refused",
+        "offsets_changed",
+        "coordinator_loaded",
+        "group_removed",
+    }
+)
+"""The kinds of events that records are made of."""
+
+_PHASES = (
+    "rebalance_id",
+    "from_generation",
+    "to_generation",
+    "outcome",
+    "began_at_ms",
+    "joined_at_ms",
+    "assigned_at_ms",
+    "ended_at_ms",
+    "duration_ms",
+    "join_ms",
+    "assign_ms",
+    "sync_ms",
+    "initial_delay_ms",
+    "slowest_to_join",
+    "slowest_to_sync",
+    "protocol_type",
+    "protocol",
+    "mode",
+    "leader",
+    "leader_changed",
+)
+_PLAIN = {
+    "member_replaced": (
+        "instance_id",
+        "old_member_id",
+        "new_member_id",
+        "old_client_id",
+        "old_client_host",
+        "client_id",
+        "client_host",
+        "reason",
+        "away_ms",
+    ),
+    "member_fenced": (
+        "instance_id",
+        "refused_member_id",
+        "client_id",
+        "client_host",
+        "holder_member_id",
+        "holder_client_id",
+        "holder_client_host",
+        "api",
+    ),
+    "commits_refused": ("member_id", "client_id", "client_host", "error", "count", "request_generation", "topics"),
+    "coordinator_loaded": ("members", "load_ms", "unclean"),
+    "group_removed": ("by", "client_id", "client_host", "members_at_last_generation"),
+}
+
+
+def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Record:
+    """The record of one event. `past` is what was told of the group so far, and is brought up to date."""
+    facts = event.facts
+    record: Record = {
+        "version": VERSION,
+        "kind": event.kind,
+        "at_ms": event.at_ms,
+        "group_id": event.group_id,
+        "group_type": "classic",
+        "generation": event.generation,
+        **common,
+    }
+    plain = _PLAIN.get(event.kind)
+    if plain is not None:
+        record.update({name: facts[name] for name in plain})
+        if event.kind == "member_replaced" and past.holdings is not None:
+            # What it owned is its own under the new id too: nothing has moved.
+            renamed = {facts["old_member_id"]: facts["new_member_id"]}
+            past.holdings = {renamed.get(key, key): held for key, held in past.holdings.items()}
+    elif event.kind == "offsets_changed":
+        record |= {"by": facts["by"], "client_id": facts["client_id"], "client_host": facts["client_host"]}
+        record["offsets"] = [
+            {"topic": topic, "partition": partition, "from": before, "to": after}
+            for topic, partition, before, after in facts["offsets"]
+        ]
+        record["truncated"] = facts["offset_count"] - len(facts["offsets"])
+    elif event.kind == "rebalance_began":
+        _began(record, event, past)
+    elif event.kind == "rebalance_ended":
+        _ended(record, event, past)
+    return record
+
+
+def interrupted(began: Mapping[str, Any], group: Group | None, common: Mapping[str, Any], now_ms: int) -> Record:
+    """The end of a rebalance that a stop of the coordinator cut off, as it is found when the group is loaded.
+
+    The leader's assignment may have been written all the same: then the members are told as they were loaded.
+    """
+    from_generation = int(began.get("from_generation", -1))
+    generation = group.generation if group is not None else from_generation
+    record: Record = {
+        "version": VERSION,
+        "kind": "rebalance_ended",
+        "at_ms": now_ms,
+        "group_id": began["group_id"],
+        "group_type": "classic",
+        "generation": generation,
+        **common,
+        **dict.fromkeys(_PHASES),
+        "rebalance_id": began.get("rebalance_id"),
+        "from_generation": from_generation,
+        "to_generation": generation,
+        "outcome": "interrupted",
+        "by": None,
+        "first_cause": began.get("cause"),
+        "further_causes": [],
+        "further_causes_truncated": 0,
+        "began_at_ms": began.get("at_ms"),
+        "mode": "unknown",
+        **_nothing_moved(None),
+    }
+    if group is not None and generation > from_generation:
+        now = holdings(group)
+        record |= {
+            "protocol_type": group.protocol_type,
+            "protocol": group.protocol_name,
+            "mode": rebalance_mode(group.protocol_name),
+            "leader": group.leader_id,
+            "members": [
+                _member(member, "stayed", None, now[member_id].partitions if now else None, None, None)
+                for member_id, member in group.members.items()
+            ],
+        }
+    return record
+
+
+def _began(record: Record, event: GroupEvent, past: Past) -> None:
+    rebalance = event.rebalance
+    assert rebalance is not None
+    record |= {
+        "rebalance_id": rebalance.rebalance_id,
+        "from_generation": rebalance.from_generation,
+        "state_before": rebalance.state_before.value,
+        "cause": cause_record(rebalance.first_cause),
+        "members_before": len(rebalance.members_before),
+    }
+    if rebalance.state_before is GroupState.EMPTY:
+        past.holdings, past.generation = {}, rebalance.from_generation  # nobody owned anything, whatever was before
+    past.open = record
+
+
+def _ended(record: Record, event: GroupEvent, past: Past) -> None:
+    rebalance, group, facts = event.rebalance, event.group, event.facts
+    assert rebalance is not None
+    record |= {name: facts[name] for name in _PHASES}
+    record["by"] = facts.get("by")
+    record["first_cause"] = cause_record(rebalance.first_cause)
+    record["further_causes"] = [cause_record(cause) for cause in rebalance.further_causes]
+    record["further_causes_truncated"] = rebalance.further_causes_cut
+    outcome = facts["outcome"]
+    if group is None or outcome not in ("stable", "empty"):
+        record |= _nothing_moved(None)
+        if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:
+            past.open = None
+        return
+    past.open = None
+    before = past.holdings
+    now: Holdings | None = {} if outcome == "empty" else holdings(group)
+    if before is not None and now is not None:
+        record |= _moved(group, rebalance, before, now)
+    else:
+        record |= _members_alone(group, rebalance, now)
+    counts = group.assigned_partition_counts
+    if outcome == "stable" and now is not None and counts is not None and group.subscribed_topics is not None:
+        total = sum(counts.values())
+        assigned = sum(1 for holding in now.values() for topic, _ in holding.partitions if topic in counts)
+        record["partitions_total"] = total
+        record["partitions_unassigned"] = max(total - assigned, 0)
+        record["imbalance"] = imbalance(group, now)
+    record["stopped_ms"] = _stopped_ms(record, group)
+    past.holdings, past.generation = now, group.generation
+
+
+def _nothing_moved(moved: int | None) -> Record:
+    return {
+        "stopped_ms": None,
+        "members": [],
+        "members_truncated": 0,
+        "partitions_total": None,
+        "partitions_moved": moved,
+        "partitions_unassigned": None,
+        "moves": [],
+        "moves_truncated": 0,
+        "imbalance": None,
+    }
+
+
+def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) -> Record:
+    """Members with what each gained and lost, and the moves."""
+    gone = {member.member_id: (member, how) for member, how in rebalance.departed}
+    instances = {member.instance_id for member in rebalance.members_before.values()} - {None}
+    members, successors = [], {}
+    for member_id, member in group.members.items():
+        old_id = predecessor(member, before, now, gone)
+        had = before[old_id].partitions if old_id is not None else NOTHING
+        has = now[member_id].partitions
+        if old_id is not None and old_id != member_id:
+            successors[old_id] = member_id
+        replaced = member.instance_id in instances and member_id not in rebalance.members_before
+        change = "joined" if old_id is None else "replaced" if replaced or old_id != member_id else "stayed"
+        members.append(_member(member, change, rebalance, has, has - had, had - has))
+    missing = {member_id for member_id in before if member_id not in now and member_id not in successors}
+    for member_id, (member, how) in gone.items():
+        if member_id not in now:
+            had = before.get(member_id, Holding(None, NOTHING)).partitions
+            members.append(_member(member, how, rebalance, NOTHING, NOTHING, had))
+            missing.discard(member_id)
+    for member_id in missing:
+        known = rebalance.members_before.get(member_id)
+        if known is not None:
+            members.append(_member(known, "removed", rebalance, NOTHING, NOTHING, before[member_id].partitions))
+    moved = moves(before, now, successors)
+    return _nothing_moved(len(moved)) | {
+        "members": members,
+        "moves": moved[:MOVES_MAX],
+        "moves_truncated": max(len(moved) - MOVES_MAX, 0),
+    }
+
+
+def _members_alone(group: Group, rebalance: Rebalance, now: Holdings | None) -> Record:
+    """Members of a group whose assignments are not to be read, or of which the last generation is not known."""
+    gone = {member.member_id: (member, how) for member, how in rebalance.departed}
+    instances = {member.instance_id for member in rebalance.members_before.values()}
+    members = []
+    for member_id, member in group.members.items():
+        replaced = member.instance_id is not None and member.instance_id in instances
+        known = member_id in rebalance.members_before
+        change = "stayed" if known else "replaced" if replaced else "joined"
+        members.append(_member(member, change, rebalance, now[member_id].partitions if now else None, None, None))
+    members += [
+        _member(member, how, rebalance, NOTHING if now is not None else None, None, None)
+        for member_id, (member, how) in gone.items()
+        if member_id not in group.members
+    ]
+    return _nothing_moved(None) | {"members": members}
+
+
+def _member(
+    member: Member,
+    change: str,
+    rebalance: Rebalance | None,
+    has: Iterable[tuple[str, int]] | None,
+    gained: Iterable[tuple[str, int]] | None,
+    lost: Iterable[tuple[str, int]] | None,
+) -> Record:
+    took_part = rebalance is not None and change in ("joined", "stayed", "replaced")
+    return {
+        **member_facts(member),
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "change": change,
+        "joined_after_ms": _after(member.joined_at_ms, rebalance) if took_part else None,
+        "synced_after_ms": _after(member.synced_at_ms, rebalance) if took_part else None,
+        "partitions": _text(has),
+        "gained": _text(gained),
+        "lost": _text(lost),
+    }
+
+
+def _after(at_ms: int | None, rebalance: Rebalance | None) -> int | None:
+    if at_ms is None or rebalance is None:
+        return None
+    return max(at_ms - rebalance.began_at_ms, 0)
+
+
+def _text(partitions: Iterable[tuple[str, int]] | None) -> dict[str, str] | None:
+    if partitions is None:
+        return None
+    return {topic: spans(found) for topic, found in by_topic(partitions).items()} if partitions else {}
+
+
+def _stopped_ms(record: Record, group: Group) -> int | None:
+    """The longest from a member's JoinGroup to the answer of its SyncGroup.
+
+    With a cooperative protocol whoever kept what it had went on reading all the while.
+    """
+    if group.state is not GroupState.STABLE or group.state_timestamp_ms is None:
+        return None
+    longest = 0
+    cooperative = record["mode"] == "cooperative"
+    for told in record["members"]:
+        member = group.members.get(told["member_id"])
+        if member is None or member.joined_at_ms is None or member.synced_at_ms is None:
+            continue
+        if cooperative and told["gained"] == {} and told["lost"] == {}:
+            continue
+        longest = max(longest, max(member.synced_at_ms, group.state_timestamp_ms) - member.joined_at_ms)
+    return longest

@@ -1,0 +1,64 @@
+"""Refused commits, counted: of a client that tries again and again there is one record a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.events import GroupEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.loop.runtime import Runtime
+
+WINDOW_MS = 1_000
+_WINDOWS_MAX = 10_000
+_TOPICS_MAX = 20
+
+_Key = tuple[str, str, str]
+
+
+class Refusals:
+    """Collects `commit_refused` for a second per group, member and error; then tells one `commits_refused`."""
+
+    def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
+        self._runtime = runtime
+        self._tell = tell
+        self._windows: dict[_Key, GroupEvent] = {}
+
+    def add(self, event: GroupEvent) -> None:
+        """One commit was refused."""
+        facts = event.facts
+        # Who has no member id is known by its client id.
+        key = event.group_id, facts["member_id"] or f"{facts['client_id']}@{facts['client_host']}", facts["error"]
+        known = self._windows.get(key)
+        if known is not None:
+            known.facts["count"] += 1
+            topics = known.facts["topics"]
+            topics += [name for name in facts["topics"] if name not in topics][: _TOPICS_MAX - len(topics)]
+            return
+        counted = GroupEvent(
+            "commits_refused",
+            event.group_id,
+            event.generation,
+            {**facts, "topics": list(facts["topics"]), "count": 1},
+            event.at_ms,
+            event.group,
+        )
+        if len(self._windows) >= _WINDOWS_MAX:
+            self._tell(counted)
+            return
+        self._windows[key] = counted
+        deadline_ms = self._runtime.now_ms() + WINDOW_MS
+        self._runtime.timers.set(("ledger_refusals", *key), deadline_ms, lambda: self._close(key))
+
+    def close(self) -> None:
+        """Tell of all that is counted so far."""
+        for key in list(self._windows):
+            self._runtime.timers.cancel(("ledger_refusals", *key))
+            self._close(key)
+
+    def _close(self, key: _Key) -> None:
+        counted = self._windows.pop(key, None)
+        if counted is not None:
+            self._tell(counted)

@@ -1,0 +1,148 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: the protocol of KIP-848.
+
+Requests become inputs of the group's leader; the rules are in `coordinator.consumer`.
+
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, handleConsumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import Gathering, gathered, refuse_repetition
+from coordinator.consumer.answers import heartbeat_error
+from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
+from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedConsumerGroup,
+)
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.handlers.context import RequestContext
+    from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+_READ, _DESCRIBE = Operation.READ, Operation.DESCRIBE
+_GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
+_OFF = "The consumer protocol is off here (group.coordinator.rebalance.protocols): set group.protocol=classic."
+
+
+def consumer_group_heartbeat(
+    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Deferred:
+    """A member joins, is alive, has given partitions up, or goes.
+
+    Where the protocol is switched off it is offered all the same, and refused: a client that is not offered it may look
+    for a broker that has it for ever, without a word (librdkafka).
+    """
+    group_id = request.group_id
+    if not is_on(broker):
+        return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION, _OFF)
+    if not authorize(context, _READ, _GROUP, group_id):
+        return heartbeat_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    may_describe = partial(authorize, context, _DESCRIBE, _TOPIC)
+    names = request.subscribed_topic_names
+    if names is not None and not all(map(may_describe, names)):
+        return heartbeat_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    owned = request.topic_partitions
+    deferred = Deferred()
+    groups = broker.groups
+    groups.leader_of(group_id).submit(
+        ConsumerHeartbeat(
+            group_id,
+            request.member_id,
+            request.member_epoch,
+            request.instance_id,
+            request.rack_id,
+            request.rebalance_timeout_ms,
+            None if names is None else tuple(sorted(set(names))),
+            request.subscribed_topic_regex,
+            request.server_assignor,
+            None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+            context.version,
+            "" if request.member_id else short_uuid(groups.new_uuid()),
+            context.client_id,
+            "/" + context.host,
+            deferred,
+            may_describe,
+        )
+    )
+    return deferred
+
+
+def is_on(broker: Broker) -> bool:
+    """Whether members may speak this protocol."""
+    return "consumer" in broker.settings.group_coordinator_rebalance_protocols
+
+
+def short_uuid(text: str) -> str:
+    """A UUID as Kafka prints it: 22 characters."""
+    return urlsafe_b64encode(bytes.fromhex(text.replace("-", ""))).decode().rstrip("=")
+
+
+class _Part:
+    """Where one group's description goes. A group of a topic that the caller may not see is not described."""
+
+    __slots__ = ("_context", "_gathering", "_index", "_operations")
+
+    def __init__(self, gathering: Gathering, index: int, context: RequestContext, *, operations: bool) -> None:
+        self._gathering = gathering
+        self._index = index
+        self._context = context
+        self._operations = operations
+
+    def complete(self, described: DescribedConsumerGroup) -> None:
+        if described.error_code == ErrorCode.NONE:
+            if not self._may_see_all(described):
+                described = DescribedConsumerGroup(
+                    group_id=described.group_id,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    error_message="The group has described topics that are not authorized.",
+                )
+            elif self._operations:
+                described.authorized_operations = authorized_operations(self._context, _GROUP, described.group_id)
+        self._gathering.put(self._index, described)
+
+    def _may_see_all(self, described: DescribedConsumerGroup) -> bool:
+        seen: set[str] = set()
+        for member in described.members:
+            seen.update(member.subscribed_topic_names)
+            for assignment in (member.assignment, member.target_assignment):
+                seen.update(topic.topic_name for topic in assignment.topic_partitions)
+        return all(authorize(self._context, _DESCRIBE, _TOPIC, name) for name in seen)
+
+
+def consumer_group_describe(
+    broker: Broker, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Deferred | ConsumerGroupDescribeResponse:
+    """State, epochs and members of each group asked for."""
+    names = request.group_ids
+    refuse_repetition(names, len(names))
+    if not is_on(broker):
+        refused = [_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in names]
+        return ConsumerGroupDescribeResponse(groups=refused)
+
+    def respond(results: list[Any]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=results)
+
+    gathering = Gathering(len(names), respond)
+
+    def describe(index: int) -> None:
+        group_id = names[index]
+        if not authorize(context, _DESCRIBE, _GROUP, group_id):
+            gathering.put(index, _refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            return
+        part = _Part(gathering, index, context, operations=request.include_authorized_operations)
+        broker.groups.leader_of(group_id).submit(DescribeConsumerGroup(group_id, part))
+
+    return gathered(broker, context, gathering, len(names), describe)
+
+
+def _refused(group_id: str, error: ErrorCode) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(group_id=group_id, error_code=error)

@@ -1,0 +1,164 @@
+"""What a handler is told about a request, and how it answers one later.
+
+A handler is `handle(broker, context, request) -> response | Deferred | None`: it answers at once, promises to answer
+later, or says that no answer leaves (Produce with acks=0). It never awaits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.schema import Message
+
+
+class CloseConnection(Exception):
+    """A handler's verdict that this connection must end without an answer; logged in one line, without a trace."""
+
+
+class RequestContext:
+    """Who asks, over which listener, in which version. Shared by requests that agree in all of it: never changed.
+
+    `principal` is Kafka's form, `User:ANONYMOUS`; `host` the bare address of the peer, `127.0.0.1`; a null client id
+    of the header is `""`. `session` is the connection's own memory (SASL state, software name), the same object for
+    every request of one connection.
+    """
+
+    __slots__ = ("client_id", "host", "listener", "principal", "session", "version")
+
+    def __init__(
+        self,
+        principal: str = "User:ANONYMOUS",
+        listener: str = "PLAINTEXT",
+        host: str = "127.0.0.1",
+        client_id: str = "",
+        version: int = 0,
+        session: Session | None = None,
+    ) -> None:
+        self.principal = principal
+        self.listener = listener
+        self.host = host
+        self.client_id = client_id
+        self.version = version
+        self.session = session if session is not None else Session()
+
+
+class Session:
+    """What is known of one connection besides its requests. Source: KIP-511 (software name and version)."""
+
+    __slots__ = ("api", "client", "software_name", "software_version")
+
+    def __init__(self) -> None:
+        self.api = ""  # of the request that was parked last
+        self.client = ""  # for log lines: its id and address
+        self.software_name = "unknown"
+        self.software_version = "unknown"
+
+
+class Encoded:
+    """A long answer, written already."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self, buffers: list[Any]) -> None:
+        self.buffers = buffers
+
+
+class AnswerRoute(Protocol):
+    """The API and version that an answer belongs to; `broker.handlers.dispatch.Route` is the one."""
+
+    name: str
+    version: int
+    durations: list[int]
+    total_ns: int
+    encode: Callable[[Any, int], list[Any]]
+
+    def encode_long(self, response: Any, correlation_id: int) -> list[Any]:
+        """As `encode`, however long the answer is. Any thread."""
+
+
+class Answering(Protocol):
+    """Who waits for an answer that comes later: a connection."""
+
+    def deferred_completed(self, deferred: Deferred) -> None:
+        """It is there."""
+
+    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
+        """It will never be there: a fault of ours."""
+
+
+class Deferred:
+    """An answer that comes later, exactly once.
+
+    The handler makes one and returns it; whoever knows the answer calls `complete`, during the handler's call or any
+    time after. When the connection goes first, `gone` becomes true and `on_gone` is called, once: set it to forget the
+    request early (take it off a wait list, cancel its timer). Completing a gone one does nothing.
+
+    `complete(None)` says that no answer leaves, as `None` from a handler does; `complete(CloseConnection(...))` is for
+    what a handler would raise.
+    `fail` ends the connection, as an exception of the handler does.
+    """
+
+    __slots__ = (
+        "_error",
+        "began_ns",
+        "connection",
+        "correlation_id",
+        "done",
+        "gone",
+        "holds",
+        "on_gone",
+        "parts",
+        "response",
+        "route",
+        "size_bytes",
+    )
+
+    def __init__(self, on_gone: Callable[[], None] | None = None) -> None:
+        self.done = False
+        self.gone = False
+        self.holds = False  # nothing may be begun on this connection before the answer is there, whatever the API
+        self._error: Exception | None = None
+        self.on_gone = on_gone
+        self.response: Message | CloseConnection | Encoded | None = None
+        # Set by the connection when the handler has returned and the answer has not come yet.
+        self.connection: Answering | None = None
+        self.route: AnswerRoute  # set together with `connection`
+        self.correlation_id = 0
+        self.size_bytes = 0
+        self.parts: list[Any] | None = None  # of its request, if that is a long one
+        self.began_ns = 0  # when its request came, by the clock of `time.perf_counter_ns`
+
+    def complete(self, response: Message | CloseConnection | Encoded | None) -> None:
+        """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""
+        if self.done:
+            return
+        self.done = True
+        self.on_gone = None  # whose it is often refers to this: together they would wait for the garbage collector
+        self.response = response
+        if self.connection is not None and not self.gone:
+            self.connection.deferred_completed(self)
+
+    def fail(self, error: Exception) -> None:
+        """What the handler would have raised, when it has returned already: the connection ends."""
+        if self.connection is None:
+            self._error = error  # the handler has not returned: see `raise_failure`
+        elif not self.done and not self.gone:
+            self.connection.failed(self.route, error)
+
+    def raise_failure(self) -> None:
+        """Raise what `fail` was given before the handler has returned."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def abandon(self) -> None:
+        """Called by the connection when it closes with this answer outstanding."""
+        if self.gone:
+            return
+        self.gone = True
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()

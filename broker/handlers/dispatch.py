@@ -1,0 +1,183 @@
+"""Which handler answers which API: the one table.
+
+A handler is `handle(broker, context, request) -> response | Deferred | None`, named as its API is and kept with its
+resource. An API is advertised when it stands here: its versions are those of `protocol.registry`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers import (
+    api_versions,
+    cluster,
+    configs,
+    consumer_groups,
+    delete_records,
+    fetch,
+    groups,
+    list_offsets,
+    log_dirs,
+    metadata,
+    offsets,
+    partition_transactions,
+    produce,
+    producer_ids,
+    sasl,
+    topics,
+    transactions,
+    txn_offsets,
+)
+from broker.handlers.dividing import Divided
+from broker.handlers.durations import DURATION_BUCKETS, DURATION_SHIFT
+from protocol.api_keys import ApiKey
+from protocol.frames import encode_response, short_request_decoder, short_response_encoder
+from protocol.registry import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.broker import Broker
+    from broker.handlers.context import Deferred, RequestContext
+    from protocol.schema import Message
+
+    # A handler takes the request of its own API, which `Route` decodes for it: no other type says that here.
+    Handler = Callable[[Broker, RequestContext, Any], Message | Deferred | None]
+
+HANDLERS: dict[int, Handler] = {
+    ApiKey.PRODUCE: Divided(
+        produce.produce,
+        lists="topic_data",
+        entries="partition_data",
+        answers="responses",
+        answer_entries="partition_responses",
+        key=("name", "topic_id"),
+    ),
+    ApiKey.FETCH: fetch.fetch,
+    ApiKey.LIST_OFFSETS: list_offsets.list_offsets,
+    ApiKey.METADATA: metadata.metadata,
+    ApiKey.OFFSET_COMMIT: Divided(
+        offsets.offset_commit,
+        lists="topics",
+        entries="partitions",
+        answers="topics",
+        answer_entries="partitions",
+        key=("name", "topic_id"),
+        most=1_000,  # a commit that somebody really makes is one batch, whole or not at all
+    ),
+    ApiKey.OFFSET_FETCH: offsets.offset_fetch,
+    ApiKey.FIND_COORDINATOR: groups.find_coordinator,
+    ApiKey.JOIN_GROUP: groups.join_group,
+    ApiKey.HEARTBEAT: groups.heartbeat,
+    ApiKey.LEAVE_GROUP: Divided(groups.leave_group, lists="members", entries=None, answers="members"),
+    ApiKey.SYNC_GROUP: groups.sync_group,
+    ApiKey.DESCRIBE_GROUPS: groups.describe_groups,
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.SASL_HANDSHAKE: sasl.sasl_handshake,
+    ApiKey.API_VERSIONS: api_versions.api_versions,
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.DELETE_RECORDS: delete_records.delete_records,
+    ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
+    ApiKey.END_TXN: transactions.end_txn,
+    ApiKey.WRITE_TXN_MARKERS: partition_transactions.write_txn_markers,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offsets.txn_offset_commit,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
+    ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
+    ApiKey.ALTER_CONFIGS: configs.alter_configs,
+    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
+    ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
+    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.DELETE_GROUPS: groups.delete_groups,
+    ApiKey.ELECT_LEADERS: cluster.elect_leaders,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
+    ApiKey.OFFSET_DELETE: Divided(
+        offsets.offset_delete, lists="topics", entries="partitions", answers="topics", answer_entries="partitions"
+    ),
+    ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
+    ApiKey.DESCRIBE_PRODUCERS: partition_transactions.describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
+}
+"""What is advertised and served."""
+
+FLOWING = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT})
+"""Begun behind each other without waiting for answers, so that many share one write and one fsync. All of them take
+effect as they come, so nobody can tell. See docs/decisions/one-request-at-a-time.md."""
+
+
+MOST_ELEMENTS = 512
+"""Of all arrays of a message that is read or written on the loop: about half a millisecond."""
+
+
+class Route:
+    """What one API in one version needs, compiled: bytes to request, request to response, response to bytes.
+
+    And what it was used for: `durations` counts the requests by how long their answers took
+    (`broker.handlers.durations`), and `total_ns` is the sum of those times. Written by connections, read by metrics.
+    `flows`: see `FLOWING`. `decode` and `encode` raise LongMessage for what takes too long for the loop; in a thread
+    `decode_long` and `encode_long` do it.
+    """
+
+    __slots__ = (
+        "api_key",
+        "decode",
+        "durations",
+        "encode",
+        "flows",
+        "handle",
+        "name",
+        "total_ns",
+        "version",
+    )
+
+    def __init__(self, api_key: int, version: int, handler: Handler) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.name = APIS[api_key].name
+        self.flows = api_key in FLOWING
+        self.decode = short_request_decoder(api_key, version, MOST_ELEMENTS)
+        self.handle = handler
+        self.encode = short_response_encoder(api_key, version, MOST_ELEMENTS)
+        self.durations = [0] * DURATION_BUCKETS
+        self.total_ns = 0
+
+    def decode_long(self, frame: bytes, position: int) -> tuple[Any, int]:
+        """As `decode`, however long it takes. Any thread."""
+        decoded: tuple[Any, int] = APIS[self.api_key].request.decoder(self.version)(frame, position)
+        return decoded
+
+    def encode_long(self, response: Any, correlation_id: int) -> list[Any]:
+        """As `encode`, however long it takes. Any thread."""
+        return encode_response(self.api_key, self.version, correlation_id, response)
+
+    def tally(self, count: int, took_ns: int) -> None:
+        """So many requests were answered, each in so many ns."""
+        self.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
+        self.total_ns += took_ns * count
+
+
+class Routes:
+    """The routes of a table of handlers, each made when it is first asked for: compiling takes a millisecond."""
+
+    def __init__(self, table: Mapping[int, Handler]) -> None:
+        self.table = table
+        self.made: dict[int, Route] = {}  # by `api_key << 16 | version`
+
+    def find(self, api_key: int, version: int) -> Route | None:
+        """The route, or None for an API or a version that is not served."""
+        handler = self.table.get(api_key)
+        if handler is None:
+            return None
+        first, last = APIS[api_key].served
+        if not first <= version <= last:
+            return None
+        route = self.made[api_key << 16 | version] = Route(api_key, version, handler)
+        return route

@@ -1,5 +1,0 @@
-"""The rebalance ledger: what happened to groups, as records of the topic `__kohort_rebalances`."""
-
-from broker.ledger.ledger import Ledger
-
-__all__ = ["Ledger"]

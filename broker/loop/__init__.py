@@ -1,0 +1,1 @@
+"""The only place for asyncio, threads, processes, clocks and randomness."""

@@ -1,0 +1,207 @@
+"""Long work in turns: a little of it in each turn of the loop, then everybody else, then a little more.
+
+Work is a generator whose steps are short, at best well under a millisecond: it yields `None` where others may have
+their turn, and `InThread(work)` for what would take longer than a step, whose result it is resumed with. What it
+returns goes to `done`.
+
+All works together have `SLICE_NS` of a turn. Owners (a connection, a background task) take turns in that, so who asks
+for much waits for himself; the works of one owner follow each other. In threads the same holds for one at a time.
+
+Always true: the works of an owner begin and end in the order in which they came; `done` or `failed` is called once, or
+never when the work is no longer wanted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from broker.loop.logs import get_logger
+from broker.loop.stalls import NOTED_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable
+
+    from broker.loop.runtime import Runtime
+
+T = TypeVar("T")
+log = get_logger()
+
+SLICE_NS = 1_000_000
+"""Of one turn of the loop, for all works together; what a step takes longer comes on top."""
+QUANTUM_NS = 250_000
+"""Of one owner, before it is the next one's turn."""
+AT_ONCE_NS = 200_000
+"""Of a new work, in the turn in which it came: most need no more, and are done before their caller goes on."""
+
+
+class InThread:
+    """A step that is taken in a worker thread; its work is resumed with the result, or the exception."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+
+class _Work:
+    """One work: where it stands, and who waits for it."""
+
+    __slots__ = ("done", "error", "failed", "owner", "result", "steps", "wanted")
+
+    def __init__(
+        self,
+        steps: Generator[InThread | None, Any, Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        owner: Hashable,
+        wanted: Callable[[], bool] | None,
+    ) -> None:
+        self.steps = steps
+        self.done = done
+        self.failed = failed
+        self.owner = owner
+        self.wanted = wanted
+        self.result: Any = None  # of the last thread, for the next step
+        self.error: Exception | None = None
+
+
+class Slices:
+    """The works of a `Runtime`. `clock_ns` is any clock that only goes forward."""
+
+    __slots__ = ("_clock_ns", "_order", "_owned", "_runtime", "_scheduled", "_thread_busy", "_thread_waits")
+
+    def __init__(self, runtime: Runtime, clock_ns: Callable[[], int]) -> None:
+        self._runtime = runtime
+        self._clock_ns = clock_ns
+        self._owned: dict[Hashable, deque[_Work]] = {}  # who has works, and which; also while one is in a thread
+        self._order: deque[Hashable] = deque()  # whose turn it is
+        self._scheduled = False
+        self._thread_waits: deque[tuple[_Work, InThread]] = deque()
+        self._thread_busy = False
+
+    def __len__(self) -> int:
+        return sum(map(len, self._owned.values()))
+
+    def take(
+        self,
+        steps: Generator[InThread | None, Any, T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        *,
+        owner: Hashable,
+        wanted: Callable[[], bool] | None,
+        at_once: bool,
+    ) -> None:
+        """What `Runtime.in_slices` promises."""
+        work = _Work(steps, done, failed, owner, wanted)
+        works = self._owned.get(owner)
+        if works is not None:
+            works.append(work)
+            return
+        # Owned from the first step on: what it begins itself must come after it.
+        self._owned[owner] = deque((work,))
+        if at_once:
+            self._advance(work, AT_ONCE_NS)
+        else:
+            self._wait_for_turn(owner)
+
+    def _turn(self) -> None:
+        """One slice, in which the owners take turns."""
+        order, clock_ns = self._order, self._clock_ns
+        end_ns = clock_ns() + SLICE_NS
+        while order:
+            self._advance(self._owned[order.popleft()][0], QUANTUM_NS)
+            if clock_ns() >= end_ns:
+                break
+        self._scheduled = bool(order)
+        if order:
+            self._runtime.next_turn(self._turn)
+
+    def _advance(self, work: _Work, span_ns: int) -> None:
+        """Go on with the first work of an owner for so long; then it waits for its next turn, or for a thread."""
+        steps, clock_ns = work.steps, self._clock_ns
+        if work.wanted is not None and not work.wanted():
+            steps.close()
+            self._ended(work)
+            return
+        began_ns = clock_ns()
+        end_ns = began_ns + span_ns
+        try:
+            while True:
+                error, result = work.error, work.result
+                work.error = work.result = None
+                step = steps.send(result) if error is None else steps.throw(error)
+                if step is not None:
+                    self._to_thread(work, step)
+                    return
+                if clock_ns() >= end_ns:
+                    break
+        except StopIteration as end:
+            self._ended(work)
+            _tell(work.done, end.value)
+        except Exception as error:
+            self._ended(work)
+            _tell(work.failed, error)
+        else:
+            self._wait_for_turn(work.owner)
+        took_ns = clock_ns() - began_ns
+        if took_ns > NOTED_NS:
+            self._note(work, took_ns)
+
+    def _note(self, work: _Work, took_ns: int) -> None:
+        owner = work.owner
+        name = getattr(owner, "api", "") or getattr(work.steps, "__qualname__", "")
+        self._runtime.stalls.note(name, str(getattr(owner, "client", "")), took_ns)
+
+    def _ended(self, work: _Work) -> None:
+        works = self._owned[work.owner]
+        works.popleft()
+        if works:
+            self._wait_for_turn(work.owner)
+        else:
+            del self._owned[work.owner]
+
+    def _wait_for_turn(self, owner: Hashable) -> None:
+        self._order.append(owner)
+        if not self._scheduled:
+            self._scheduled = True
+            self._runtime.next_turn(self._turn)
+
+    # -- threads -------------------------------------------------------------------------------------------
+
+    def _to_thread(self, work: _Work, step: InThread) -> None:
+        # One at a time for all: a second thread of Python would only take turns with the first and the loop. Each owner
+        # has at most one work here, so those who wait are served in turn.
+        self._thread_waits.append((work, step))
+        if not self._thread_busy:
+            self._next_in_thread()
+
+    def _next_in_thread(self) -> None:
+        while self._thread_waits:
+            work, step = self._thread_waits.popleft()
+            if work.wanted is not None and not work.wanted():
+                work.steps.close()
+                self._ended(work)
+                continue
+            self._thread_busy = True
+            self._runtime.in_thread(
+                step.work,
+                lambda result, work=work: self._back(work, result, None),  # type: ignore[misc]
+                lambda error, work=work: self._back(work, None, error),  # type: ignore[misc]
+            )
+            return
+
+    def _back(self, work: _Work, result: Any, error: Exception | None) -> None:
+        work.result, work.error = result, error
+        self._thread_busy = False
+        self._next_in_thread()
+        self._wait_for_turn(work.owner)
+
+
+def _tell(whom: Callable[[Any], None], what: Any) -> None:
+    try:
+        whom(what)
+    except Exception:
+        # A bug of one caller; the others' works go on all the same.
+        log.exception("callback_failed", callback=repr(whom))

@@ -1,0 +1,1 @@
+"""Listeners and connections: bytes to requests, answers to bytes, in order."""

@@ -1,0 +1,709 @@
+"""One client's connection: bytes to requests, handlers' answers to bytes, in the order of the requests (D7).
+
+A request is begun when those before it are answered, as in Kafka, which reads a connection again when its answer has
+left. Only requests that flow (`broker.handlers.dispatch.FLOWING`) are begun behind each other without waiting; an
+answer that comes early waits for its turn. What is ready when a loop turn ends leaves in one write.
+Source: Kafka's SocketServer (a channel is muted while it has a request), docs/decisions/one-request-at-a-time.md.
+
+A peer is read no further while too many of its requests are unanswered, or it leaves too much unread; what was cut into
+frames already waits in the backlog. Whatever a peer sends ends in an answer or in a closed connection, with one log
+line that says why.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.handlers.context import CloseConnection, Deferred, Encoded, RequestContext, Session
+from broker.handlers.durations import DURATION_SHIFT
+from broker.loop.logs import get_logger
+from broker.loop.slices import QUANTUM_NS
+from broker.loop.stalls import NOTED_NS
+from broker.network.long_messages import decoded, encoded, let_go
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, LongMessage, ProtocolError
+from protocol.frame_cutter import BadFrameSize, FrameCutter
+from protocol.frames import encode_response, read_request_header
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.registry import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from broker.broker import Broker
+    from broker.handlers.context import AnswerRoute
+    from broker.handlers.dispatch import Route, Routes
+    from broker.network.counters import Counters
+    from broker.network.long_messages import Decoded
+    from broker.network.memory import RequestMemory
+    from protocol.schema import Message
+
+log = get_logger()
+
+_MAX_REQUESTS_PER_TURN = 256
+_MAX_TURN_NS = 500_000
+_LOOKS_EVERY = 8  # requests, at the clock; at once after one that is not small
+_SMALL_BYTES = 1_024
+# Of answers: then they are written, to learn whether the peer reads, and others have a turn.
+_MAX_BYTES_PER_TURN = 65_536
+_OBJECTS_FACTOR = 30  # what a request of many small things becomes while it is answered in slices
+_LARGE_REQUEST_BYTES = 16_384  # who holds less is no reason for memory to be short
+_JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
+
+
+class Owner(Protocol):
+    """Who keeps the connections of a listener."""
+
+    broker: Broker
+    routes: Routes
+    counters: Counters
+    memory: RequestMemory
+    tick: int  # grows with time; a connection notes it when it is heard of
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a new connection in; the reason why not, when it is one too many."""
+
+    def forget(self, connection: Connection) -> None:
+        """Count it out."""
+
+
+class Connection:
+    """The protocol of one accepted socket; called by the event loop."""
+
+    __slots__ = (
+        "__weakref__",
+        "_backlog",
+        "_broker",
+        "_client_id",
+        "_clock_ns",
+        "_contexts",
+        "_cutter",
+        "_fault",
+        "_flush_scheduled",
+        "_gated",
+        "_held",
+        "_held_much",
+        "_inflight_bytes",
+        "_largest_of_objects",
+        "_listener",
+        "_max_bytes",
+        "_max_requests",
+        "_memory",
+        "_out",
+        "_out_bytes",
+        "_own_bytes",
+        "_owner",
+        "_reading_paused",
+        "_resting",
+        "_routes",
+        "_session",
+        "_since_ns",
+        "_transport",
+        "_waiting",
+        "_working",
+        "_write_paused",
+        "admitted",
+        "closed",
+        "held_bytes",
+        "host",
+        "last_tick",
+        "peer",
+        "unsent_bytes",
+    )
+
+    def __init__(self, owner: Owner, listener: str) -> None:
+        settings = owner.broker.settings
+        self._owner = owner
+        self._broker = owner.broker
+        self._clock_ns = owner.broker.runtime.clock_ns
+        self._listener = listener
+        self._routes = owner.routes.made
+        self._max_requests = settings.kohort_max_inflight_requests
+        self._max_bytes = settings.kohort_max_inflight_bytes
+        self._memory = memory = owner.memory
+        self._cutter = FrameCutter(min(settings.socket_request_max_bytes, memory.shares.request))
+        self._largest_of_objects = memory.shares.objects
+        self._gated = False  # memory is short: it is not read
+        self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
+        self.unsent_bytes = 0
+        """Bytes of these when the transport said that the peer leaves too much unread; 0 since it has read them."""
+        self.held_bytes = 0
+        """What the memory of all connections is charged with for this one."""
+        self._held_much = False
+        self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
+        self._session = Session()
+        self._client_id: str | None = None
+        self._contexts: dict[int, RequestContext] = {}  # by version; of `_client_id`
+        self._backlog: deque[bytes] = deque()  # frames not handled yet
+        self._waiting: deque[Deferred] = deque()  # answers owed, in order; the first one is not done
+        self._inflight_bytes = 0  # of the requests in `_waiting`
+        self._out: list[Any] = []  # answers in order, not yet given to the transport
+        self._out_bytes = 0
+        self._fault: BadFrameSize | None = None  # what follows the frames of the backlog
+        self._working = False
+        self._resting = False  # it has had its share, and goes on when others have had theirs
+        self._held = False  # nothing is begun before everything in `_waiting` is answered
+        self._flush_scheduled = False
+        self._reading_paused = False
+        self._write_paused = False
+        self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
+        self.admitted = False
+        self.closed = False
+        self.host = ""
+        self.peer = ""
+        self.last_tick = 0
+
+    # --- called by the event loop
+
+    def connection_made(self, transport: Any) -> None:
+        """A client has connected."""
+        self._transport = transport
+        name = transport.get_extra_info("peername") or ("", 0)
+        self.host = str(name[0]).removeprefix("::ffff:")
+        self.peer = f"{self.host}:{name[1]}"
+        self.last_tick = self._owner.tick
+        high = min(self._max_bytes, max(self._memory.shares.requests // 1024, 16_384))
+        transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._owner.counters.accepted += 1
+        reason = self._owner.admit(self)
+        if reason is not None:
+            self._owner.counters.refused += 1
+            self.close(reason)
+        else:
+            self._memory.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes have come."""
+        if self.closed or not self._max_requests:
+            return
+        self.last_tick = self._owner.tick
+        frames: list[bytes] = []
+        try:
+            frames = self._cutter.feed(data)
+            self._backlog += frames
+        except BadFrameSize as fault:
+            self._backlog += fault.frames
+            fault.frames = []
+            self._fault = fault.with_traceback(None)  # kept: the frames it came through hold this connection
+        if not self._working and not self._resting:
+            self._work()
+        if self.held_bytes or self._cutter.missing or self._backlog:
+            self._settle()
+            if frames:
+                self._memory.had_its_turn(self)
+
+    def eof_received(self) -> None:
+        """The peer sends no more: the transport closes itself, since nobody will read answers."""
+
+    def pause_writing(self) -> None:
+        """The peer leaves too much unread."""
+        self._write_paused = True
+        self._pause_reading()
+        self.unsent_bytes = min(self._own_bytes, self._transport.get_write_buffer_size())
+        self._settle()
+
+    def resume_writing(self) -> None:
+        """The peer has read most of it."""
+        self.last_tick = self._owner.tick
+        self._write_paused = False
+        self._own_bytes = self.unsent_bytes = 0
+        self._settle()
+        if not self.closed:
+            self._broker.runtime.soon(self._go_on)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """The connection is gone, whoever ended it. Parked requests are forgotten; group members stay."""
+        self.closed = True
+        self._owner.forget(self)
+        self._abandon()
+
+    # --- called by ours
+
+    @property
+    def idle(self) -> bool:
+        """Whether silence counts: nothing is owed to the peer, or it does not read what it is given."""
+        return self._write_paused or not self._waiting
+
+    def parked(self) -> Iterator[AnswerRoute]:
+        """The route of each request whose answer is owed."""
+        return (deferred.route for deferred in self._waiting)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that a request which has begun to come still needs."""
+        return self._cutter.missing
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it is held back first when memory is short: it has held much, or was never heard."""
+        return self._held_much or not self._contexts
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a large request of it is being handled, or waits."""
+        return self._inflight_bytes >= _LARGE_REQUEST_BYTES
+
+    def hold_back(self) -> None:
+        """Read it no further, since memory is short."""
+        if not self.closed:
+            # Again, even if it was asked before: a new transport begins to read whatever it was told at its making.
+            self._gated = True
+            if not self._reading_paused:
+                self._transport.pause_reading()
+
+    def let_go(self) -> None:
+        """Read it again."""
+        if self._gated and not self.closed:
+            self._gated = False
+            if not self._reading_paused:
+                self._transport.resume_reading()
+
+    @property
+    def backlog(self) -> int:
+        """Requests that have come and are not handled yet."""
+        return len(self._backlog)
+
+    def deferred_completed(self, deferred: Deferred) -> None:
+        """An answer has come."""
+        if not self._working and not self._flush_scheduled and self._waiting and self._waiting[0] is deferred:
+            self._flush_scheduled = True
+            self._broker.runtime.last(self._flush)
+
+    def stop_reading(self) -> None:
+        """Handle no further request; answers that are owed still leave."""
+        self._backlog.clear()
+        self._max_requests = 0
+        self._pause_reading()
+
+    def close(self, reason: str, **facts: Any) -> None:
+        """End it, with one log line; what is ready still leaves, requests that wait are forgotten."""
+        if self.closed:
+            return
+        log.warning("connection_closed", peer=self.peer, reason=reason, **facts)
+        self.end()
+
+    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
+        """This connection ends, so that its client does not wait; a fault of ours is traced, each once."""
+        if isinstance(error, CloseConnection):
+            self.close(str(error))
+            return
+        if isinstance(error, ProtocolError):
+            self._owner.counters.bad_frames += 1
+            api = None if route is None else f"{route.name} v{route.version}"
+            self.close(str(error), api=api, client_id=self._client_id)
+            return
+        name = "unknown" if route is None else f"{route.name} v{route.version}"
+        self._owner.counters.log_bug(name, self.peer, error)
+        self.end()
+
+    def end(self) -> None:
+        """End it without a word."""
+        if not self.closed:
+            self._write()
+            self.closed = True
+            self._transport.close()
+            self._abandon()
+
+    def abort(self) -> None:
+        """End it at once, whatever the peer has not read yet."""
+        self.closed = True
+        self._transport.abort()
+
+    # ---
+
+    def _work(self) -> None:
+        """Handle the backlog until it is empty, enough is in flight or this took long; then write what is ready."""
+        backlog, waiting = self._backlog, self._waiting
+        self._working = True
+        clock_ns = self._clock_ns
+        start_ns = clock_ns()
+        end_ns = start_ns + (QUANTUM_NS if self._resting else _MAX_TURN_NS)
+        frame = b""
+        began_ns = self._since_ns = self._since_ns or start_ns
+        handled = 0
+        enough = False
+        # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
+        answered: Route | None = None
+        count = 0
+        while backlog and not self._write_paused:
+            if waiting and (
+                self._held or len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes
+            ):
+                break
+            frame = backlog.popleft()
+            route = self._handle(frame)
+            if self.closed:
+                return
+            if route is not None:
+                if route is not answered:
+                    if answered is not None:
+                        answered.tally(count, clock_ns() - began_ns)
+                    answered, count = route, 0
+                count += 1
+            handled += 1
+            if self._out_bytes >= _MAX_BYTES_PER_TURN:
+                self._write()
+                # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
+                enough = True
+            elif handled % _LOOKS_EVERY == 0 or len(frame) > _SMALL_BYTES:
+                enough = handled >= _MAX_REQUESTS_PER_TURN or clock_ns() >= end_ns
+            if enough:
+                break
+        now_ns = clock_ns()
+        if answered is not None:
+            took_ns = now_ns - began_ns  # as `tally`, without the call
+            answered.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
+            answered.total_ns += took_ns * count
+        if not backlog or self._held:
+            # Requests that are held up count from when their turn comes: Kafka would not have read them yet.
+            self._since_ns = 0
+        self._working = False
+        if now_ns - start_ns > NOTED_NS:
+            # What took long was the last of them: it ends the turn.
+            self._broker.runtime.stalls.note(_api_of(frame), self._session.client, now_ns - start_ns)
+        if enough and backlog and not self._resting:
+            self._rest()
+        if waiting and waiting[0].done:
+            if not self._drain():
+                return
+            if backlog:
+                # A request has answered those before it, so there is room now, and perhaps nothing else that says so.
+                self._broker.runtime.next_turn(self._go_on)
+        if self._out:
+            if not waiting:
+                self._write()
+            elif not self._flush_scheduled:
+                # More may be ready when the turn ends (commits become durable together): one write for all of it.
+                self._flush_scheduled = True
+                self._broker.runtime.last(self._flush)
+        if backlog and not self._reads_ahead():
+            self._pause_reading()
+        elif self._fault is not None:
+            self._refuse_frame(self._fault)
+        elif self._reading_paused and not self._write_paused and self._max_requests:
+            self._reading_paused = False
+            if not self._gated:
+                self._transport.resume_reading()
+
+    def _reads_ahead(self) -> bool:
+        """Whether the peer is read though requests are held up: only of who is read it is seen that it has gone."""
+        backlog = self._backlog
+        return (
+            self._held
+            and self._fault is None
+            and len(backlog) < self._max_requests
+            and sum(map(len, backlog)) < self._max_bytes
+        )
+
+    def _rest(self) -> None:
+        """Go on in slices, which all connections that ask for much share: nobody else waits for them together."""
+        self._resting = True
+        self._broker.runtime.in_slices(
+            self._in_turns(),
+            _nothing,
+            partial(self.failed, None),
+            owner=self,
+            wanted=lambda: not self.closed,
+            at_once=False,
+        )
+
+    def _in_turns(self) -> Generator[None, None, None]:
+        before = -1
+        while self._backlog and len(self._backlog) != before:
+            before = len(self._backlog)
+            self._work()
+            if self.held_bytes:
+                self._settle()
+            yield
+        self._resting = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.closed and not self._working and not self._resting:
+            self._work()
+            if self.held_bytes:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Tell the memory of all connections what this one holds."""
+        held = 0
+        if not self.closed:
+            held = self._cutter.held_bytes + sum(map(len, self._backlog)) + self.unsent_bytes
+            if self._inflight_bytes >= _LARGE_REQUEST_BYTES:
+                held += self._inflight_bytes
+        by_bytes = held - self.held_bytes
+        if by_bytes:
+            self.held_bytes = held
+            self._held_much = self._held_much or held > _LARGE_REQUEST_BYTES
+            self._memory.changed(self, by_bytes)
+
+    def _handle(self, frame: bytes) -> Route | None:
+        """Handle a request; its route when the answer is there at once."""
+        route: Route | None = None
+        try:
+            api_key, version, correlation_id, client_id, position = read_request_header(frame)
+            route = self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
+            if len(frame) > self._largest_of_objects and api_key != ApiKey.PRODUCE:
+                # A megabyte of names or partitions is some twenty of objects while it is answered.
+                self._owner.counters.bad_frames += 1
+                self.close("request too large for the memory there is", size=len(frame), limit=self._largest_of_objects)
+                return None
+            if self._waiting and (route is None or not route.flows):
+                self._backlog.appendleft(frame)
+                self._held = True
+                return None
+            if route is None:
+                self._unserved(api_key, version, correlation_id)
+                return None
+            try:
+                request, end = route.decode(frame, position)
+            except LongMessage:
+                self._read_in_thread(route, frame, position, correlation_id, client_id)
+                return None
+            if end != len(frame):
+                self._owner.counters.requests_with_trailing_bytes += 1
+            if client_id != self._client_id:
+                self._contexts = {}
+                self._client_id = client_id
+            context = self._contexts.get(version)
+            if context is None:
+                context = self._new_context(client_id, version)
+            response: Message | Deferred | Encoded | None = route.handle(self._broker, context, request)
+            if isinstance(response, Deferred):
+                if not response.done:
+                    self._park(response, route, correlation_id, len(frame))
+                    self._held = not route.flows or response.holds
+                    return None
+                known = response.response
+                if isinstance(known, CloseConnection):
+                    raise known
+                response = known
+            if response is None:
+                return route
+            if not self._waiting:
+                try:
+                    self._put(route.encode(response, correlation_id))
+                except LongMessage:
+                    self._held = True
+                else:
+                    return route
+            ready = Deferred()
+            ready.complete(response)
+            self._park(ready, route, correlation_id, 0)
+            return None
+        except Exception as error:
+            self.failed(route, error)
+        return None
+
+    # --- long requests and answers
+
+    def _read_in_thread(
+        self, route: Route, frame: bytes, position: int, correlation_id: int, client_id: str | None
+    ) -> None:
+        """Handle a long request once it is read. Nothing is begun behind it."""
+        promise = Deferred()
+        self._park(promise, route, correlation_id, len(frame))
+        self._held = True
+        self._broker.runtime.in_slices(
+            decoded(route, frame, position),
+            lambda read: self._handle_long(promise, route, client_id, len(frame), read),
+            partial(self.failed, route),
+            owner=self._session,
+            wanted=lambda: not promise.gone,
+        )
+
+    def _handle_long(
+        self, promise: Deferred, route: Route, client_id: str | None, size_bytes: int, read: Decoded
+    ) -> None:
+        promise.parts = read.parts
+        if read.end != size_bytes:
+            self._owner.counters.requests_with_trailing_bytes += 1
+        response: Message | Deferred | CloseConnection | Encoded | None
+        try:
+            response = route.handle(self._broker, self._context(client_id, route.version), read.request)
+        except Exception as error:
+            self.failed(route, error)
+            return
+        if isinstance(response, Deferred):
+            if not response.done:
+                self._take_place(response, promise)
+                response.parts = promise.parts
+                self._waiting[-1] = response
+                return
+            response = response.response
+        promise.complete(response)
+
+    def _write_in_thread(self, deferred: Deferred) -> Deferred:
+        """What stands in the place of an answer that is too long, while it is written."""
+        later = Deferred()
+        self._take_place(later, deferred)
+        answer, deferred.response = [deferred.response], None
+        parts = deferred.parts or []
+        runtime, owner = self._broker.runtime, self._session
+
+        def written(result: tuple[Encoded, list[Any]]) -> None:
+            later.complete(result[0])
+            for each in (parts, result[1]):
+                runtime.in_slices(let_go(each), _nothing, _nothing, owner=owner)
+
+        runtime.in_slices(
+            encoded(deferred.route, answer, deferred.correlation_id),
+            written,
+            partial(self.failed, deferred.route),
+            owner=owner,
+            wanted=lambda: not later.gone,
+        )
+        return later
+
+    @staticmethod
+    def _take_place(later: Deferred, deferred: Deferred) -> None:
+        later.connection = deferred.connection
+        later.route = deferred.route
+        later.correlation_id = deferred.correlation_id
+        later.size_bytes = deferred.size_bytes
+        later.began_ns = deferred.began_ns
+
+    # ---
+
+    def _context(self, client_id: str | None, version: int) -> RequestContext:
+        if client_id != self._client_id:
+            self._contexts = {}
+            self._client_id = client_id
+        return self._contexts.get(version) or self._new_context(client_id, version)
+
+    def _new_context(self, client_id: str | None, version: int) -> RequestContext:
+        context = RequestContext("User:ANONYMOUS", self._listener, self.host, client_id or "", version, self._session)
+        self._contexts[version] = context
+        self._session.client = f"{client_id or ''}@{self.peer}"
+        return context
+
+    def _unserved(self, api_key: int, version: int, correlation_id: int) -> None:
+        """An API or a version that is not ours. Source: KIP-511; Kafka's SocketServer closes the connection."""
+        if api_key != ApiKey.API_VERSIONS:
+            self._owner.counters.bad_frames += 1
+            name = APIS[api_key].name if api_key in APIS else "unknown"
+            self.close("unsupported API or version", api_key=api_key, api=name, version=version)
+            return
+        first, last = APIS[api_key].advertised
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[ApiVersion(api_key=api_key, min_version=first, max_version=last)],
+        )
+        self._put(encode_response(api_key, 0, correlation_id, response))
+
+    def _park(self, deferred: Deferred, route: Route, correlation_id: int, size_bytes: int) -> None:
+        self._session.api = route.name
+        deferred.connection = self
+        deferred.route = route
+        deferred.correlation_id = correlation_id
+        if size_bytes >= _LARGE_REQUEST_BYTES and route.api_key != ApiKey.PRODUCE:
+            size_bytes *= _OBJECTS_FACTOR
+        deferred.size_bytes = size_bytes
+        deferred.began_ns = self._since_ns
+        self._inflight_bytes += size_bytes
+        self._waiting.append(deferred)
+        if size_bytes >= _LARGE_REQUEST_BYTES:
+            self._settle()
+
+    def _put(self, buffers: list[Any]) -> None:
+        if len(buffers) == 1:
+            self._out.append(buffers[0])
+            self._out_bytes += len(buffers[0])
+        else:
+            self._out += buffers
+            self._out_bytes += sum(map(len, buffers))
+
+    def _drain(self) -> bool:
+        """Encode the answers whose turn has come; false when the connection ended over one."""
+        waiting = self._waiting
+        now_ns = self._clock_ns()
+        while waiting and waiting[0].done:
+            deferred = waiting.popleft()
+            response = deferred.response
+            deferred.response = None  # its handler may hold on to the deferred for longer
+            if response.__class__ is CloseConnection:
+                self.close(str(response))
+                return False
+            try:
+                if response.__class__ is Encoded:
+                    self._put(response.buffers)
+                elif response is not None:
+                    self._put(deferred.route.encode(response, deferred.correlation_id))
+            except LongMessage:
+                deferred.response = response
+                response = None
+                waiting.appendleft(self._write_in_thread(deferred))
+                return True
+            except Exception as error:
+                self.failed(deferred.route, error)
+                return False
+            self._inflight_bytes -= deferred.size_bytes
+            took_ns = now_ns - deferred.began_ns
+            route = deferred.route
+            route.durations[(took_ns >> DURATION_SHIFT).bit_length()] += 1
+            route.total_ns += took_ns
+        if not waiting:
+            self._held = False
+        return True
+
+    def _flush(self) -> None:
+        """Write what is ready, at the end of a turn."""
+        self._flush_scheduled = False
+        if self.closed or not self._drain():
+            return
+        self._write()
+        if self._backlog or self._reading_paused:
+            self._go_on()
+        if self.held_bytes:
+            self._settle()
+
+    def _write(self) -> None:
+        out = self._out
+        if not out:
+            return
+        if self._out_bytes < _JOIN_BELOW_BYTES:
+            self._own_bytes += self._out_bytes
+        else:
+            if not self._transport.get_write_buffer_size():
+                self._own_bytes = 0
+            self._own_bytes += sum(len(piece) for piece in out if piece.__class__ is not memoryview)
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif self._out_bytes < _JOIN_BELOW_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+        self._out = []
+        self._out_bytes = 0
+        self.last_tick = self._owner.tick
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self.closed:
+            self._reading_paused = True
+            if not self._gated:
+                self._transport.pause_reading()
+
+    def _refuse_frame(self, fault: BadFrameSize) -> None:
+        self._owner.counters.bad_frames += 1
+        self.close("frame of a size that is not allowed", size=fault.size, limit=fault.limit)
+
+    def _abandon(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        self._backlog.clear()
+        self._cutter.clear()
+        self._out = []
+        self._settle()
+        self._memory.forget(self)
+        for deferred in waiting:
+            deferred.abandon()
+
+
+def _api_of(frame: bytes) -> str:
+    api_key = int.from_bytes(frame[4:6], "big")
+    return APIS[api_key].name if api_key in APIS else "unknown"
+
+
+def _nothing(_: object) -> None:
+    """Nobody waits for that."""

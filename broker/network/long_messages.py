@@ -1,0 +1,88 @@
+"""Requests and answers of many elements: read and written in a thread, and let go of a few objects at a time.
+
+A megabyte of partitions is a hundred thousand objects. To make them, to write them and to free them takes some tens of
+milliseconds each, and none of it can be done in part: the codecs are straight-line code, and Python frees all that an
+object alone has held before it goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.handlers.context import Encoded
+from broker.loop.slices import InThread
+from protocol.schema import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from broker.handlers.context import AnswerRoute
+    from broker.handlers.dispatch import Route
+
+_FREED_A_STEP = 512
+
+
+class Decoded:
+    """A request, the position after it, and all the objects that it consists of."""
+
+    __slots__ = ("end", "parts", "request")
+
+    def __init__(self, request: Any, end: int, parts: list[Any]) -> None:
+        self.request = request
+        self.end = end
+        self.parts = parts
+
+
+def decoded(route: Route, frame: bytes, position: int) -> Generator[InThread, Any, Decoded]:
+    """The request in `frame`. Raises: ProtocolError."""
+
+    def read() -> Decoded:
+        request, end = route.decode_long(frame, position)
+        return Decoded(request, end, parts_of(request))
+
+    result: Decoded = yield InThread(read)
+    return result
+
+
+def encoded(
+    route: AnswerRoute, answer: list[Any], correlation_id: int
+) -> Generator[InThread, Any, tuple[Encoded, list[Any]]]:
+    """What the one message in `answer`, which is taken out of it, becomes; and the objects that it consisted of.
+
+    Raises: EncodeError.
+    """
+
+    def write() -> tuple[Encoded, list[Any]]:
+        response = answer.pop()
+        return Encoded(route.encode_long(response, correlation_id)), parts_of(response)
+
+    result: tuple[Encoded, list[Any]] = yield InThread(write)
+    return result
+
+
+def parts_of(message: Any) -> list[Any]:
+    """Everything that `message` alone may hold, it included, what is inside before what it is in."""
+    parts = [message]
+    at = 0
+    lists: set[int] = set()  # some are in many places
+    while at < len(parts):
+        part = parts[at]
+        at += 1
+        if part.__class__ is list:
+            if part and id(part) not in lists:
+                lists.add(id(part))
+                parts += [inner for inner in part if inner.__class__ is list or isinstance(inner, Struct)]
+        else:
+            for name in part.__slots__:
+                inner = getattr(part, name)
+                if inner.__class__ is list or isinstance(inner, Struct):
+                    parts.append(inner)
+    parts.reverse()
+    return parts
+
+
+def let_go(parts: list[Any]) -> Generator[None, None, None]:
+    """Forget the parts of a message that nobody else holds, the outermost first: each then holds nothing alone."""
+    while parts:
+        del parts[-_FREED_A_STEP:]
+        yield

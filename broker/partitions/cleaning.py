@@ -1,0 +1,322 @@
+"""When compacted logs are cleaned, and by whom: one pass at a time, in a process of its own.
+
+The event loop makes the plan, the process writes new segments beside the old ones, and the event loop swaps them in. As
+long as there is something to clean the next pass follows at once; otherwise the logs are looked at again after
+`log.cleaner.backoff.ms`.
+
+A log that a pass cannot make sense of is given up until the next start, by name. When the disk refuses, the pass is
+tried again after a while: a compacted log that is never cleaned again would fill the disk that was full once.
+
+Source: Kafka's LogCleaner, LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.loop.logs import get_logger
+from protocol.errors import KafkaError
+from storage.checkpoints import CLEANER
+from storage.cleaning import max_keys
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from broker.config.settings import Settings
+    from broker.loop.runtime import Runtime
+    from broker.partitions import Partition, Partitions
+    from broker.partitions.table import Key
+    from storage.cleaner import CleanResult
+    from storage.cleaning import CleanPlan, DirtyRange
+    from storage.partition_log import PartitionLog
+    from storage.swap import Swap
+
+_DISK_RETRY_MS = 60_000
+
+SOURCES = 2
+"""Segments that are replaced in one step: each takes some renames."""
+
+log = get_logger()
+
+
+def durable_end(partition: Partition) -> int:
+    """Up to where `partition` may be cleaned: what is committed, and on the platter.
+
+    A clean removes a value for the sake of a later one. A power loss that took the later one alone would leave neither,
+    though the first was fsynced long ago.
+    """
+    return min(partition.high_watermark, partition.log.recovery_point)
+
+
+class LogCleaning:
+    """Cleans the compacted logs of `partitions`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Partitions,
+        settings: Settings,
+        remove_later: Callable[[PartitionLog, int], None],
+    ) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
+        self._settings = settings
+        self._remove_later = remove_later
+        self._cleaned: dict[Key, int] = {}  # the checkpoint: up to where each log is clean
+        self._uncleanable: set[Key] = set()
+        self._refused: dict[Key, int] = {}  # by the disk: tried again from this moment (ms) on
+        self._looking = False
+        self._best: tuple[Partition, DirtyRange] | None = None
+        self._running = False
+        self._stopped = False
+        self._writing = False
+        self._unwritten = False
+        # Since the start, for metrics.
+        self.passes = 0
+        self.busy_ms = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self._began_ms = 0
+
+    @property
+    def uncleanable(self) -> int:
+        """Logs that are given up until the next start."""
+        return len(self._uncleanable)
+
+    def start(self) -> None:
+        """Begin, a while after the broker has. Raises: CorruptFile."""
+        self._cleaned = self._partitions.checkpoints.read(CLEANER)
+        self._partitions.on_deleted.append(self._deleted)
+        if self._settings.log_cleaner_enable:
+            self._look_after(self._settings.log_initial_task_delay_ms)
+
+    def stop(self) -> None:
+        """Begin nothing more. What a running pass has written is thrown away."""
+        self._stopped = True
+        self._runtime.timers.cancel(("log_cleaning",))
+
+    def _deleted(self, key: Key) -> None:
+        # Another topic of this name begins anew.
+        self._cleaned.pop(key, None)
+        self._uncleanable.discard(key)
+        self._refused.pop(key, None)
+
+    def _look_after(self, delay_ms: int) -> None:
+        self._runtime.timers.set(("log_cleaning",), self._runtime.now_ms() + max(delay_ms, 1), self.look)
+
+    def look(self) -> None:
+        """Clean the log with the largest dirty share, if one is due. Logs are looked at in slices."""
+        if self._stopped or self._running or self._looking:
+            return
+        self._best = None
+        self._looking = True
+        self._runtime.in_slices(
+            self._look_at_all(), self._looked, self._look_failed, owner=self, wanted=lambda: not self._stopped
+        )
+
+    def _looked(self, _: None) -> None:
+        self._looking = False
+        self._decide()
+
+    def _look_failed(self, _: Exception) -> None:
+        # One odd log must not end the cleaning of all the others.
+        log.exception("cleaner_failed")
+        self._looking = False
+        self._look_after(self._settings.log_cleaner_backoff_ms)
+
+    def _look_at_all(self) -> Generator[None, None, None]:
+        """Remember in `_best` the dirtiest log that is due. Opens the logs that nobody has asked for yet."""
+        for key in self._partitions.compacted():
+            if key not in self._uncleanable:
+                found = self._dirty(key)
+                if found is not None and (self._best is None or found[1].ratio > self._best[1].ratio):
+                    self._best = found
+            yield
+
+    def _dirty(self, key: Key) -> tuple[Partition, DirtyRange] | None:
+        """What is to be cleaned of a log, None when nothing is due."""
+        try:
+            partition = self._partitions.get(*key)
+            if partition is None or partition.error is not None:
+                return None
+            if partition.log.recovery_point < partition.log.bases[-1]:
+                self._partitions.flush(partition)  # closed segments that may be cleaned the next time
+            dirty = partition.log.dirty_range(self._cleaned.get(key), self._runtime.now_ms(), durable_end(partition))
+        except KafkaError:
+            return None  # being loaded, or failed: said elsewhere
+        if dirty.checkpoint_reset:
+            self._correct(key, dirty.first_dirty)
+        due = dirty.is_eligible(partition.settings.log.min_cleanable_dirty_ratio)
+        return (partition, dirty) if due else None
+
+    def _decide(self) -> None:
+        best, self._best = self._best, None
+        # Looked at again: the log may have been cut or deleted since, by a turn in between.
+        chosen = None if best is None else self._dirty((best[0].topic, best[0].index))
+        if chosen is not None:
+            try:
+                self._begin(*chosen)
+            except Exception:
+                log.exception("cleaner_failed")
+                self._uncleanable.add((chosen[0].topic, chosen[0].index))
+        if not self._running:
+            self._look_after(self._settings.log_cleaner_backoff_ms)
+
+    def _correct(self, key: Key, first_dirty: int) -> None:
+        """The checkpoint lies outside of the log. Left, it would call clean what comes to lie below it later."""
+        log.warning(
+            "cleaner_checkpoint_corrected",
+            topic=key[0],
+            partition=key[1],
+            was=self._cleaned[key],
+            first_dirty_offset=first_dirty,
+        )
+        self._cleaned[key] = first_dirty
+        self._write_checkpoint()
+
+    def _begin(self, partition: Partition, dirty: DirtyRange) -> None:
+        from storage.cleaner import clean  # noqa: PLC0415  start-up does not pay for it
+
+        settings = self._settings
+        limit = max_keys(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
+        plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), limit)
+        self._running = True
+        self._began_ms = self._runtime.now_ms()
+        cleaned_log = partition.log
+        self._runtime.in_process(
+            clean,
+            (plan,),
+            lambda result: self._done(partition, cleaned_log, result),
+            lambda error: self._failed(partition, error),
+        )
+
+    def _done(self, partition: Partition, cleaned_log: PartitionLog, result: CleanResult) -> None:
+        self._running = False
+        self.passes += 1
+        self.busy_ms += self._runtime.now_ms() - self._began_ms
+        self.bytes_read += result.bytes_read
+        self.bytes_written += result.bytes_written
+        if self._stopped:
+            return
+        if partition.error is not None or partition.log is not cleaned_log:
+            self._look_after(1)  # deleted, or loaded anew: then the start has removed what the pass wrote
+            return
+        try:
+            swapping = cleaned_log.begin_swap(result)
+        except KafkaError as error:
+            partition.fail(error)
+            self._look_after(1)
+            return
+        self._running = True
+
+        def prepared(_: object = None) -> None:
+            self._running = False
+            if not self._stopped:  # a start goes forward from here
+                self._take(partition, cleaned_log, swapping, result)
+
+        self._runtime.in_thread(swapping.prepare, prepared, prepared)
+
+    def _take(self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult) -> None:
+        self._running = True
+
+        def failed(error: Exception) -> None:
+            self._running = False
+            if not isinstance(error, KafkaError):
+                log.exception("cleaner_failed")
+            partition.fail(error)
+            self._look_after(1)
+
+        self._runtime.in_slices(
+            self._taking(partition, cleaned_log, swapping, result),
+            lambda swapped: self._taken(partition, cleaned_log, swapping, result, swapped),
+            failed,
+            owner=self,
+            wanted=lambda: not self._stopped,  # a start goes forward from here
+        )
+
+    def _taking(
+        self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult
+    ) -> Generator[None, None, bool | None]:
+        """Put what was written in the place of its sources; None when the log is no longer there."""
+        while partition.error is None and partition.log is cleaned_log:
+            swapped = cleaned_log.finish_swap(swapping, result, SOURCES)
+            if swapped is not None:
+                return swapped
+            yield
+        return None
+
+    def _taken(
+        self,
+        partition: Partition,
+        cleaned_log: PartitionLog,
+        swapping: Swap,
+        result: CleanResult,
+        swapped: bool | None,
+    ) -> None:
+        self._running = False
+        if swapped is not None:
+            self._runtime.in_thread(swapping.settle, lambda _: None, partition.fail)
+        if swapped:
+            key = partition.topic, partition.index
+            self._cleaned[key] = result.clean_end_offset
+            self._refused.pop(key, None)
+            self._write_checkpoint()
+            self._remove_later(cleaned_log, partition.settings.log.file_delete_delay_ms)
+            log.info(
+                "log_cleaned",
+                topic=partition.topic,
+                partition=partition.index,
+                bytes_read=result.bytes_read,
+                bytes_written=result.bytes_written,
+                clean_to_offset=result.clean_end_offset,
+            )
+        self._look_after(1)
+
+    def _failed(self, partition: Partition, error: Exception) -> None:
+        from broker.loop.worker import WorkerDied  # noqa: PLC0415  start-up does not pay for it
+
+        self._running = False
+        if self._stopped:
+            return
+        if partition.error is not None:
+            pass  # deleted or failed meanwhile: its files were taken from under the pass
+        elif isinstance(error, WorkerDied):
+            # Somebody killed the process; the log is not to blame.
+            log.warning("cleaner_died", topic=partition.topic, partition=partition.index)
+        elif isinstance(error, (OSError, StorageError)):
+            key = partition.topic, partition.index
+            if key not in self._refused:  # once, not for every try
+                log.error(
+                    "log_not_cleaned", topic=key[0], partition=key[1], error=str(error), again_in_ms=_DISK_RETRY_MS
+                )
+            self._refused[key] = self._runtime.now_ms() + _DISK_RETRY_MS
+        else:
+            self._uncleanable.add((partition.topic, partition.index))
+            log.error(
+                "log_uncleanable_until_restart",
+                topic=partition.topic,
+                partition=partition.index,
+                error=f"{type(error).__name__}: {error}",
+            )
+        self._look_after(self._settings.log_cleaner_backoff_ms)
+
+    def _write_checkpoint(self) -> None:
+        if self._writing:
+            self._unwritten = True
+            return
+        self._writing, self._unwritten = True, False
+        checkpoints = self._partitions.checkpoints
+        offsets, moment = dict(self._cleaned), checkpoints.moment()
+
+        def written(_: None) -> None:
+            self._writing = False
+            if self._unwritten:
+                self._write_checkpoint()
+
+        def failed(error: Exception) -> None:
+            # Lost, it costs the next start a pass over what is clean already.
+            self._writing = False
+            log.error("checkpoint_failed", file=CLEANER, error=str(error))
+
+        self._runtime.in_thread(lambda: checkpoints.write(CLEANER, offsets, moment), written, failed)

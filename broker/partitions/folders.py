@@ -1,0 +1,166 @@
+"""Keeps folders and partitions as the catalogue says.
+
+Folders are made in a worker after the metadata is durable, partitions open on the event loop when the image is
+published, and a deleted topic's folders are renamed after nobody can reach it any more.
+
+Source: Kafka's BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.catalogue.topics_delta import TopicsListener
+from broker.loop.logs import get_logger
+from storage.errors import CorruptFile, StorageError
+from storage.log_directory import read_topic_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.catalogue.cluster_state import ClusterState
+    from broker.catalogue.topics_delta import TopicsDelta
+    from broker.catalogue.topics_image import Topic, TopicsImage
+    from broker.loop.runtime import Runtime
+    from broker.partitions import Partitions
+    from broker.partitions.table import Key
+    from storage.log_directory import LogDirectory, Scan
+
+log = get_logger()
+
+
+class TopicFolders(TopicsListener):
+    """The log directory and the open partitions."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: LogDirectory,
+        partitions: Partitions,
+        *,
+        new_uuid: Callable[[], bytes],
+        delete_delay_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._directory = directory
+        self._partitions = partitions
+        self._new_uuid = new_uuid
+        self._delete_delay_ms = delete_delay_ms
+        self._retired: list[Any] = []
+        self._left: dict[Key, bytes] = {}  # folders of deleted topics that the disk refused to rename, by topic id
+
+    def adopt(self, scan: Scan, state: ClusterState, image: TopicsImage) -> None:
+        """At start: set strays aside, make what is missing, delete what was deleted. Raises: StorageError."""
+        wanted = {
+            (topic.name, partition): topic.topic_id for topic in image for partition in range(topic.partition_count)
+        }
+        for (name, partition), topic_id in scan.logs.items():
+            if topic_id is not None and wanted.get((name, partition)) == topic_id:
+                del wanted[name, partition]
+                continue
+            if topic_id is None and self._directory.is_unfinished(name, partition):
+                # Killed while it was made: `create_folders` finishes it if it is wanted.
+                if (name, partition) in wanted:
+                    continue
+                kind = "delete"
+            else:
+                # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
+                kind = "delete" if topic_id in state.removed_topic_ids else "stray"
+            target = self._directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
+            log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
+            if kind == "delete" and target is not None:
+                scan.to_delete.append(target)
+        if wanted:
+            log.info("folders_created", count=len(wanted))
+        self._directory.create_folders(wanted)
+        self._partitions.topics_changed(image.names(), image)
+        self._remove_later(scan.to_delete)
+
+    def prepare(self, delta: TopicsDelta) -> dict[Key, bytes]:
+        """Make the folders of new partitions; return the topic ids of those whose folders the disk refused.
+
+        They are out of service until somebody asks for them when the folder can be made: records in a folder without
+        its topic's id would be taken for somebody else's at the next start, by Kafka too.
+        """
+        wanted = {(t.name, p): t.topic_id for t in delta.created for p in range(t.partition_count)}
+        for before, after in delta.grown:
+            for partition in range(before.partition_count, after.partition_count):
+                wanted[after.name, partition] = after.topic_id
+        try:
+            self._make(wanted)
+        except (StorageError, CorruptFile) as error:
+            log.error("folders_not_created", error=str(error))
+            return wanted
+        return {}
+
+    def _make(self, wanted: dict[Key, bytes]) -> None:
+        for (name, partition), topic_id in wanted.items():
+            # The folder of a topic of this name that was deleted, if the disk refused to rename it then.
+            self._directory.retire_others(name, partition, topic_id, unique=self._new_uuid)
+        self._directory.create_folders(wanted)
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, refused: dict[Key, bytes]) -> None:
+        """The partitions are now as `image` says."""
+        self._partitions.topics_changed(_names(delta), image)
+        for key, topic_id in refused.items():
+            self._partitions.unmade[key] = partial(self._make, {key: topic_id})
+
+    def discard(self, delta: TopicsDelta) -> None:
+        """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""
+        gone = [(topic.name, partition) for topic in delta.deleted for partition in range(topic.partition_count)]
+        try:
+            self._partitions.checkpoints.forget(gone)
+        except (StorageError, CorruptFile) as error:
+            log.error("checkpoints_not_cleared", partitions=len(gone), error=str(error))
+        retired = []
+        for topic in delta.deleted:
+            for partition in range(topic.partition_count):
+                try:
+                    target = self._directory.retire(topic.name, partition, unique=self._new_uuid())
+                except StorageError as error:
+                    # Found by `settle`, or at the next start by its topic id, which the log says was removed.
+                    self._left[topic.name, partition] = topic.topic_id
+                    log.error("folder_not_renamed", topic=topic.name, partition=partition, error=str(error))
+                    continue
+                if target is not None:
+                    retired.append(target)
+        self._retired.extend(retired)
+
+    def settle(self) -> None:
+        """Rename what `discard` could not, before the record of it goes. In a worker. Raises: StorageError."""
+        for (name, partition), topic_id in list(self._left.items()):
+            try:
+                if read_topic_id(self._directory.folder(name, partition)) == topic_id:
+                    target = self._directory.retire(name, partition, unique=self._new_uuid())
+                    if target is not None:
+                        self._retired.append(target)
+            except CorruptFile as error:
+                raise StorageError("cannot read", error.path) from error
+            del self._left[name, partition]
+
+    def discarded(self) -> None:
+        """On the event loop, after `discard`: remove the renamed folders when their time has come."""
+        retired, self._retired = self._retired, []
+        self._remove_later(retired)
+
+    def _remove_later(self, folders: list[Any]) -> None:
+        if not folders:
+            return
+        deadline_ms = self._runtime.now_ms() + self._delete_delay_ms
+
+        def remove() -> None:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+        def due() -> None:
+            self._runtime.in_thread(remove, lambda _: None, lambda _: None)
+
+        self._runtime.timers.set(("remove", folders[0]), deadline_ms, due)
+
+
+def _names(delta: TopicsDelta) -> Iterable[str]:
+    """Every topic that a delta touches, once."""
+    touched: list[Topic] = [*delta.created, *delta.deleted, *delta.reconfigured]
+    return dict.fromkeys([*(topic.name for topic in touched), *(after.name for _, after in delta.grown)])

@@ -1,0 +1,236 @@
+"""A cluster as the verbs see it: an administration client that says what is wrong in sentences.
+
+The client library is imported here, when a command runs. A cluster that cannot be reached is known before it is used:
+the library itself would try for ever, and say nothing.
+
+Source: librdkafka's configuration; Kafka's Errors for the texts.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from cli.errors import Failed, UsageError
+from protocol.errors import ErrorCode
+from storage.meta_properties import parse_properties
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import TopicDescription
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_CONNECT_TIMEOUT_S = 5.0
+_ADDRESS = re.compile(r"(?:[A-Za-z_0-9]+://)?(?:\[([^\]]+)\]|([^:\[\]]+)):(\d+)")
+_JAAS = re.compile(r"(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
+# Keys of Java clients that the library has under another name.
+_OTHER_NAMES = {"ssl.truststore.location": "ssl.ca.location", "ssl.keystore.location": "ssl.certificate.location"}
+_NO_ANSWER = {
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._WAIT_COORD,
+}
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+def silent() -> logging.Logger:
+    """Where the library's own lines go, which would stand between the rows of a table: nowhere."""
+    logger = logging.getLogger("kohort.client")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+class Cluster:
+    """The cluster that a command's options name; connected at once. Raises: Failed, UsageError."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.bootstrap: str = options.bootstrap_server
+        self.timeout_s: float = options.timeout / 1_000
+        self._given = client_settings(options)
+        addresses = parse_addresses(self.bootstrap)
+        _reach(addresses)
+        self.admin: AdminClient = self._make(AdminClient, self.settings())
+        try:
+            metadata = self.admin.list_topics(timeout=self.timeout_s)
+        except KafkaException as error:
+            raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
+        self.brokers: dict[int, str] = {id_: f"{node.host}:{node.port}" for id_, node in metadata.brokers.items()}
+        self.cluster_id: str | None = metadata.cluster_id
+        self.topics: dict[str, int] = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def settings(self, **more: Any) -> dict[str, Any]:
+        """The settings of a client of this cluster; `more` with underscores for dots."""
+        own = {key.replace("_", "."): value for key, value in more.items()}
+        return {"bootstrap.servers": self.bootstrap, "client.id": "kohort", **self._given, **own}
+
+    def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
+        return make_client(kind, settings)
+
+    def results(self, futures: Mapping[_K, Future[_V]]) -> tuple[dict[_K, _V], dict[_K, KafkaError]]:
+        """What came of each, and the errors of the others. Raises: Failed when the cluster does not answer."""
+        done: dict[_K, _V] = {}
+        failed: dict[_K, KafkaError] = {}
+        for key, future in futures.items():
+            try:
+                done[key] = future.result(self.timeout_s + 5)
+            except KafkaException as error:
+                failed[key] = error.args[0]
+                if failed[key].code() in _NO_ANSWER:
+                    raise self.no_answer(failed[key]) from None
+            except TimeoutError:
+                raise self.no_answer(None) from None
+        return done, failed
+
+    def result(self, future: Future[_V]) -> _V:
+        """What came of it. Raises: Failed with the error."""
+        done, failed = self.results({None: future})
+        if failed:
+            raise Failed(said(failed[None]))
+        return done[None]
+
+    def no_answer(self, error: KafkaError | None) -> Failed:
+        """The cluster was reached, and then not: mostly, it advertises an address that is of no use here."""
+        where = ", ".join(sorted(self.brokers.values()))
+        why = f" ({said(error)})" if error is not None else ""
+        return Failed(f"no answer within {self.timeout_s:g} s{why}; the cluster says that it is reached at {where}")
+
+    @property
+    def ever_had_groups(self) -> bool:
+        """Whether a group was ever there. Where none was, who only asks must not ask for its coordinator: that would
+        make `__consumer_offsets`."""
+        return "__consumer_offsets" in self.topics
+
+    def await_coordinator(self, group_id: str) -> None:
+        """For who is about to change something: return when somebody answers for the group, or the time is out.
+
+        The first question for any group makes `__consumer_offsets`, and is refused until it is there. The library asks
+        three times within 0.3 s, and after that waits in silence until its time is out: so it is asked again.
+        """
+        if self.ever_had_groups:
+            return
+        deadline_s, wait_s = time.monotonic() + self.timeout_s, 1.0
+        while time.monotonic() < deadline_s:
+            futures = self.admin.describe_consumer_groups([group_id], request_timeout=wait_s)
+            try:
+                futures[group_id].result(wait_s + 5)
+            except (KafkaException, TimeoutError) as error:
+                if isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER:
+                    return  # an answer, which whoever asks for more will hear too
+                wait_s *= 2
+            else:
+                return
+
+    def describe_topics(self, names: Collection[str]) -> tuple[dict[str, TopicDescription], dict[str, KafkaError]]:
+        """Each topic by name, and the errors of those that are not there; none is created by asking."""
+        if not names:
+            return {}, {}
+        futures = self.admin.describe_topics(TopicCollection(list(names)), request_timeout=self.timeout_s)
+        return self.results(futures)
+
+    def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions each topic has. Raises: Failed for one that is not there."""
+        found, errors = self.describe_topics(names)
+        for name in errors:
+            raise unknown("topic", name, self.topics)
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def client_settings(options: argparse.Namespace) -> dict[str, str]:
+    """What --command-config and --command-property say, under the library's names. Raises: UsageError."""
+    given: dict[str, str] = {}
+    path = getattr(options, "command_config", None)
+    if path:
+        try:
+            given.update(parse_properties(Path(path).read_text()))
+        except OSError as error:
+            raise UsageError(f"--command-config {path}: {(error.strerror or str(error)).lower()}") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"--command-config {path}: it is no text") from None
+    for word in getattr(options, "command_property", None) or ():
+        key, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"--command-property {word}: it takes key=value")
+        given[key.strip()] = value.strip()
+    jaas = given.pop("sasl.jaas.config", "")
+    given.update({f"sasl.{key}": re.sub(r"\\(.)", r"\1", value) for key, value in _JAAS.findall(jaas)})
+    for java, ours in _OTHER_NAMES.items():
+        if given.get(java, "").endswith((".pem", ".crt")):
+            given.setdefault(ours, given[java])
+        given.pop(java, None)
+    given.pop("bootstrap.servers", None)
+    return given
+
+
+def make_client(kind: Any, settings: dict[str, Any]) -> Any:
+    """A client of the library. Settings that only Java's clients know are left out. Raises: UsageError."""
+    settings = dict(settings)
+    while True:
+        try:
+            return kind(settings, logger=silent())
+        except KafkaException as error:
+            told = error.args[0]
+            match = re.search(r'No such configuration property: "([^"]+)"', told.str())
+            if match is None or match[1] not in settings:
+                raise UsageError(f"a client setting is wrong: {told.str()}") from None
+            del settings[match[1]]
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """(host, port) of each of `host:port,host:port`. Raises: UsageError."""
+    found = []
+    for word in text.split(","):
+        match = _ADDRESS.fullmatch(word.strip())
+        if match is None or not 0 < int(match[3]) < 65536:
+            raise UsageError(f"--bootstrap-server {text}: it takes HOST:PORT, several with commas")
+        found.append((match[1] or match[2], int(match[3])))
+    return found
+
+
+def _reach(addresses: list[tuple[str, int]]) -> None:
+    """Raises: Failed when no address accepts a connection."""
+    problems = []
+    for host, port in addresses:
+        try:
+            socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+        except TimeoutError:
+            problems.append(f"{host}:{port} cannot be reached: no answer within {_CONNECT_TIMEOUT_S:g} s")
+        except OSError as error:
+            problems.append(f"{host}:{port} cannot be reached: {(error.strerror or str(error)).lower()}")
+        else:
+            return
+    raise Failed("; ".join(problems))
+
+
+def said(error: KafkaError | KafkaException) -> str:
+    """What an error means, in Kafka's own words where it is Kafka's, without the last full stop."""
+    told: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    text = told.str()
+    if text.startswith("Broker: "):
+        try:
+            text = ErrorCode(told.code()).message
+        except ValueError:
+            text = text.removeprefix("Broker: ")
+    return text.removeprefix("Local: ").rstrip(".")
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> Failed:
+    """There is no such group or topic, and what may have been meant."""
+    import difflib  # noqa: PLC0415  only then
+
+    near = difflib.get_close_matches(name, list(known), n=3)
+    meant = f"; did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
+    return Failed(f"{kind} {name!r} does not exist{meant}")

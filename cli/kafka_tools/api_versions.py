@@ -1,0 +1,61 @@
+"""kafka-broker-api-versions: which versions of each API every broker serves. The usual health check of compose files.
+
+Source: Kafka's BrokerApiVersionsCommand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.cluster import Cluster, parse_addresses
+from cli.errors import Failed
+from cli.kafka_tools.administration import version
+from cli.options import Parser, add_cluster
+from cli.wire import Wire, text_of
+from protocol.api_keys import ApiKey
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.registry import APIS
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def main(words: list[str]) -> int:
+    """Carry out kafka-broker-api-versions.sh. Raises: Failed, UsageError."""
+    parser = Parser(prog="kafka-broker-api-versions.sh", description="Which versions of each API every broker serves.")
+    add_cluster(parser)
+    parser.add_argument("--version", action="store_true", help="the version of this program")
+    options = parser.parse_args(words)
+    if options.version:
+        return version()
+    _print_all(options)
+    return 0
+
+
+def _print_all(options: argparse.Namespace) -> None:
+    cluster = Cluster(options)
+    if cluster.settings().get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        raise Failed("the versions can only be asked of a listener without TLS and SASL")
+    for id_, address in sorted(cluster.brokers.items()):
+        ((host, port),) = parse_addresses(address)
+        with Wire(host, port, timeout_s=cluster.timeout_s) as wire:
+            answer = wire.ask(ApiVersionsRequest(), 0)
+        if answer.error_code:
+            raise Failed(f"{address}: {text_of(answer.error_code)}")
+        lines = [_line(one.api_key, one.min_version, one.max_version) for one in answer.api_keys]
+        print(f"{address} (id: {id_} rack: null isFenced: false) -> (")
+        print(",\n".join(f"\t{line}" for line in lines))
+        print(")")
+
+
+def _line(key: int, lowest: int, highest: int) -> str:
+    """`Produce(0): 3 to 12 [usable: 12]`; usable is the newest version that this program knows too."""
+    try:
+        name = "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    except ValueError:
+        name = "UNKNOWN"
+    known = APIS.get(key)
+    ours = known.request.VERSIONS if known is not None else (0, -1)
+    usable = min(highest, ours[1])
+    span = str(lowest) if lowest == highest else f"{lowest} to {highest}"
+    return f"{name}({key}): {span} [usable: {usable if usable >= max(lowest, ours[0]) else 'NONE'}]"

@@ -1,0 +1,119 @@
+"""What the verbs that use argparse share: the parser, the common options, and how a parsed command is run.
+
+A verb's `parser()` declares it whole, so that `--help` and shell completion are made of the same thing. Each command of
+a verb says in `set_defaults(run="module:function")` what carries it out; the function takes the parsed options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from cli import entry
+from cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BOOTSTRAP_VARIABLE = "KOHORT_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP = os.environ.get(BOOTSTRAP_VARIABLE) or "127.0.0.1:9092"
+DEFAULT_TIMEOUT_MS = 30_000
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises `UsageError` instead of ending the program, and never guesses at half options."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        named.setdefault("allow_abbrev", False)
+        super().__init__(*arguments, **named)
+
+    def error(self, message: str) -> NoReturn:
+        """Arguments that make no command. Raises: UsageError."""
+        raise UsageError(message)
+
+
+def described(verb: str, about: str, options: Iterable[tuple[str, str, str]], positional: tuple[str, str]) -> Parser:
+    """A parser for the help and the completion of a verb that reads its words itself."""
+    parser = Parser(prog=f"kohort {verb}", description=about)
+    parser.add_argument(positional[0].lower(), metavar=positional[0], nargs="?", help=positional[1])
+    for name, metavar, text in options:
+        if metavar:
+            parser.add_argument(name, metavar=metavar, help=text)
+        else:
+            parser.add_argument(name, action="store_true", help=text)
+    return parser
+
+
+def add_common(verb: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
+    """--bootstrap-server, --command-config, --timeout and --json, before and behind the name of a command."""
+    add_cluster(verb)
+    add_json(verb)
+    for command in commands:
+        add_cluster(command, default=False)
+        add_json(command, default=False)
+
+
+def add_cluster(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
+    """--bootstrap-server, --command-config, --timeout.
+
+    Without `default` what is not given stays as the verb before has it.
+    """
+    parser.add_argument(
+        "-b",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP if default else argparse.SUPPRESS,
+        help=f"where the cluster is asked first; several with commas "
+        f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        default=None if default else argparse.SUPPRESS,
+        help="client settings, one key=value a line, as Kafka's tools take them",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="MS",
+        type=positive,
+        default=DEFAULT_TIMEOUT_MS if default else argparse.SUPPRESS,
+        help=f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
+    """--json; `default` as in `add_cluster`."""
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=False if default else argparse.SUPPRESS,
+        help="JSON for programs instead of a table",
+    )
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, for `type=`."""
+    number = int(text)
+    if number <= 0:
+        raise ValueError
+    return number
+
+
+positive.__name__ = "positive number"  # argparse names the type in its message
+
+
+def carry_out(parser: argparse.ArgumentParser, words: list[str]) -> int:
+    """Parse the words and call what their command names; its exit code. Raises: UsageError, Failed."""
+    options = parser.parse_args(words)
+    place = getattr(options, "run", None)
+    if place is None:
+        raise UsageError(f"{parser.prog} needs a command")
+    code: int = entry(parser.prog, place)(options)
+    return code
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON; bytes that are no text, and what JSON has no word for, become text."""
+    print(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,226 @@
+"""What `kohort why` tells, read: the ledger's records, else generations; and what the broker says over HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.parse import quote
+from urllib.request import urlopen
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from cli.cluster import make_client, parse_addresses, said, unknown
+from cli.errors import Failed, UsageError
+from cli.groups.reading import state_name
+from coordinator.routing import partition_for
+from coordinator.why.findings import LIVE_RULES, findings
+from coordinator.why.inferred import generations
+from protocol.records.errors import UnparsableRecord
+from protocol.records.ledger import LEDGER_TOPIC, decode_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from cli.cluster import Cluster
+    from coordinator.why.window import Finding
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_HTTP_TIMEOUT_S = 2.0
+_HTTP_PORT = 9644
+_HTTP_PLACE = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):([0-9]{1,5})/?")
+_LINGER_S = 0.05
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Told:
+    """Everything about one group. `inferred`: there is no ledger, `records` are made of generations."""
+
+    group_id: str
+    state: str | None = None
+    members: int | None = None
+    records: list[Record] = field(default_factory=list)  # chosen, the oldest first
+    every: list[Record] = field(default_factory=list)  # of the window of time: findings look at these
+    inferred: bool = False
+    in_progress: Mapping[str, Any] | None = None
+    live_findings: list[Finding] = field(default_factory=list)
+    http_silent: bool = False  # --http was given, and nobody there knows of this cluster's group
+
+    def choose(
+        self, *, last: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
+    ) -> None:
+        """Keep what was asked for: the last rebalances of a window of time, and what happened between them."""
+        self.every = [
+            record
+            for record in self.records
+            if (since_ms is None or record["at_ms"] >= since_ms) and (until_ms is None or record["at_ms"] <= until_ms)
+        ]
+        kept = self.every
+        if triggers:
+            kept = [record for record in kept if (_first_cause(record) or {}).get("trigger") in triggers]
+        began = [at for at, record in enumerate(kept) if record["kind"] == "rebalance_ended"]
+        if len(began) > last:
+            # From behind the rebalance before on: its own lines belong to it.
+            kept = kept[began[-last - 1] + 1 :]
+        self.records = kept
+
+    def findings(self, now_ms: int) -> list[Finding]:
+        """What the records say, and what only the broker could see."""
+        found = [] if self.inferred else findings(self.every, now_ms=now_ms)
+        rules = {one["rule"] for one in found}
+        return [*found, *(one for one in self.live_findings if one["rule"] not in rules)]
+
+    def as_json(self, now_ms: int) -> Record:
+        """For programs."""
+        return {
+            "group_id": self.group_id,
+            "state": self.state,
+            "source": "inferred" if self.inferred else "ledger",
+            "records": self.records,
+            "rebalance_in_progress": self.in_progress,
+            "findings": self.findings(now_ms),
+        }
+
+
+def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told:
+    """All there is about the group. Raises: Failed, also when nobody knows it; UsageError."""
+    told = Told(group_id)
+    if not cluster.ever_had_groups:
+        raise unknown("group", group_id, ())
+    topics, _ = cluster.describe_topics([LEDGER_TOPIC])
+    if LEDGER_TOPIC in topics:
+        told.records = ledger_records(cluster, group_id, len(topics[LEDGER_TOPIC].partitions))
+    else:
+        told.inferred = True
+        told.records = inferred_records(cluster, group_id)
+    _describe(cluster, told)
+    _ask_broker(cluster, told, http)
+    return told
+
+
+def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> list[Record]:
+    """The group's records, the oldest first."""
+    found = []
+    for key, value in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
+        if key == group_id.encode():
+            try:
+                found.append(decode_whole(value))
+            except UnparsableRecord:
+                continue  # a client may write into the topic as well
+    return found
+
+
+def inferred_records(cluster: Cluster, group_id: str) -> list[Record]:
+    """What the generations in `__consumer_offsets` tell."""
+    topics, _ = cluster.describe_topics([OFFSETS_TOPIC])
+    if OFFSETS_TOPIC not in topics:
+        return []
+    partition = partition_for(group_id, len(topics[OFFSETS_TOPIC].partitions))
+    return generations(group_id, _whole_partition(cluster, OFFSETS_TOPIC, partition))
+
+
+def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Key and value of every record, up to the end as it is now. Raises: Failed."""
+    settings = cluster.settings(
+        group_id="kohort-why",  # the library wants one; nothing is committed and no group is joined
+        enable_auto_commit=False,
+        enable_partition_eof=True,
+        auto_offset_reset="earliest",
+        isolation_level="read_uncommitted",
+        allow_auto_create_topics=False,
+    )
+    consumer: Consumer = make_client(Consumer, settings)
+    place = TopicPartition(topic, partition)
+    try:
+        low, high = consumer.get_watermark_offsets(place, timeout=cluster.timeout_s)
+        if low >= high:
+            return
+        consumer.assign([TopicPartition(topic, partition, low)])
+        give_up = time.monotonic() + cluster.timeout_s
+        while True:
+            # It waits for so many until its time is out, even when the end has been reached.
+            messages = consumer.consume(1_000, timeout=_LINGER_S)
+            if messages:
+                give_up = time.monotonic() + cluster.timeout_s
+            elif time.monotonic() > give_up:
+                raise Failed(f"{topic}-{partition} cannot be read: no answer within {cluster.timeout_s:g} s")
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    yield message.key(), message.value()
+                    if (message.offset() or 0) >= high - 1:
+                        return
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    raise Failed(f"{topic}-{partition} cannot be read: {said(error)}")
+    except KafkaException as error:
+        raise Failed(f"{topic}-{partition} cannot be read: {said(error)}") from None
+    finally:
+        consumer.close()
+
+
+def _describe(cluster: Cluster, told: Told) -> None:
+    """State and members as DescribeGroups says. Raises: Failed when neither the cluster nor the ledger knows it."""
+    future = cluster.admin.describe_consumer_groups([told.group_id], request_timeout=cluster.timeout_s)[told.group_id]
+    try:
+        described = future.result(cluster.timeout_s + 1)
+        told.state = state_name(described.state)
+        told.members = len(described.members)
+    except (KafkaException, TimeoutError):
+        told.state = None
+    if told.state in (None, "Dead") and not told.records:
+        listed = cluster.result(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
+        raise unknown("group", told.group_id, [group.group_id for group in listed.valid])
+
+
+def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
+    """What goes on at this moment. A broker that does not answer HTTP is no error: the records tell the rest."""
+    open_ids = {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_began"}
+    open_ids -= {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_ended"}
+    where = http_place(http) if http else f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
+    base = f"http://{where}/groups/{quote(told.group_id, safe='')}"
+    group = _get(base)
+    if group is not None and group.get("cluster_id") != cluster.cluster_id:
+        group = None  # the port belongs to another broker, whose group has the same name
+    told.http_silent = http is not None and group is None
+    now = (group or {}).get("rebalance_in_progress")
+    if isinstance(now, dict) and now.get("rebalance_id") in open_ids:
+        told.in_progress = now
+    if group is not None and not told.inferred:
+        answer = _get(f"{base}/findings") or {}
+        for one in answer.get("findings") or ():
+            if isinstance(one, dict) and one.get("rule") in LIVE_RULES:
+                told.live_findings.append(one)  # type: ignore[arg-type]  # a Finding, as JSON
+
+
+def http_place(text: str) -> str:
+    """HOST:PORT of what --http was given. Raises: UsageError."""
+    match = _HTTP_PLACE.fullmatch(text)
+    if match is None or not 0 < int(match[2]) < 65_536:
+        raise UsageError(f"--http {text}: it takes HOST:PORT")
+    return f"{match[1]}:{match[2]}"
+
+
+def _get(url: str) -> dict[str, Any] | None:
+    try:
+        with urlopen(url, timeout=_HTTP_TIMEOUT_S) as answer:  # always http://
+            content = json.load(answer)
+    except (URLError, OSError, ValueError, HTTPException):  # what listens there may not speak HTTP
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _first_cause(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = record.get("first_cause") or record.get("cause")
+    return found

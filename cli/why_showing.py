@@ -1,0 +1,131 @@
+"""What `kohort why` prints: one line a rebalance, the newest first, with what followed below it; then the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from coordinator.why import words
+from coordinator.why.window import Window
+
+if TYPE_CHECKING:
+    from cli.why_reading import Told
+
+Row = tuple[str, str, str, str, list[str]]
+"""When, generations, how long, why, lines below it."""
+
+
+def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
+    """Everything, line by line."""
+    yield heading(told, now_ms)
+    if told.inferred:
+        yield "there is no rebalance ledger: this is no Kohort, kohort.ledger.enable=false, or its topic was deleted."
+        yield "Inferred from the generations in __consumer_offsets, which do not say why:"
+    if told.in_progress is not None:
+        yield words.in_progress(told.in_progress)
+    yield ""
+    rows = list(_rows(told, now_ms, verbose=verbose))
+    if not rows:
+        yield "no rebalance is told" + (" of that time" if told.every else "")
+    widths = [max((len(row[at]) for row in rows), default=0) for at in range(3)]
+    margin = " " * (sum(widths) + 6)
+    for when, generations, took, why, below in rows:
+        yield f"{when:<{widths[0]}}  {generations:<{widths[1]}}  {took:<{widths[2]}}  {why}".rstrip()
+        for line in below:
+            yield margin + line
+    found = told.findings(now_ms)
+    if found:
+        yield ""
+        yield "findings"
+        for one in found:
+            yield f"  {'!' if one['severity'] == 'warning' else '-'} {one['says']}"
+
+
+def heading(told: Told, now_ms: int) -> str:
+    """`group payments: Stable, generation 8, 3 members, 12 partitions, range (eager)`."""
+    last = Window(told.every, {}, now_ms).last_stable or {}
+    ended = [record for record in told.every if record["kind"] == "rebalance_ended"]
+    parts = [told.state or "unknown state"]
+    generation = max((record.get("generation") or 0 for record in told.every), default=0)
+    if generation > 0:
+        parts.append(f"generation {generation}")
+    if told.members is not None:
+        parts.append(words.plural(told.members, "member"))
+    if told.members and ended and last:
+        if last.get("partitions_total") is not None:
+            parts.append(words.plural(last["partitions_total"], "partition"))
+        if last.get("protocol"):
+            parts.append(last["protocol"] + (f" ({last['mode']})" if last.get("mode", "unknown") != "unknown" else ""))
+    return f"group {told.group_id}: {', '.join(parts)}"
+
+
+def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
+    ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
+    for record in reversed(told.records):
+        kind = record["kind"]
+        if kind == "rebalance_ended":
+            yield _rebalance(record, now_ms, verbose=verbose)
+        elif kind == "rebalance_began":
+            if record["rebalance_id"] not in ended:
+                at_ms = record["at_ms"]
+                why = words.cause(record.get("cause"))
+                going = f"goes on since {words.duration(now_ms - at_ms)}" if told.in_progress else "has not ended"
+                yield _when(at_ms, now_ms), f"{record['from_generation']} -> ", "-", why, [going]
+        else:
+            text = words.event(record)
+            if text is not None:
+                yield _when(record["at_ms"], now_ms), "", "-", text, []
+
+
+def _rebalance(record: Mapping[str, Any], now_ms: int, *, verbose: bool) -> Row:
+    at_ms = record.get("ended_at_ms") or record["at_ms"]
+    before = record.get("from_generation")
+    same = record.get("outcome") in ("superseded", "interrupted") and record.get("to_generation") == before
+    generations = f"{'?' if before is None else before} -> {'' if same else record.get('to_generation')}"
+    inferred = record.get("source") == "inferred"
+    why = _inferred(record) if inferred else words.causes(record)
+    below = [] if inferred else [text for text in [words.consequences(record)] if text]
+    if verbose:
+        below += _details(record)
+    return _when(at_ms, now_ms), generations, words.duration(record.get("duration_ms")), why, below
+
+
+def _inferred(record: Mapping[str, Any]) -> str:
+    """Who came and who went, which is all that two generations say."""
+    said = {"joined": [], "left": [], "replaced": []}  # type: dict[str, list[str]]
+    for member in record["members"]:
+        if member["change"] in said:
+            said[member["change"]].append(words.who(member))
+    parts = [f"{', '.join(names)} {how}" for how, names in said.items() if names]
+    before = record.get("from_generation")
+    missing = record["to_generation"] - before - 1 if before is not None else 0
+    if missing > 0:
+        parts.append(f"{words.plural(missing, 'generation')} between left no record")
+    return "; ".join(parts) or "the same members"
+
+
+def _details(record: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("join_ms", "assign_ms", "sync_ms"):
+        if record.get(name) is not None:
+            yield f"{name.removesuffix('_ms')} {words.duration(record[name])}"
+    shared = words.namesakes(record)
+    for member in record.get("members") or ():
+        parts = [f"{words.who(member, shared=shared)} {member['change']}"]
+        if member.get("joined_after_ms") is not None:
+            parts.append(f"joined after {words.duration(member['joined_after_ms'])}")
+        if member.get("synced_after_ms") is not None:
+            parts.append(f"synced after {words.duration(member['synced_after_ms'])}")
+        for name in ("partitions", "gained", "lost"):
+            if member.get(name):
+                told = ", ".join(f"{topic} {numbers}" for topic, numbers in member[name].items())
+                parts.append(f"{'owns' if name == 'partitions' else name} {told}")
+        yield "  " + "; ".join(parts)
+    if record.get("members_truncated"):
+        yield f"  and {words.plural(record['members_truncated'], 'member')} more"
+
+
+def _when(at_ms: int, now_ms: int) -> str:
+    """In the zone of the machine; the day only when it is another."""
+    moment, now = datetime.fromtimestamp(at_ms / 1_000), datetime.fromtimestamp(now_ms / 1_000)
+    return moment.strftime("%H:%M:%S") if moment.date() == now.date() else moment.strftime("%Y-%m-%d %H:%M:%S")

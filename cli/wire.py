@@ -1,0 +1,75 @@
+"""Requests that the client library cannot send (OffsetDelete, ApiVersions), over a plain connection of our own.
+
+Only for listeners without TLS and SASL: `Failed` says so for others.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any, Self
+
+from cli.errors import Failed
+from protocol.errors import ErrorCode, ProtocolError
+from protocol.frames import decode_response, encode_request
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from protocol.schema import Message
+
+_LARGEST_ANSWER_BYTES = 100 * 1024 * 1024
+
+
+class Wire:
+    """One connection, one request at a time. Raises: Failed for whatever goes wrong on it."""
+
+    def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
+        self.where = f"{host}:{port}"
+        self._last_id = 0
+        try:
+            self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        except OSError as error:
+            raise Failed(f"{self.where} cannot be reached: {(error.strerror or str(error)).lower()}") from None
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer to a request."""
+        assert request.API_KEY is not None
+        self._last_id += 1
+        try:
+            self._socket.sendall(encode_request(request, version, self._last_id, "kohort"))
+            head = self._receive(4)
+            size = int.from_bytes(head)
+            if size > _LARGEST_ANSWER_BYTES:
+                raise Failed(f"{self.where} does not answer as Kafka does")
+            return decode_response(request.API_KEY, version, head + self._receive(size))[1]
+        except TimeoutError:
+            raise Failed(f"{self.where} does not answer in time") from None
+        except OSError as error:
+            raise Failed(f"{self.where}: {(error.strerror or str(error)).lower()}") from None
+        except ProtocolError as error:
+            raise Failed(f"{self.where} does not answer as Kafka does: {error}") from None
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise Failed(f"{self.where} closed the connection; TLS and SASL are not possible here")
+            data += more
+        return data
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+
+def text_of(code: int) -> str:
+    """What an error code means, in Kafka's words without the last full stop; `NONE` for 0."""
+    try:
+        return ErrorCode(code).message.rstrip(".")
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,195 @@
+"""The last member of the new protocol goes, and only members of the classic one are left: the group becomes theirs.
+
+Source: KIP-848; Kafka's GroupMetadataManager.validateOnlineDowngradeWithFencedMembers,
+convertToClassicGroup, ClassicGroup.fromConsumerGroup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.cause import Cause
+from coordinator.classic.answers import joined, member_list
+from coordinator.classic.draft import Draft as ClassicDraft
+from coordinator.classic.group_record import group_record
+from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, topics_of
+from coordinator.classic.rebalance import prepare
+from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, ConsumerToken, group_event
+from coordinator.consumer.group import NOTHING
+from coordinator.consumer.records import group_tombstones
+from coordinator.group import Group, GroupState, Member
+from coordinator.outcome import CancelTimer, Outcome
+from coordinator.values import altered
+from protocol.records.consumer_protocol import MetadataError, encode_assignment, subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from coordinator.classic.inputs import Join
+    from coordinator.consumer.assignor import Partitions
+    from coordinator.consumer.group import ConsumerGroup, ConsumerMember
+    from coordinator.outcome import ReplyTo
+    from coordinator.view import AnyGroupOutcome, Topics, View
+    from protocol.errors import ErrorCode
+
+DOWNGRADES = frozenset({"bidirectional", "downgrade"})
+_CAUSES = {"member_left": "member_left", "session_expired": "session_expired", "sync_timeout": "sync_timeout"}
+
+
+def may_downgrade(view: View, group: ConsumerGroup, leaving: Collection[str]) -> bool:
+    """Whether the group becomes a classic one when these members go."""
+    rest = [member for member_id, member in group.members.items() if member_id not in leaving]
+    return (
+        view.consumer_settings.migration_policy in DOWNGRADES
+        and 0 < len(rest) <= view.settings.max_size
+        and all(member.classic is not None for member in rest)
+    )
+
+
+def may_downgrade_by(view: View, group: ConsumerGroup, holder: ConsumerMember) -> bool:
+    """Whether the group becomes a classic one when a classic member takes the place of this one."""
+    return (
+        holder.classic is None
+        and view.consumer_settings.migration_policy in DOWNGRADES
+        and len(group.members) <= view.settings.max_size
+        and group.classic_count == len(group.members) - 1
+    )
+
+
+def downgrade(
+    view: View,
+    leaving: Collection[str],
+    cause: str,
+    now_ms: int,
+    *,
+    reply_to: ReplyTo | None = None,
+    refusal: Callable[[ErrorCode], Any] | None = None,
+) -> AnyGroupOutcome:
+    """Those who are left go on as a classic group with what they shall own, and rebalance."""
+    group = view.consumer_group
+    assert group is not None
+    members = {
+        member_id: _classic(member, group.targets.get(member_id, NOTHING), view.topics)
+        for member_id, member in group.members.items()
+        if member_id not in leaving
+    }
+    draft = _begin(view, group, members, now_ms)
+    gone = group.members[next(iter(leaving))]
+    trigger = _CAUSES.get(cause, "join_timeout")
+    prepare(draft, Cause(now_ms, trigger, gone.member_id, gone.instance_id, gone.client_id, gone.client_host))
+    return _end(view, group, draft, reply_to, refusal)
+
+
+def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, now_ms: int) -> AnyGroupOutcome:
+    """A classic static member takes the place of the last one of the new protocol, and what that one should own.
+
+    Nobody need rebalance for it, unless the target is older than the group.
+    """
+    from coordinator.classic.answers import join_error  # noqa: PLC0415
+
+    group = view.consumer_group
+    assert group is not None
+    member_id = request.new_member_id
+    successor = Member(
+        member_id,
+        request.instance_id,
+        request.client_id,
+        request.client_host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        CONSUMER,
+        request.protocols,
+        _assignment(request.protocols, group.targets.get(holder.member_id, NOTHING), view.topics),
+    )
+    members = {
+        other.member_id: _classic(other, group.targets.get(other.member_id, NOTHING), view.topics)
+        for other in group.members.values()
+        if other is not holder
+    }
+    members[member_id] = successor
+    draft = _begin(view, group, members, now_ms)
+    if group.epoch > group.target_epoch:
+        draft.update_member(successor, altered(successor, parked_join=request.reply_to, joined_at_ms=now_ms))
+        prepare(draft, Cause(now_ms, "static_replaced", member_id, request.instance_id, request.client_id))
+    else:
+        leads = draft.leader_id == member_id
+        everybody = member_list(draft.members.values(), draft.protocol_name) if leads else []
+        answer = joined(draft, member_id, draft.leader_id, everybody, skip_assignment=leads)
+        draft.reply(request.reply_to, answer)
+    return _end(view, group, draft, request.reply_to, join_error)
+
+
+def _begin(view: View, group: ConsumerGroup, members: dict[str, Member], now_ms: int) -> ClassicDraft:
+    votes: dict[str, int] = {}
+    for member in members.values():
+        add_votes(votes, member, 1)
+    protocol = select_protocol(members, votes)
+    topics = topics_of(CONSUMER, protocol, members)
+    classic = Group(
+        group.group_id,
+        GroupState.STABLE,
+        GroupState.STABLE,
+        now_ms,
+        CONSUMER,
+        protocol,
+        group.epoch,
+        next(iter(members)),
+        members,
+        {member.instance_id: member.member_id for member in members.values() if member.instance_id is not None},
+        protocol_votes=votes,
+        subscribed_topics=topics,
+        assigned_partition_counts={name: view.topics.partition_count(name) or 0 for name in topics or ()},
+        members_at_last_generation=len(members),
+    )
+    draft = ClassicDraft(altered(view, group=classic, consumer_group=None), classic, now_ms)
+    draft.records.append(group_record(draft))
+    for member in members.values():
+        draft.restart_session(member.member_id, member.session_timeout_ms)
+    return draft
+
+
+def _end(
+    view: View,
+    group: ConsumerGroup,
+    draft: ClassicDraft,
+    reply_to: ReplyTo | None,
+    refusal: Callable[[ErrorCode], Any] | None,
+) -> AnyGroupOutcome:
+    made = draft.outcome()
+    cancelled = [
+        CancelTimer((name, group.group_id, member_id)) for member_id in group.members for name in TIMERS_OF_A_MEMBER
+    ]
+    facts = {"to": "classic", "members": len(draft.members)}
+    return Outcome(
+        made.after,
+        (*group_tombstones(group), *made.records),
+        made.replies,
+        (*cancelled, *made.timers),
+        (group_event("group_migrated", group, facts, draft.now_ms), *made.events),
+        ConsumerToken(view.group_id, group, reply_to, refusal, tuple(group.members)),
+    )
+
+
+def _classic(member: ConsumerMember, target: Partitions, topics: Topics) -> Member:
+    assert member.classic is not None
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        CONSUMER,
+        member.classic.protocols,
+        _assignment(member.classic.protocols, target, topics),
+    )
+
+
+def _assignment(protocols: tuple[tuple[str, bytes], ...], target: Partitions, topics: Topics) -> bytes:
+    """In the version that the member itself speaks."""
+    try:
+        version = subscription(protocols[0][1]).version
+    except (MetadataError, IndexError):
+        version = 0
+    named = {topics.topic_name(topic_id): partitions for topic_id, partitions in target.items()}
+    return encode_assignment(min(version, 3), {name: held for name, held in named.items() if name is not None})

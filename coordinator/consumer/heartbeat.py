@@ -1,0 +1,195 @@
+"""ConsumerGroupHeartbeat: a member joins, says that it is alive, what it wants and what it has given up, or goes.
+
+Source: KIP-848; Kafka's GroupMetadataManager.consumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.consumer.answers import Refused, heard, heartbeat_error
+from coordinator.consumer.checks import check_shape, no_such_group
+from coordinator.consumer.draft import Draft
+from coordinator.consumer.epochs import update_epoch
+from coordinator.consumer.group import STABLE, UNRELEASED, UNREVOKED
+from coordinator.consumer.leave import leave_by_heartbeat
+from coordinator.consumer.members import joining_member, present_member
+from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
+from coordinator.consumer.records import member_record
+from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
+from coordinator.consumer.target import ids_of, update_target
+from coordinator.consumer.upgrade import make_way
+from coordinator.outcome import Outcome, Reply
+from coordinator.values import altered
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from coordinator.consumer.group import ConsumerMember
+    from coordinator.consumer.inputs import ConsumerHeartbeat
+    from coordinator.view import AnyGroupOutcome, View
+
+
+def consumer_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
+    """Let the member go on by one step, and tell it where it is."""
+    try:
+        check_shape(request, view.consumer_settings)
+        if request.epoch < 0:
+            return leave_by_heartbeat(view, request, now_ms)
+        return _heartbeat(view, request, now_ms)
+    except Refused as refused:
+        answer = heartbeat_error(refused.error, refused.message)
+        return Outcome(view.consumer_group or view.group, (), (Reply(request.reply_to, answer),))
+
+
+def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
+    draft = Draft(view, now_ms)
+    joins = request.epoch == 0
+    if view.consumer_group is None:
+        if not joins:
+            raise no_such_group(request.group_id)
+        make_way(draft)
+    if joins:
+        member_id = request.member_id or request.new_member_id
+        check_capacity(draft, member_id)
+        before = joining_member(draft, member_id, request.instance_id, is_classic=False)
+    else:
+        before = present_member(draft.group, request)
+    after = altered(
+        before,
+        instance_id=before.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        assignor=before.assignor if request.assignor is None else request.assignor,
+        names=before.names if request.names is None else request.names,
+        regex=before.regex if request.regex is None else request.regex,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        classic=None,
+    )
+    member = settle(draft, before, after, request.owned, request.on_behalf_of)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.names is not None or request.regex is not None)
+        and request.owned is not None
+    )
+    tell = joins or is_full or not same_partitions(before, member)
+    interval_ms = view.consumer_settings.heartbeat_interval_ms
+    draft.reply(request.reply_to, heard(member.member_id, member.epoch, interval_ms, member.assigned if tell else None))
+    return draft.outcome(request.reply_to, heartbeat_error)
+
+
+def same_partitions(before: ConsumerMember, after: ConsumerMember) -> bool:
+    """Whether it may read the same as before."""
+    if before.assigned is after.assigned:
+        return True
+    return {topic_id: held.keys() for topic_id, held in before.assigned.items()} == {
+        topic_id: held.keys() for topic_id, held in after.assigned.items()
+    }
+
+
+def check_capacity(draft: Draft, member_id: str) -> None:
+    """A group that is full takes nobody in, not even a static member that comes back under another id."""
+    group, limit = draft.group, draft.view.consumer_settings.max_size
+    if len(group.members) >= limit and member_id not in group.members:
+        message = f"The group has {len(group.members)} members, and may have {limit}."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+
+def settle(
+    draft: Draft, before: ConsumerMember, after: ConsumerMember, owned: Owned | None, on_behalf_of: object
+) -> ConsumerMember:
+    """What the member says now counts: for the epoch, for the target, and for what it may read. Returns it so.
+
+    `after` is `before` with what the request says. Raises: Refused.
+    """
+    known = before.member_id in draft.group.members
+    if after.regex and after.regex != before.regex and after.regex not in draft.group.regex_counts:
+        compiled(after.regex)
+    if not known or _differ(before, after):
+        draft.write(member_record(draft.group_id, after))
+    if not known:
+        draft.event("member_joined", **facts(after))
+    if after.regex != before.regex:
+        drop_unused(draft)
+    update_epoch(draft, _cause(draft, before, after, known=known))
+    if after.classic is None:  # a JoinGroup does not say on whose behalf: the next heartbeat does
+        maybe_refresh(draft, on_behalf_of)
+    update_target(draft, after.member_id)
+    group = draft.group
+    topics = draft.view.topics
+    changed = after.names != before.names or after.regex != before.regex
+    try:
+        member = reconcile(
+            after,
+            Surroundings(
+                group.target_epoch,
+                group.targets.get(after.member_id, {}),
+                group.owners.get,
+                ids_of(group.topics_of(after), topics),
+                changed,
+                owned,
+            ),
+        )
+    except UnknownState:
+        raise Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH, "The member's state is of a later version: it must give everything up first."
+        ) from None
+    if member is not after and member != after:
+        draft.write_current(member)
+        _tell_of_progress(draft, after, member)
+    draft.restart_session(member)
+    return member
+
+
+def _cause(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> str | None:
+    """Why the epoch must rise; None when what the member wants has not changed, or cannot be told yet."""
+    group = draft.group
+    if after.names != before.names:
+        return "subscription_changed" if known else "member_joined"
+    # An expression that nobody has looked up yet raises the epoch when somebody has.
+    if after.regex != before.regex and (after.regex == "" or after.regex in group.regexes):
+        return "regex_changed" if known else "member_joined"
+    return None
+
+
+def _differ(before: ConsumerMember, after: ConsumerMember) -> bool:
+    """Whether the member's own record would say something else."""
+    return (
+        before.names != after.names
+        or before.regex != after.regex
+        or before.client_id != after.client_id
+        or before.client_host != after.client_host
+        or before.rebalance_timeout_ms != after.rebalance_timeout_ms
+        or before.instance_id != after.instance_id
+        or before.rack_id != after.rack_id
+        or before.assignor != after.assignor
+        or before.classic != after.classic
+    )
+
+
+def facts(member: ConsumerMember) -> dict[str, object]:
+    """Who it is, for events."""
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+    }
+
+
+def _tell_of_progress(draft: Draft, before: ConsumerMember, after: ConsumerMember) -> None:
+    if before.epoch == after.epoch and same_partitions(before, after):
+        return
+    draft.event(
+        "member_reconciled",
+        **facts(after),
+        member_epoch=after.epoch,
+        state=STATE_NAMES.get(after.state, str(after.state)),
+        partitions=sum(map(len, after.assigned.values())),
+        to_revoke=sum(map(len, after.pending.values())),
+    )
+
+
+STATE_NAMES = {STABLE: "stable", UNREVOKED: "unrevoked", UNRELEASED: "unreleased"}

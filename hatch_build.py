@@ -1,0 +1,59 @@
+"""The wheel: the rooms go inside the one package that an installation claims, and are told so (D16).
+
+In a checkout the rooms are top-level packages, `broker`, `storage` and so on, which other software has too. In the
+wheel they are `kohort.rooms.broker` and so on: every `from ROOM... import` of theirs is rewritten, which is all it
+takes, since rooms are imported in no other way (a test holds that). Lines stay where they are, so a traceback reads the
+same.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
+INSIDE = "kohort.rooms"
+_IMPORT = re.compile(rf"^(\s*)from ({'|'.join(ROOMS)})(?=[. ])", re.MULTILINE)
+
+
+def rewritten(source: str) -> str:
+    """A module as it stands in the wheel."""
+    return _IMPORT.sub(rf"\1from {INSIDE}.\2", source)
+
+
+class RoomsInside(BuildHookInterface):  # type: ignore[type-arg]  # of no other configuration
+    """Puts the rewritten rooms into a wheel; an editable installation and the sdist have the checkout's own."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Called before the wheel is made."""
+        if self.target_name != "wheel" or version == "editable":
+            return
+        root = Path(self.root)
+        folder = Path(self.directory) / "rooms"
+        shutil.rmtree(folder, ignore_errors=True)
+        for room in ROOMS:
+            for file in sorted((root / room).rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    copy = folder / file.relative_to(root)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    if file.suffix == ".py":
+                        copy.write_text(rewritten(file.read_text()))
+                    else:
+                        shutil.copyfile(file, copy)
+        for file in sorted((root / "kohort").rglob("*.py")):
+            copy = folder / "kohort" / file.relative_to(root / "kohort")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(rewritten(file.read_text()))
+            build_data["force_include"][str(copy)] = str(file.relative_to(root))
+        (folder / "__init__.py").write_text('"""The rooms of Kohort: its own, and not to be imported by others."""\n')
+        for room in (*ROOMS, "__init__.py"):
+            build_data["force_include"][str(folder / room)] = f"kohort/rooms/{room}"
+        build_data["force_include"][str(root / "kohort" / "py.typed")] = "kohort/py.typed"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Called when the wheel is there."""
+        shutil.rmtree(Path(self.directory) / "rooms", ignore_errors=True)

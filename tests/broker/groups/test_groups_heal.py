@@ -1,0 +1,125 @@
+"""A partition of `__consumer_offsets` whose log cannot be opened or read at a start is served once it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.groups import tenant as group_tenant
+from broker.loop import logs
+from protocol.errors import ErrorCode
+from storage.errors import StorageError
+from storage.files import DISK
+from tests.support.whole_broker import Whole
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    yield
+    logs.configure()
+
+
+def test_a_log_that_cannot_be_opened_at_a_start_is_opened_later(tmp_path: Path) -> None:
+    """Its groups get NOT_COORDINATOR until then, the others are served; a start that is needed is no remedy."""
+    first = Whole(tmp_path)
+    there, elsewhere = first.groups_of(0)[0], first.groups_of(1)[0]
+    assert first.commit(there, 7) == first.commit(elsewhere, 8) == ErrorCode.NONE
+    assert first.stop()
+    epochs = tmp_path / "__consumer_offsets-0" / "leader-epoch-checkpoint"
+    whole = epochs.read_bytes()
+    epochs.write_text("what is this\n")
+
+    second = Whole(tmp_path)
+    assert second.committed(there) is ErrorCode.NOT_COORDINATOR
+    assert second.committed(elsewhere) == 8
+    assert "leader-epoch-checkpoint" in (second.broker.partitions.not_ready or "")
+    assert "__consumer_offsets-0" in (second.broker.groups.not_ready or "")
+    second.runtime.advance(5_000)
+    assert second.committed(there) is ErrorCode.NOT_COORDINATOR
+    epochs.write_bytes(whole)
+    second.runtime.advance(10_000)
+    assert second.committed(there) == 7
+    assert second.broker.partitions.not_ready is None
+    assert second.broker.groups.not_ready is None
+    assert second.commit(there, 9) == ErrorCode.NONE
+    assert second.stop()
+
+
+def test_a_read_error_while_loading_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Whole(tmp_path)
+    group = first.groups_of(0)[0]
+    assert first.commit(group, 7) == ErrorCode.NONE
+    assert first.stop()
+    broken = True
+
+    def pread(descriptor: int, count: int, position: int) -> bytes:
+        if broken:
+            raise OSError(5, "Input/output error")
+        return real(descriptor, count, position)
+
+    first.forget()
+    from storage.files import DISK
+
+    real = type(DISK).pread
+    monkeypatch.setattr(DISK, "pread", pread, raising=False)
+    second = Whole(tmp_path)
+    assert second.committed(group) is ErrorCode.NOT_COORDINATOR
+    broken = False
+    second.runtime.advance(10_000)
+    assert second.committed(group) == 7
+    assert second.stop()
+
+
+def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log fails, is opened anew, and the disk refuses once more while its groups are read from it."""
+    broker = Whole(tmp_path, kohort__durability="always")
+    group = broker.groups_of(0)[0]
+    assert broker.commit(group, 7) == ErrorCode.NONE
+    real, tries = group_tenant.load, []
+
+    def load(*arguments: Any) -> Any:
+        tries.append(arguments)
+        if len(tries) < 3:
+            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
+        return real(*arguments)
+
+    monkeypatch.setattr(group_tenant, "load", load)
+    with monkeypatch.context() as trouble:
+        trouble.setattr(DISK, "fdatasync", refuse)
+        assert broker.commit(group, 8) is not ErrorCode.NONE
+    broker.runtime.advance(1_500)
+    assert tries
+    assert broker.committed(group) is ErrorCode.NOT_COORDINATOR
+    broker.runtime.advance(30_000)
+    assert len(tries) == 3
+    assert broker.committed(group) in (7, 8)  # 8 was refused, and may have come into the log
+    assert broker.commit(group, 9) == ErrorCode.NONE
+    assert broker.stop()
+
+
+def refuse(descriptor: int) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_flipped_bit_in_a_group_log_is_not_taken_for_an_offset(tmp_path: Path) -> None:
+    """After a clean stop nobody has looked at the batches; that partition's groups are not served, and why is said."""
+    first = Whole(tmp_path)
+    there, elsewhere = first.groups_of(0)[0], first.groups_of(1)[0]
+    assert first.commit(there, 7) == first.commit(elsewhere, 8) == ErrorCode.NONE
+    assert first.stop()
+    log = tmp_path / "__consumer_offsets-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    at = data.rindex((7).to_bytes(8))
+    data[at + 7] ^= 1
+    log.write_bytes(data)
+
+    second = Whole(tmp_path)
+    assert second.committed(there) is ErrorCode.NOT_COORDINATOR
+    assert second.committed(elsewhere) == 8
+    assert "CRC" in (second.broker.groups.not_ready or "")
+    assert second.stop()

@@ -1,0 +1,171 @@
+"""One request that asks for very much: others have their turns meanwhile, and nobody multiplies a megabyte."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.handlers import configs, groups, offsets, topics
+from broker.handlers.context import CloseConnection, Deferred, RequestContext
+from broker.handlers.gathering import MAX_REPETITIONS
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.broker.handlers.test_topic_handlers import Desk
+from tests.support.groups_fixture import GroupBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.virtual_runtime import VirtualRuntime
+
+MANY = 2_000
+STEP_NS = 100_000
+
+
+def turns_of_others(runtime: VirtualRuntime, deferred: Deferred) -> int:
+    """How often somebody else has a turn before the answer is there."""
+    turns = 0
+
+    def mine() -> None:
+        nonlocal turns
+        if not deferred.done:
+            turns += 1
+            runtime.next_turn(mine)
+
+    runtime.next_turn(mine)
+    runtime.turn()
+    assert deferred.done
+    return turns
+
+
+def named(names: list[str]) -> dict[str, tuple[Callable[..., Any], Any, int]]:
+    """Requests about groups that name these, with their handlers and versions."""
+    fetched = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]
+    return {
+        "describe": (groups.describe_groups, DescribeGroupsRequest(groups=names), 5),
+        "delete": (groups.delete_groups, DeleteGroupsRequest(groups_names=names), 2),
+        "find": (groups.find_coordinator, FindCoordinatorRequest(key_type=0, coordinator_keys=names), 4),
+        "fetch": (offsets.offset_fetch, OffsetFetchRequest(groups=fetched), 8),
+    }
+
+
+@pytest.mark.parametrize("what", ["describe", "delete", "find", "fetch"])
+def test_a_request_for_many_groups_leaves_turns_to_others_and_answers_each_in_its_order(what: str) -> None:
+    broker: Any = GroupBroker()
+    broker.runtime.step_ns = STEP_NS
+    names = [f"group-{number}" for number in range(MANY)]
+    handle, request, version = named(names)[what]
+
+    deferred = handle(broker, RequestContext(version=version), request)
+
+    assert turns_of_others(broker.runtime, deferred) >= 5
+    response = deferred.response
+    results = getattr(response, {"describe": "groups", "delete": "results", "find": "coordinators"}.get(what, "groups"))
+    assert [getattr(result, "key", None) or result.group_id for result in results] == names
+    assert response.encode(version)
+
+
+@pytest.mark.parametrize("what", ["describe", "fetch"])
+def test_who_names_one_group_again_and_again_is_answered_a_hundred_times_and_no_more(what: str) -> None:
+    broker: Any = GroupBroker()
+    broker.runtime.step_ns = STEP_NS
+    handle, request, version = named(["g"] * (MAX_REPETITIONS + 1))[what]
+    deferred = handle(broker, RequestContext(version=version), request)
+    broker.runtime.turn()
+    assert [group.group_id for group in deferred.response.groups] == ["g"] * (MAX_REPETITIONS + 1)
+
+    handle, request, version = named(["g"] * (MAX_REPETITIONS + 2))[what]
+    with pytest.raises(CloseConnection, match="101 of 102 entries"):
+        handle(broker, RequestContext(version=version), request)
+
+
+def test_the_partitions_of_one_group_may_be_spread_over_many_entries() -> None:
+    broker: Any = GroupBroker()
+    broker.runtime.step_ns = STEP_NS
+    asked = [
+        OffsetFetchRequestGroup(
+            group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[number % 4])]
+        )
+        for number in range(MANY)
+    ]
+    deferred = offsets.offset_fetch(broker, RequestContext(version=8), OffsetFetchRequest(groups=asked))
+    broker.runtime.turn()
+    assert [group.topics[0].partitions[0].partition_index for group in deferred.response.groups] == [
+        number % 4 for number in range(MANY)
+    ]
+
+
+def test_what_is_left_of_a_long_request_is_given_up_when_its_client_goes() -> None:
+    broker: Any = GroupBroker()
+    broker.runtime.step_ns = STEP_NS
+    handle, request, version = named([f"group-{number}" for number in range(MANY)])["describe"]
+    deferred = handle(broker, RequestContext(version=version), request)
+    deferred.abandon()
+    broker.runtime.turn()
+    assert not deferred.done
+
+
+def test_configs_of_many_topics_leave_turns_to_others(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.driver.runtime.step_ns = STEP_NS
+    asked = [DescribeConfigsResource(resource_type=2, resource_name=f"t{number}") for number in range(MANY)]
+
+    deferred = configs.describe_configs(desk.broker, RequestContext(version=4), DescribeConfigsRequest(resources=asked))
+
+    assert isinstance(deferred, Deferred)
+    assert turns_of_others(desk.driver.runtime, deferred) >= 5
+    assert [result.resource_name for result in deferred.response.results] == [one.resource_name for one in asked]
+    with pytest.raises(CloseConnection, match="101 of 102 entries"):
+        configs.describe_configs(
+            desk.broker, RequestContext(version=4), DescribeConfigsRequest(resources=asked[:1] * 102)
+        )
+
+
+def test_many_new_topics_leave_turns_to_others_and_share_what_is_said_of_their_configs(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.driver.runtime.step_ns = STEP_NS
+    asked = [
+        CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+        for number in range(MANY)
+    ]
+    request = CreateTopicsRequest(topics=asked, timeout_ms=1_000, validate_only=True)
+
+    deferred = topics.create_topics(desk.broker, RequestContext(version=7), request)
+
+    assert turns_of_others(desk.driver.runtime, deferred) >= 5
+    made = deferred.response.topics
+    assert [topic.name for topic in made] == [topic.name for topic in asked]
+    assert {topic.error_code for topic in made} == {ErrorCode.NONE}
+    assert len({id(topic.configs) for topic in made}) == 1
+    assert len(made[0].configs) > 20
+
+
+def test_many_topics_that_are_made_and_deleted_are_done_round_by_round(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.driver.runtime.step_ns = STEP_NS
+    names = [f"t{number}" for number in range(MANY)]
+    asked = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]) for name in names
+    ]
+    request = CreateTopicsRequest(topics=asked, timeout_ms=1_000, validate_only=False)
+    made = topics.create_topics(desk.broker, RequestContext(version=7), request)
+    gone = topics.delete_topics(
+        desk.broker, RequestContext(version=5), DeleteTopicsRequest(topic_names=names[:600], timeout_ms=1_000)
+    )
+    while not gone.done:
+        desk.driver.runtime.turn()
+
+    assert {topic.error_code for topic in made.response.topics} == {ErrorCode.NONE}
+    assert {topic.error_code for topic in gone.response.responses} == {ErrorCode.NONE}
+    assert set(desk.driver.catalogue.image.names()) == set(names[600:])
+    rounds = [len(delta.created) for delta in desk.driver.folders.prepared if delta.created]
+    assert sum(rounds) == MANY
+    assert max(rounds) <= 256

@@ -1,0 +1,135 @@
+"""Looking for a time in a log: compressed batches are read in a thread, and nobody waits for another's look-ups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.handlers.context import Deferred, RequestContext
+from broker.handlers.list_offsets import MAX_TIMESTAMP, list_offsets
+from protocol.errors import ErrorCode
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.records.batch import Record, encode_batch
+from storage import log_lookup
+from tests.support.data_plane import NOW_MS, DataPlane, batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LZ4 = 3
+
+
+def asked(partitions: int, timestamp: int, topic: str = "t") -> ListOffsetsRequest:
+    """The same time in so many partitions."""
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in range(partitions)]
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]
+    )
+
+
+def ask(plane: DataPlane, request: ListOffsetsRequest) -> Any:
+    """One client's request."""
+    return list_offsets(plane.broker, RequestContext(version=7), request)
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> DataPlane:
+    """A topic of four partitions with a compressed batch in each; works run when they are told to."""
+    plane = DataPlane(tmp_path, eager_workers=False)
+    plane.create("t", partitions=4)
+    for index in range(4):
+        plane.partition("t", index).produce(batch(b"a", b"b", compression=LZ4), NOW_MS, 9)
+    return plane
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
+def test_a_compressed_batch_is_looked_into_in_a_thread(plane: DataPlane, timestamp: int) -> None:
+    answer = ask(plane, asked(4, timestamp))
+    for _ in range(4):
+        assert isinstance(answer, Deferred)
+        assert not answer.done
+        assert len(plane.runtime.works) == 1
+        plane.runtime.run_work()
+        plane.runtime.turn()
+    assert not plane.runtime.works
+    found = answer.response.topics[0].partitions
+    assert [(one.partition_index, one.error_code, one.offset, one.timestamp) for one in found] == [
+        (index, 0, 0, NOW_MS) for index in range(4)
+    ]
+
+
+def test_two_clients_that_look_into_batches_take_turns(plane: DataPlane) -> None:
+    greedy = ask(plane, asked(4, NOW_MS))
+    modest = ask(plane, asked(1, NOW_MS))
+    for _ in range(2):
+        plane.runtime.run_work()
+        plane.runtime.turn()
+    assert modest.done
+    assert not greedy.done
+
+
+def test_a_short_batch_that_is_not_compressed_is_looked_into_at_once(tmp_path: Path) -> None:
+    plane = DataPlane(tmp_path, eager_workers=False)
+    plane.create("t")
+    plane.partition("t").produce(batch(b"a"), NOW_MS, 9)
+    plane.runtime.turn()
+    assert ask(plane, asked(1, NOW_MS)).topics[0].partitions[0].offset == 0
+    assert not plane.runtime.works
+
+
+def test_a_batch_of_many_records_is_gone_through_a_few_at_a_time(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' look-ups wait for five thousand records at most, and not for all that somebody has put into a batch."""
+    monkeypatch.setattr(log_lookup, "RECORDS_AT_ONCE", 10)
+    plane.create("many")
+    values = [b"x"] * 95
+    plane.partition("many").produce(batch(*values, compression=LZ4), NOW_MS, 9)
+    answer = ask(plane, asked(1, NOW_MS + 1, "many"))
+    assert answer.topics[0].partitions[0].offset == -1  # its header says that none is as late
+
+    plane.partition("many").delete_records_before(95 - 1)
+    answer = ask(plane, asked(1, MAX_TIMESTAMP, "many"))
+    runs = 0
+    while plane.runtime.works:
+        runs += 1
+        plane.runtime.run_work()
+        plane.runtime.turn()
+    assert runs == 10
+    assert answer.response.topics[0].partitions[0].offset == 94
+
+
+def test_a_log_that_goes_while_it_is_looked_into_is_answered(plane: DataPlane) -> None:
+    answer = ask(plane, asked(2, NOW_MS))
+    plane.delete("t")
+    while plane.runtime.works:
+        plane.runtime.run_work()
+        plane.runtime.turn()
+    codes = [one.error_code for one in answer.response.topics[0].partitions]
+    assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_the_latest_of_many_ever_later_records_is_found_in_one_look(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the latest record of all is deleted, the next latest is looked for: each batch is read once."""
+    plane.create("rising")
+    partition = plane.partition("rising")
+    partition.produce(batch(*[b"x"] * 50, compression=LZ4), NOW_MS, 9)
+    rising = [Record(at, NOW_MS - 100 + at, b"k", b"x") for at in range(50)]
+    partition.produce(encode_batch(rising, compression=LZ4), NOW_MS, 9)
+    partition.delete_records_before(50)
+    reads = 0
+    read = log_lookup.iterate_records
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return read(*arguments)
+
+    monkeypatch.setattr(log_lookup, "iterate_records", counted)
+    found = partition.log.offset_of_max_timestamp()
+    assert found is not None
+    assert (found.offset, found.timestamp) == (99, NOW_MS - 51)
+    assert reads == 1

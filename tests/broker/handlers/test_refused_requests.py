@@ -1,0 +1,96 @@
+"""A request that was refused is gone when its answer is: nothing of it waits for the garbage collector."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.handlers.context import CloseConnection, Deferred
+from broker.partitions.errors import PartitionFailed
+from protocol.errors import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from tests.broker.handlers.test_produce import REFUSED
+from tests.support.connections import Harness
+from tests.support.data_plane import DataPlane, batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def nothing_left_to_collect() -> Iterator[None]:
+    """Fails when what runs inside leaves frames or answers in reference cycles."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = [thing for thing in gc.garbage if isinstance(thing, FrameType | FetchResponse | Deferred)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not found
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_a_refused_produce_is_gone_with_its_answer(tmp_path: Path, what: str, acks: int) -> None:
+    """Its frame knew the error, the error its traceback, and that the frame: 20 MB stayed until the collector came."""
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t", max_message_bytes="1000")
+    with nothing_left_to_collect():
+        try:
+            plane.produce_request("t", REFUSED[what][0], acks=acks)
+        except CloseConnection:
+            assert acks == 0
+
+
+def test_an_error_that_a_partition_keeps_does_not_keep_who_met_it(tmp_path: Path) -> None:
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t")
+    partition = plane.partition("t")
+    partition.error = kept = PartitionFailed("t", 0, "the disk is gone")
+    assert plane.produce("t", batch(b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert plane.list_offset("t", -1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert kept.__traceback__ is None
+
+
+def test_an_error_raised_afresh_says_the_same(tmp_path: Path) -> None:
+    error = PartitionFailed("t", 0, "the disk is gone")
+    error.note = "kept"  # type: ignore[attr-defined]
+    again = error.afresh()
+    assert (type(again), str(again), again.code) == (PartitionFailed, "t-0: the disk is gone", error.code)
+    assert again.note == "kept"  # type: ignore[attr-defined]
+    assert again is not error
+
+
+def test_what_a_parked_fetch_has_read_is_gone_with_its_answer(tmp_path: Path) -> None:
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t")
+    with nothing_left_to_collect():
+        parked = plane.fetch_request("t", 0, max_wait_ms=10_000)
+        assert isinstance(parked, Deferred)
+        assert not parked.done
+        plane.produce("t", batch(b"a"))
+        plane.runtime.turn()
+        assert parked.done
+        del parked
+        plane.runtime.advance(20_000)  # its timer is forgotten when its moment has come
+    assert len(plane.runtime.timers) == 0
+
+
+def test_a_frame_that_is_too_large_does_not_keep_its_connection() -> None:
+    harness = Harness()
+    connection, _ = harness.connect()
+    with nothing_left_to_collect():
+        connection.data_received(b"\x7f\xff\xff\xff")
+        assert connection.closed
+        connection.connection_lost(None)
+        del connection, _

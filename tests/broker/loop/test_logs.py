@@ -1,0 +1,116 @@
+"""Log lines: Kafka-like by default, JSON on request, and never forged by a client."""
+
+import io
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from broker.loop import logs
+from broker.loop.logs import get_logger
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    yield io.StringIO()
+    logs.configure()
+
+
+def test_a_line_reads_like_kafkas_with_the_facts_behind_it(stream: io.StringIO):
+    logs.configure(stream=stream)
+    get_logger().info("rebalance_ended", group_id="orders", generation=3, reason=None, leader="a b")
+
+    assert re.fullmatch(
+        r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] INFO rebalance_ended "
+        r"group_id=orders generation=3 reason=None leader='a b'\n",
+        stream.getvalue(),
+    )
+
+
+def test_a_name_that_a_client_chose_cannot_make_a_second_line(stream: io.StringIO):
+    logs.configure(stream=stream)
+    get_logger().warning("connection_closed", client_id="x\n[2026-01-01 00:00:00,000] INFO all_is_well", group='a"=b')
+
+    assert len(stream.getvalue().splitlines()) == 1
+    assert "\\n" in stream.getvalue()
+
+
+def test_json_lines_are_objects_with_trace_and_time(stream: io.StringIO):
+    logs.configure(json=True, stream=stream)
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        get_logger().exception("request_failed", api="Heartbeat v1")
+
+    fact = json.loads(stream.getvalue())
+    assert (fact["event"], fact["level"], fact["api"]) == ("request_failed", "error", "Heartbeat v1")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", fact["timestamp"])
+    assert "a bug" in json.dumps(fact["exception"])
+
+
+@pytest.mark.parametrize(("level", "expected"), [("debug", 4), ("info", 3), ("warn", 2), ("error", 1), ("off", 0)])
+def test_lines_below_the_level_are_not_written(stream: io.StringIO, level: str, expected: int):
+    logs.configure(level=level, stream=stream)
+    log = get_logger()
+    for tell in (log.debug, log.info, log.warning, log.error):
+        tell("something_happened")
+
+    assert len(stream.getvalue().splitlines()) == expected
+
+
+def test_a_stream_that_takes_no_more_is_no_reason_to_fail(stream: io.StringIO):
+    logs.configure(stream=stream)
+    stream.close()
+    get_logger().error("disk_full")
+
+
+def _joined(client: str, **facts: object) -> dict[str, object]:
+    return {"group_id": "orders", "generation": 7, "member_id": client, "instance_id": None, "reason": None, **facts}
+
+
+def test_groups_are_told_in_kafkas_own_sentences(stream: io.StringIO):
+    """Ledger 7: existing parsers of Kafka's log find the lines they know."""
+    logs.configure(stream=stream)
+    log = get_logger()
+    log.info("rebalance_began", **_joined("a-1", trigger="member_joined", state_before="Stable"))
+    log.info("rebalance_began", **_joined("a-1", trigger="session_expired", state_before="Stable"))
+    log.info("generation_began", group_id="orders", generation=8, members=3)
+    log.info("assignment_received", group_id="orders", generation=8, leader="a-1", members=3, static_members=1)
+    log.info("session_expired", **_joined("a-1"))
+    log.info("member_left", **_joined("a-1", trigger="member_left", reason="the consumer is being closed"))
+    log.info("rebalance_ended", group_id="orders", generation=9, outcome="empty")
+
+    said = [line.split(" INFO ", 1)[1] for line in stream.getvalue().splitlines()]
+    assert said == [
+        "Preparing to rebalance group orders in state PreparingRebalance with old generation 7 (reason: Adding new "
+        "member a-1 with group instance id null; client reason: not provided).",
+        "Preparing to rebalance group orders in state PreparingRebalance with old generation 7 (reason: removing "
+        "member a-1 on heartbeat expiration.).",
+        "Stabilized group orders generation 8 with 3 members.",
+        "Assignment received from leader a-1 for group orders for generation 8. The group has 3 members, 1 of which "
+        "are static.",
+        "Member a-1 in group orders has failed, removing it from the group.",
+        "[GroupId orders] Dynamic member a-1 has left group through explicit `LeaveGroup` request; client reason: the "
+        "consumer is being closed",
+        "Group orders with generation 9 is now empty.",
+    ]
+
+
+def test_a_group_cannot_forge_a_line_either(stream: io.StringIO):
+    """Group and member ids come from clients."""
+    logs.configure(stream=stream)
+    get_logger().info(
+        "generation_began", group_id="x\n[2026-01-01 00:00:00,000] INFO all_is_well", generation=1, members=1
+    )
+
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_json_keeps_the_facts_of_groups(stream: io.StringIO):
+    """Ledger 7: JSON output has the keys."""
+    logs.configure(json=True, stream=stream)
+    get_logger().info("generation_began", group_id="orders", generation=8, members=3)
+
+    fact = json.loads(stream.getvalue())
+    assert (fact["event"], fact["group_id"], fact["members"]) == ("generation_began", "orders", 3)

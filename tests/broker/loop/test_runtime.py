@@ -1,0 +1,252 @@
+"""The seam to asyncio, threads and processes, on a real loop."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.loop import runtime as runtime_module
+from broker.loop.runtime import LoopRuntime
+from broker.loop.worker import WorkerDied
+from tests.support.broker_process import ROOT, eventually
+
+
+@pytest.fixture
+async def runtime() -> Iterator[LoopRuntime]:
+    runtime = LoopRuntime(asyncio.get_running_loop())
+    yield runtime
+    runtime.close()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await asyncio.wait_for(event.wait(), 20)
+
+
+async def test_soon_comes_before_last_even_when_it_is_asked_for_by_soon(runtime: LoopRuntime):
+    order: list[str] = []
+    done = asyncio.Event()
+
+    def first():
+        order.append("first")
+        runtime.soon(lambda: order.append("by first"))
+
+    runtime.last(lambda: order.append("write"))
+    runtime.last(done.set)
+    runtime.soon(first)
+    await _wait(done)
+
+    assert order == ["first", "by first", "write"]
+
+
+async def test_callbacks_that_never_end_leave_the_loop_running(runtime: LoopRuntime):
+    rounds = 0
+
+    def again():
+        nonlocal rounds
+        rounds += 1
+        if rounds < 10_000:
+            runtime.soon(again)
+
+    runtime.soon(again)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert 0 < rounds < 10_000
+
+
+async def test_a_failing_callback_does_not_stop_the_others(runtime: LoopRuntime, capfd: pytest.CaptureFixture[str]):
+    done = asyncio.Event()
+    runtime.soon(lambda: 1 // 0)
+    runtime.soon(done.set)
+
+    await _wait(done)
+
+    assert "callback_failed" in capfd.readouterr().err
+
+
+async def test_a_timer_fires_at_its_deadline_and_not_before(runtime: LoopRuntime):
+    done = asyncio.Event()
+    fired: list[int] = []
+    deadline = runtime.now_ms() + 30
+    runtime.timers.set("late", deadline + 60_000, done.set)
+    runtime.timers.set("soon", deadline, lambda: (fired.append(runtime.now_ms()), done.set()))
+
+    await _wait(done)
+
+    assert fired[0] >= deadline
+
+
+async def test_work_in_a_thread_ends_on_the_loop(runtime: LoopRuntime):
+    done = asyncio.Event()
+    seen: list[object] = []
+
+    def finish(result: int) -> None:
+        seen.extend((result, threading.get_ident()))
+        done.set()
+
+    runtime.in_thread(threading.get_ident, finish, lambda error: None)
+    await _wait(done)
+
+    assert seen[0] != threading.get_ident()
+    assert seen[1] == threading.get_ident()
+
+
+async def test_a_failure_in_a_thread_comes_back_as_one(runtime: LoopRuntime):
+    done = asyncio.Event()
+    errors: list[Exception] = []
+
+    runtime.in_thread(lambda: 1 // 0, lambda _: None, lambda error: (errors.append(error), done.set()))
+    await _wait(done)
+
+    assert isinstance(errors[0], ZeroDivisionError)
+
+
+async def _in_process(runtime: LoopRuntime, work: Callable[..., object], *arguments: object) -> object:
+    """The result of a work in the other process, or its exception."""
+    done = asyncio.Event()
+    results: list[object] = []
+
+    def end(result: object) -> None:
+        results.append(result)
+        done.set()
+
+    runtime.in_process(work, arguments, end, end)
+    await _wait(done)
+    return results[0]
+
+
+async def test_work_in_a_process_ends_on_the_loop_and_a_killed_process_is_replaced(runtime: LoopRuntime):
+    first = await _in_process(runtime, os.getpid)
+    assert first != os.getpid()
+    assert await _in_process(runtime, os.getpid) == first
+
+    assert isinstance(await _in_process(runtime, os._exit, 3), WorkerDied)
+
+    second = await _in_process(runtime, os.getpid)
+    assert second not in (os.getpid(), first)
+
+
+async def test_a_failure_in_a_process_and_what_it_prints_do_no_harm(runtime: LoopRuntime):
+    assert isinstance(await _in_process(runtime, int, "none"), ValueError)
+    assert await _in_process(runtime, print, "in the middle of the answers") is None
+    assert await _in_process(runtime, len, b"123") == 3
+
+
+async def test_works_of_a_process_run_one_after_the_other(runtime: LoopRuntime):
+    results = await asyncio.gather(*(_in_process(runtime, divmod, number, 7) for number in range(20)))
+
+    assert results == [divmod(number, 7) for number in range(20)]
+
+
+@pytest.mark.parametrize("head_start_s", [0.0, 0.001, 0.3])
+def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_closed(head_start_s: float):
+    """A stop during a cleaning, whether its process is there already or not, and with works that wait behind it."""
+    before = set(threading.enumerate())
+    loop = asyncio.new_event_loop()
+    runtime = LoopRuntime(loop)
+    for _ in range(3):
+        runtime.in_process(time.sleep, (60,), lambda _: None, lambda _: None)
+    threading.Event().wait(head_start_s)
+
+    began = time.monotonic()
+    runtime.close()
+    loop.close()
+
+    assert set(threading.enumerate()) == before
+    assert time.monotonic() - began < 60  # the works are not waited for: each would take a minute
+
+
+def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_work():
+    """A cleaner must not go on writing into a directory that the next broker serves."""
+    program = """
+import asyncio, os, time
+from broker.loop.runtime import LoopRuntime
+async def main():
+    runtime = LoopRuntime(asyncio.get_running_loop())
+    runtime.in_process(os.getpid, (), lambda pid: print(pid, flush=True), print)
+    runtime.in_process(time.sleep, (600,), print, print)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    assert Path(f"/proc/{child}").exists()
+    parent.kill()
+    parent.wait()
+
+    def gone() -> bool:
+        try:
+            return "zombie" in Path(f"/proc/{child}/status").read_text()
+        except OSError:
+            return True
+
+    eventually(gone)
+
+
+def test_what_came_while_the_process_stood_still_is_read_before_late_timers_fire():
+    """A heartbeat that lies in its socket counts, although its session's timer is due as well."""
+    runtime = LoopRuntime.create()
+    loop = runtime._loop
+    (busy, ours), (heard, member) = socket.socketpair(), socket.socketpair()
+    happened: list[str] = []
+
+    class StandsStill(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            member.send(b"heartbeat")
+            time.sleep(0.4)
+
+    class Hears(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            happened.append(data.decode())
+
+    def fire() -> None:
+        happened.append("timer")
+        runtime.stop()
+
+    with ours, member:
+        loop.run_until_complete(loop.connect_accepted_socket(StandsStill, busy))
+        loop.run_until_complete(loop.connect_accepted_socket(Hears, heard))
+        runtime.timers.set("session", runtime.now_ms() + 50, fire)
+        ours.send(b"x")
+        runtime.run()
+        runtime.close()
+
+    assert happened == ["heartbeat", "timer"]
+
+
+@pytest.mark.parametrize("step_s", [3_600, -3_600])
+def test_a_step_of_the_wall_clock_never_turns_the_time_back(step_s: int, monkeypatch: pytest.MonkeyPatch):
+    """docs/decisions/clock.md"""
+    loop = asyncio.new_event_loop()
+    wall, mono = [time.time_ns()], [time.monotonic_ns()]
+
+    class Clocks:
+        time_ns = staticmethod(lambda: wall[0])
+        monotonic_ns = staticmethod(lambda: mono[0])
+
+    monkeypatch.setattr(runtime_module, "time", Clocks)
+    runtime = LoopRuntime(loop)
+    wall[0] += step_s * 1_000_000_000
+    last, caught_up = runtime.now_ms(), []
+
+    for _ in range(800):
+        wall[0] += 10_000_000_000
+        mono[0] += 10_000_000_000
+        before = runtime.now_ms()
+        runtime.follow_wall_clock()
+        assert runtime.now_ms() >= before
+        assert runtime.now_ms() > last  # it may stand still for a while, not for an hour
+        last = runtime.now_ms()
+        caught_up.append(abs(last - wall[0] // 1_000_000) <= 1_000)
+
+    assert caught_up[-1]
+    assert caught_up[0] is (step_s > 0)
+    runtime.close()
+    loop.close()

@@ -1,0 +1,214 @@
+"""Long work leaves turns to others: how much of a turn it takes, who is next, and what becomes of it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.loop.slices import AT_ONCE_NS, QUANTUM_NS, SLICE_NS, InThread
+from tests.support.virtual_runtime import VirtualRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+STEP_NS = 50_000
+
+
+class Desk:
+    """A runtime whose steps take 50 us each, and a note of every step."""
+
+    def __init__(self, *, eager_workers: bool = True) -> None:
+        self.runtime = VirtualRuntime(eager_workers=eager_workers)
+        self.runtime.step_ns = STEP_NS
+        self.steps: list[Any] = []
+        self.done: list[Any] = []
+        self.failed: list[Exception] = []
+
+    def work(self, name: str, steps: int) -> Generator[None, None, str]:
+        for _ in range(steps):
+            self.steps.append(name)
+            yield
+        return name
+
+    def begin(self, name: str, steps: int, **facts: Any) -> None:
+        self.runtime.in_slices(self.work(name, steps), self.done.append, self.failed.append, owner=name, **facts)
+
+    def steps_by_turn(self) -> list[list[Any]]:
+        """What was done in each turn, from now on to the end."""
+        turns: list[list[Any]] = []
+        seen = len(self.steps)
+
+        def mine() -> None:
+            nonlocal seen
+            turns.append(self.steps[seen:])
+            seen = len(self.steps)
+            if self.runtime.slices:
+                self.runtime.next_turn(mine)
+
+        self.runtime.next_turn(mine)
+        self.runtime.turn()
+        return turns
+
+
+def test_short_work_is_done_before_its_caller_goes_on() -> None:
+    desk = Desk()
+    desk.begin("short", 3)
+    assert desk.done == ["short"]
+    assert not desk.runtime.slices
+
+
+def test_what_others_wait_for_is_bounded_by_time_and_not_by_the_number_of_steps() -> None:
+    desk = Desk()
+    desk.begin("long", 1_000)
+    assert len(desk.steps) <= AT_ONCE_NS / STEP_NS
+
+    for turn in desk.steps_by_turn():
+        assert len(turn) * STEP_NS <= SLICE_NS
+    assert desk.done == ["long"]
+
+    slow = Desk()
+    slow.runtime.step_ns = SLICE_NS
+    slow.begin("slow", 20)
+    assert max(len(turn) for turn in slow.steps_by_turn()) == 1
+
+
+def test_all_owners_together_have_one_slice_and_take_turns_in_it() -> None:
+    desk = Desk()
+    for number in range(20):
+        desk.begin(f"owner {number}", 100)
+    shares = []
+    for turn in desk.steps_by_turn():
+        assert len(turn) * STEP_NS <= SLICE_NS
+        for name in set(turn):
+            assert turn.count(name) * STEP_NS <= QUANTUM_NS
+        shares += list(dict.fromkeys(turn))
+    # Nobody has his second turn before everybody has had his first.
+    assert set(shares[:20]) == {f"owner {number}" for number in range(20)}
+    assert len(desk.done) == 20
+
+
+def test_who_comes_to_a_busy_loop_with_little_to_do_does_not_wait() -> None:
+    desk = Desk()
+    for number in range(20):
+        desk.begin(f"long {number}", 1_000)
+    desk.begin("short", 2)
+    assert desk.done == ["short"]
+
+
+def test_the_works_of_one_owner_follow_each_other() -> None:
+    desk = Desk()
+    for name in ("first", "second"):
+        desk.runtime.in_slices(desk.work(name, 30), desk.done.append, desk.failed.append, owner="one")
+    desk.runtime.turn()
+    assert desk.steps == ["first"] * 30 + ["second"] * 30
+    assert desk.done == ["first", "second"]
+
+
+def test_work_that_nobody_wants_any_more_is_dropped_without_a_word() -> None:
+    desk = Desk()
+    wanted = True
+    desk.begin("long", 1_000, wanted=lambda: wanted)
+    wanted = False
+    desk.runtime.turn()
+    assert len(desk.steps) <= AT_ONCE_NS / STEP_NS
+    assert not desk.done
+    assert not desk.runtime.slices
+
+
+def test_a_step_that_fails_ends_its_own_work_only() -> None:
+    desk = Desk()
+
+    def failing() -> Generator[None, None, None]:
+        yield from desk.work("failing", 10)
+        raise ValueError("no")
+
+    desk.runtime.in_slices(failing(), desk.done.append, desk.failed.append, owner="failing")
+    desk.begin("other", 20)
+    desk.runtime.turn()
+    assert [str(error) for error in desk.failed] == ["no"]
+    assert desk.done == ["other"]
+
+
+def test_a_callback_that_fails_does_not_hold_up_the_others() -> None:
+    desk = Desk()
+
+    def refuse(_: object) -> None:
+        raise ValueError("a bug")
+
+    desk.runtime.in_slices(desk.work("first", 30), refuse, desk.failed.append, owner="first")
+    desk.begin("other", 60)
+    desk.runtime.turn()
+    assert desk.done == ["other"]
+    assert not desk.failed
+
+
+def test_a_step_in_a_thread_gives_its_result_or_its_error_to_the_next_one() -> None:
+    desk = Desk()
+
+    def divided(by: int) -> Generator[InThread, Any, str]:
+        try:
+            result = yield InThread(lambda: 12 // by)
+        except ZeroDivisionError:
+            return "not at all"
+        return f"into {result}"
+
+    for by in (3, 0):
+        desk.runtime.in_slices(divided(by), desk.done.append, desk.failed.append, owner=by)
+    desk.runtime.turn()
+    assert desk.done == ["into 4", "not at all"]
+
+
+def test_threads_are_shared_as_slices_are_one_step_at_a_time() -> None:
+    desk = Desk(eager_workers=False)
+    in_thread: list[str] = []
+
+    def scanning(name: str) -> Generator[InThread, Any, str]:
+        for _ in range(5):
+            yield InThread(lambda: in_thread.append(name))
+        return name
+
+    for name in ("greedy", "other"):
+        desk.runtime.in_slices(scanning(name), desk.done.append, desk.failed.append, owner=name)
+    while desk.runtime.works:
+        assert len(desk.runtime.works) == 1
+        desk.runtime.run_work()
+        desk.runtime.turn()
+    assert in_thread == ["greedy", "other"] * 5
+
+
+def test_what_is_no_longer_wanted_is_not_begun_in_a_thread() -> None:
+    desk = Desk(eager_workers=False)
+    ran: list[str] = []
+
+    def scanning(name: str) -> Generator[InThread, Any, None]:
+        yield InThread(lambda: ran.append(name))
+
+    wanted = {"first": True, "second": True, "third": True}
+    for name in ("first", "second", "third"):
+        desk.runtime.in_slices(
+            scanning(name), desk.done.append, desk.failed.append, owner=name, wanted=partial(wanted.get, name, False)
+        )
+    wanted["second"] = False
+    while desk.runtime.works:
+        desk.runtime.run_work()
+        desk.runtime.turn()
+    assert ran == ["first", "third"]
+    assert not desk.runtime.slices
+
+
+@pytest.mark.parametrize("where", ["at once", "later"])
+def test_a_work_may_begin_another_one_for_its_owner(where: str) -> None:
+    desk = Desk()
+
+    def beginning() -> Generator[None, None, str]:
+        for _ in range(1 if where == "at once" else 20):
+            yield
+        desk.runtime.in_slices(desk.work("inner", 1), desk.done.append, desk.failed.append, owner="one")
+        assert not desk.done
+        return "outer"
+
+    desk.runtime.in_slices(beginning(), desk.done.append, desk.failed.append, owner="one")
+    desk.runtime.turn()
+    assert desk.done == ["outer", "inner"]

@@ -1,0 +1,98 @@
+"""Who held the loop, for how long, and how often that is said."""
+
+import io
+from collections.abc import Callable
+
+import pytest
+
+from broker.loop import logs
+from broker.loop.stalls import COUNTED_NS, NOTED_NS, TOLD_EVERY_NS, Stalls
+
+MS = 1_000_000
+
+
+class Watched:
+    """A clock that is set by hand, and the end of a turn."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+        self.after: list[Callable[[], None]] = []
+        self.stalls = Stalls(lambda: self.now_ns, self.after.append)
+        self.log = io.StringIO()
+        logs.configure(stream=self.log)
+
+    def works(self, name: str, ms: int, client: str = "client@1.2.3.4:5") -> None:
+        self.now_ns += ms * MS
+        if ms * MS > NOTED_NS:
+            self.stalls.note(name, client, ms * MS)
+
+    def turn_ends(self) -> None:
+        after, self.after[:] = list(self.after), []
+        for callback in after:
+            callback()
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_stall_is_all_of_a_turn_and_has_the_name_of_what_took_most_of_it(watched: Watched) -> None:
+    watched.works("Heartbeat", 1)
+    watched.works("Fetch", 10)
+    watched.works("ListOffsets", 80)
+    watched.works("Metadata", 20)
+    assert len(watched.after) == 1
+    watched.turn_ends()
+    assert watched.stalls.longest_ns == {"ListOffsets": 110 * MS}
+    assert watched.stalls.counts == {"ListOffsets": 1}
+    assert watched.stalls.total_ns == 110 * MS
+    assert "loop_held api=ListOffsets client=client@1.2.3.4:5 took_ms=110" in watched.log.getvalue()
+
+
+def test_a_turn_in_which_nobody_took_long_is_not_noted(watched: Watched) -> None:
+    watched.works("Heartbeat", 1)
+    assert not watched.after
+    assert not watched.stalls.longest_ns
+
+
+def test_a_short_stall_is_measured_and_not_told(watched: Watched) -> None:
+    watched.works("Fetch", COUNTED_NS // MS)
+    watched.turn_ends()
+    assert watched.stalls.longest_ns == {"Fetch": COUNTED_NS}
+    assert not watched.stalls.counts
+    assert not watched.log.getvalue()
+
+
+def test_what_is_around_a_part_keeps_the_name_of_the_part(watched: Watched) -> None:
+    watched.works("ListOffsets", 60)
+    watched.stalls.note("Connection._flush", "", 61 * MS)
+    watched.turn_ends()
+    assert list(watched.stalls.longest_ns) == ["ListOffsets"]
+
+
+def test_one_name_is_told_once_a_minute_with_the_number_of_those_between(watched: Watched) -> None:
+    for _ in range(3):
+        watched.works("Fetch", 60)
+        watched.turn_ends()
+    watched.works("Metadata", 60)
+    watched.turn_ends()
+    assert watched.log.getvalue().count("loop_held") == 2
+    watched.now_ns += TOLD_EVERY_NS
+    watched.works("Fetch", 60)
+    watched.turn_ends()
+    assert "since_last_line=2" in watched.log.getvalue().splitlines()[-1]
+    assert watched.stalls.counts == {"Fetch": 4, "Metadata": 1}
+
+
+def test_many_small_things_are_found_by_the_timer_that_comes_late_and_a_noted_stall_counts_once(
+    watched: Watched,
+) -> None:
+    watched.stalls.late(NOTED_NS)
+    assert not watched.stalls.longest_ns
+    watched.stalls.late(70 * MS)
+    assert watched.stalls.counts == {"many": 1}
+    watched.works("Fetch", 60)
+    watched.stalls.late(55 * MS)
+    watched.turn_ends()
+    assert watched.stalls.counts == {"many": 1, "Fetch": 1}

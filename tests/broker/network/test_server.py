@@ -1,0 +1,124 @@
+"""Who is let in, and who has been silent for too long."""
+
+import pytest
+
+from broker.handlers.context import Deferred
+from protocol.api_keys import ApiKey
+from protocol.frames import encode_request
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.connections import Harness
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+
+
+def test_one_connection_too_many_is_closed_and_makes_room_when_another_goes(capfd: pytest.CaptureFixture[str]):
+    harness = Harness(settings={"max.connections": "2"})
+    second, _ = harness.connect(port=2)
+    third, refused = harness.connect(port=3)
+
+    assert refused.closed
+    assert "max.connections=2" in capfd.readouterr().err
+    third.connection_lost(None)
+    second.connection_lost(None)
+    _, fourth = harness.connect(port=4)
+    assert not fourth.closed
+
+
+def test_one_address_may_have_so_many_connections_and_an_override_counts_more():
+    harness = Harness(settings={"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "10.0.0.9:2"})
+
+    assert harness.connect("127.0.0.1", 2)[1].closed
+    assert not harness.connect("10.0.0.1", 2)[1].closed
+    assert not harness.connect("10.0.0.9", 2)[1].closed
+    assert not harness.connect("10.0.0.9", 3)[1].closed
+    refused, transport = harness.connect("10.0.0.9", 4)
+    assert transport.closed
+    refused.connection_lost(None)
+    assert harness.connect("10.0.0.9", 5)[1].closed
+
+
+def test_limits_follow_what_is_set_while_the_broker_runs():
+    harness = Harness()
+    harness.broker.settings.apply_dynamic(cluster={"max.connections": "1"}, broker={})
+
+    assert harness.connect(port=2)[1].closed
+
+
+class _NoListeners:
+    """The part of a `LoopRuntime` that listens."""
+
+
+def _idle_harness(handlers: dict[int, object] | None = None) -> Harness:
+    harness = Harness(handlers, {"connections.max.idle.ms": "60000"})
+    harness.server.listen(_NoListeners(), [])
+    return harness
+
+
+def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+    harness = _idle_harness()
+    busy, transport = harness.connect(port=2)
+    for _ in range(10):
+        harness.runtime.advance(10_000)
+        busy.data_received(encode_request(ApiVersionsRequest(), 0, 1))
+
+    assert harness.transport.closed
+    assert not transport.closed
+
+
+def test_an_idle_connection_lives_for_its_whole_time():
+    harness = _idle_harness()
+    harness.runtime.advance(60_000)
+    assert not harness.transport.closed
+    harness.runtime.advance(15_000)
+    assert harness.transport.closed
+
+
+def test_a_connection_with_a_parked_request_is_not_idle():
+    """CL19: a JoinGroup may be parked for longer than connections.max.idle.ms."""
+    deferred = Deferred()
+    harness = _idle_harness({ApiKey.HEARTBEAT: lambda *_: deferred})
+    harness.send(HEARTBEAT, 1)
+    harness.runtime.advance(600_000)
+    assert not harness.transport.closed
+
+    deferred.complete(HeartbeatResponse())
+    harness.runtime.turn()
+    harness.runtime.advance(50_000)
+    assert not harness.transport.closed
+    harness.runtime.advance(30_000)
+    assert harness.transport.closed
+
+
+def test_a_connection_that_never_reads_its_answers_is_idle_and_in_the_end_aborted():
+    harness = _idle_harness()
+    harness.transport.room = 10
+    harness.connection.data_received(encode_request(ApiVersionsRequest(), 0, 1) * 20_000)
+    harness.runtime.advance(70_000)
+    assert harness.transport.closed
+    assert not harness.transport.aborted
+    harness.runtime.advance(10_000)
+    assert harness.transport.aborted
+
+
+def test_nobody_is_idle_when_the_time_is_negative():
+    harness = Harness(settings={"connections.max.idle.ms": "-1"})
+    harness.server.listen(_NoListeners(), [])
+    harness.runtime.advance(10_000_000)
+
+    assert not harness.transport.closed
+
+
+def test_a_server_that_stops_takes_no_further_request_but_answers_what_it_has_taken():
+    deferred = Deferred()
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: deferred})
+    harness.send(HEARTBEAT, 1, correlation_id=1)
+    harness.server.stop_reading()
+    harness.send(ApiVersionsRequest(), 0, correlation_id=2)
+    deferred.complete(HeartbeatResponse())
+    harness.runtime.turn()
+
+    assert harness.correlation_ids() == [1]
+    assert not harness.transport.reading
+    harness.server.close_connections()
+    assert harness.transport.closed

@@ -1,0 +1,201 @@
+"""How much memory the broker's process takes when clients ask for the impossible, in numbers of the system's."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.frames import encode_request
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import Record, encode_batch
+from tests.support.broker_process import BrokerDiedError, Kohort, eventually
+from tests.support.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Kohort]:
+    with Kohort(tmp_path, {"kohort.log.level": "error"}) as broker:
+        yield broker
+
+
+def peak_bytes(broker: Kohort) -> int:
+    """The most resident memory that the process has had since the last look, which this is."""
+    status = Path(f"/proc/{broker.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def forget_peak(broker: Kohort) -> int:
+    """Measure the peak anew from here; return the memory now."""
+    Path(f"/proc/{broker.pid}/clear_refs").write_text("5")
+    return int(psutil.Process(broker.pid).memory_info().rss)
+
+
+def produce(records: bytes, topic: str = "t", acks: int = -1) -> ProduceRequest:
+    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=data)
+
+
+def error_of(response: Any) -> int:
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
+def test_batches_that_are_too_large_are_gone_when_they_are_refused(broker: Kohort) -> None:
+    """30 produces of 20 MB: 1.2 GB stayed until the garbage collector came."""
+    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(20 * MB))]))
+    with Wire(broker.address) as wire:
+        wire.create_topic("t", 1)
+        wire.call(produce(records), 9)
+        before = forget_peak(broker)
+        for _ in range(30):
+            assert error_of(wire.call(produce(records), 9)) == ErrorCode.MESSAGE_TOO_LARGE
+    assert peak_bytes(broker) - before < 100 * MB
+
+
+def test_what_a_refused_batch_was_decompressed_to_is_gone_with_it(broker: Kohort) -> None:
+    """10 produces of 13 KB to a compacted topic, whose broker must look inside: 1.3 GB stayed."""
+    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(150 * MB))], compression=4))
+    assert len(records) < 20_000
+    with Wire(broker.address) as wire:
+        wire.create_topic("t", 1, cleanup_policy="compact")
+        wire.call(produce(records), 9)
+        before = forget_peak(broker)
+        for _ in range(10):
+            assert error_of(wire.call(produce(records), 9)) == ErrorCode.MESSAGE_TOO_LARGE
+    assert peak_bytes(broker) - before < 300 * MB
+
+
+def test_what_a_peer_has_sent_of_a_request_is_gone_with_the_connection(broker: Kohort) -> None:
+    before = forget_peak(broker)
+    for _ in range(20):
+        with socket.create_connection(("127.0.0.1", broker.port)) as peer:
+            peer.sendall((50 * MB).to_bytes(4, "big") + bytes(20 * MB))
+    process = psutil.Process(broker.pid)
+    eventually(lambda: process.memory_info().rss - before < 30 * MB, deadline_s=10, what="its memory back")
+    assert peak_bytes(broker) - before < 100 * MB
+
+
+# -- kohort.memory.max.bytes -------------------------------------------------------------------------------------------
+
+BOUND = 128 * MB
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Kohort]:
+    settings = {
+        "kohort.memory.max.bytes": BOUND,
+        "kohort.log.level": "warn",
+        "socket.listen.backlog.size": 1_000,
+    }
+    with Kohort(tmp_path, settings) as broker:
+        yield broker
+
+
+def largest_request(broker: Kohort) -> int:
+    """In bytes: a connection that announces too much is closed with a line that says what is allowed."""
+    with socket.create_connection(("127.0.0.1", broker.port)) as peer:
+        peer.sendall(b"\x7f\xff\xff\xff")
+        said = eventually(lambda: re.search(r"size=2147483647 limit=(\d+)", broker.log()), what="the limit")
+    return int(said[1])
+
+
+async def send_all(broker: Kohort, frames: list[bytes], answers: list[bytes], enough: int) -> None:
+    """Each frame over a connection of its own, all at once, until `enough` are answered (b"": closed)."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    async def one(frame: bytes) -> None:
+        with socket.socket() as peer:
+            peer.setblocking(False)
+            await loop.sock_connect(peer, ("127.0.0.1", broker.port))
+            try:
+                await loop.sock_sendall(peer, frame)
+                answers.append(await loop.sock_recv(peer, 1 << 16))
+            except ConnectionError:
+                answers.append(b"")
+            if len(answers) >= enough:
+                done.set()
+
+    tasks = [loop.create_task(one(frame)) for frame in frames]
+    async with asyncio.timeout(120):
+        await done.wait()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def among_a_crowd(broker: Kohort, frames: list[bytes], enough: int) -> tuple[list[bytes], int, float]:
+    """What `send_all` got, the most memory meanwhile (bytes), and how long one who asks for little waited (s)."""
+    answers: list[bytes] = []
+    longest_s = 0.0
+    with Wire(broker.address) as wire:
+        wire.coordinator_error("g")
+        forget_peak(broker)
+        crowd = threading.Thread(target=lambda: asyncio.run(send_all(broker, frames, answers, enough)))
+        crowd.start()
+        while crowd.is_alive():
+            began = time.monotonic()
+            wire.coordinator_error("g")
+            longest_s = max(longest_s, time.monotonic() - began)
+            time.sleep(0.02)
+        crowd.join()
+    return answers, peak_bytes(broker), longest_s
+
+
+@pytest.mark.slow
+def test_a_thousand_connections_that_send_the_largest_requests_are_served_within_the_bound(small: Kohort) -> None:
+    """They are read as there is memory for them; a client that asks for little is answered meanwhile."""
+    with Wire(small.address) as wire:
+        wire.create_topic("t", 1)
+    size = largest_request(small)
+    assert 4 * MB < size < 30 * MB
+    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(size - 1_000))]))
+    frame = encode_request(produce(records), 9, 1, "large")
+    answers, peak, longest_s = among_a_crowd(small, [frame] * 1_000, 60)
+    assert b"" not in answers
+    assert peak < BOUND, f"{peak / MB:.0f} MB"
+    assert longest_s < 3
+
+
+@pytest.mark.slow
+def test_requests_of_many_small_things_are_served_within_the_bound(small: Kohort) -> None:
+    """Each of their names is an object: they must be smaller than a produce, and cost what a large one does."""
+    size = largest_request(small)
+    count = size // 9 // 12
+    topics = [MetadataRequestTopic(name=f"{at:09d}") for at in range(count)]
+    frame = encode_request(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 8, 1, "names")
+    answers, peak, _ = among_a_crowd(small, [frame] * 30, 6)
+    assert b"" not in answers
+    assert peak < BOUND, f"{peak / MB:.0f} MB"
+    with Wire(small.address) as wire:
+        wire.send(MetadataRequest(topics=topics * 2, allow_auto_topic_creation=False), 8)
+        with pytest.raises(ConnectionError):
+            wire.receive()
+
+
+def test_what_bombs_decompress_to_is_within_the_bound(small: Kohort) -> None:
+    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(100 * MB))], compression=4))
+    with Wire(small.address) as wire:
+        wire.create_topic("t", 1)
+    answers, peak, _ = among_a_crowd(small, [encode_request(produce(records), 9, 1, "bomb")] * 50, 50)
+    assert b"" not in answers
+    assert peak < BOUND, f"{peak / MB:.0f} MB"
+
+
+def test_a_bound_that_leaves_nothing_refuses_the_start(tmp_path: Path) -> None:
+    with pytest.raises(BrokerDiedError, match=r"kohort\.memory\.max\.bytes=1000 is too little"):
+        Kohort(tmp_path, {"kohort.memory.max.bytes": 1000}).start()

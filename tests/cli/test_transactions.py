@@ -1,0 +1,63 @@
+"""`kohort transactions`: what is open, who writes, and ending what hangs."""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+
+from tests.cli.conftest import Run, fill
+from tests.support.broker_process import BrokerProcess
+
+
+def opened(broker: BrokerProcess, name: str) -> Producer:
+    """A producer with a transaction open in partition 0 of the topic."""
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"x", partition=0)
+    producer.flush(30)
+    return producer
+
+
+def test_a_transaction_is_listed_and_described(run: Run, broker: BrokerProcess, name: str):
+    """KIP-664: columns of kafka-transactions.sh."""
+    fill(broker.address, name, 1, 1)
+    producer = opened(broker, name)
+
+    (listed,) = run("transactions", "list", "--transactional-id-pattern", name).rows("TransactionalId")
+    assert (listed["TransactionalId"], listed["TransactionState"]) == (name, "Ongoing")
+    (row,) = run("transactions", "describe", "--transactional-id", name).rows("CoordinatorId")
+    assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{name}-0")
+    (writes,) = run("transactions", "describe-producers", "--topic", name, "--partition", "0", "--json").json
+    assert (writes["ProducerId"], writes["CurrentTransactionStartOffset"]) == (int(row["ProducerId"]), 1)
+    assert run("transactions", "find-hanging", "--topic", name).rows("Topic") == []
+    assert name in run("transactions", "list", "--running-longer-than-ms", "0").out
+    assert name not in run("transactions", "list", "--running-longer-than-ms", "3600000").out
+    producer.commit_transaction(30)
+
+
+def test_what_is_open_can_be_ended_by_its_offset(run: Run, broker: BrokerProcess, name: str):
+    """TX67: an operator's abort."""
+    fill(broker.address, name, 1, 1)
+    opened(broker, name)
+    where = ["--topic", name, "--partition", "0"]
+
+    ended = run("transactions", "abort", *where, "--start-offset", "1")
+
+    assert ended.code == 0, ended
+    (row,) = run("transactions", "describe-producers", *where).rows("ProducerId")
+    assert row["CurrentTransactionStartOffset"] == "-"
+
+
+def test_what_is_not_there_is_said_in_one_sentence(run: Run, broker: BrokerProcess, name: str):
+    """Exit code 1."""
+    fill(broker.address, name, 1, 1)
+    where = ["--topic", name, "--partition", "0", "--start-offset", "7"]
+
+    assert run("transactions", "describe", "--transactional-id", name).code == 1
+    ended = run("transactions", "abort", *where)
+    assert (ended.code, ended.err.strip()) == (
+        1,
+        f"kohort: no transaction is open in {name}-0 that begins at offset 7",
+    )
+    assert run("transactions", "describe-producers", "--topic", name, "--partition", "9").code == 1
+    assert run("transactions", "find-hanging", "--partition", "9").code == 2

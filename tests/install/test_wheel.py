@@ -1,0 +1,165 @@
+"""What is installed claims one name, and works beside software that has the rooms' names."""
+
+import ast
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import ROOT, eventually
+
+ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
+
+SPARK = """
+import os
+import sys
+import pipeline, storage
+import kohort.spark
+from pyspark.sql import SparkSession
+
+os.environ["PYSPARK_PYTHON"] = sys.executable  # as every program says that has an environment of its own
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+kohort.spark.register(spark)
+rows = spark.read.format("kohort-log").option("path", sys.argv[1]).option("topic", "orders").load()
+print([bytes(row.value).decode() for row in rows.orderBy("offset").collect()], pipeline.WHOSE, storage.WHOSE)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the sdist, and the wheel that was made of it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment with the wheel, its requirements, and others' packages named as the rooms are."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
+    (wheel,) = built.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    for room in ROOMS:
+        (site / room).mkdir()
+        (site / room / "__init__.py").write_text('WHOSE = "somebody else\'s"\n')
+    # The requirements are the tests' own: their folder is searched last, and its `.pth` files, where an editable Kohort
+    # would stand, are not read there.
+    (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin"
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+@pytest.fixture
+def address(environment: Path, tmp_path: Path) -> Iterator[str]:
+    """A broker of the installed program, started in a folder where the rooms' names are somebody else's too."""
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={tmp_path / 'data'}", "kohort.http.listener="]
+    words = [str(environment / "kohort"), "serve", *(word for one in settings for word in ("--override", one))]
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(words, stdout=stream, stderr=stream, env=clean_environment(), cwd=tmp_path)
+    try:
+        eventually(lambda: "kohort ready on " in log.read_text(), deadline_s=60, what="a ready line")
+        yield log.read_text().split("kohort ready on ")[1].split()[0]
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def run(*words: object, stdin: str = "", cwd: Path) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=clean_environment(),
+        cwd=cwd,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_one_name_is_claimed(built: Path):
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        roots = {name.split("/")[0] for name in names}
+        assert {root for root in roots if not root.endswith(".dist-info")} == {"kohort"}
+        assert {f"kohort/rooms/{room}/__init__.py" for room in ROOMS} <= set(names)
+        assert {"kohort/py.typed", "kohort/rooms/pipeline/kafka-jars.xml"} <= set(names)
+        for name in names:
+            if name.endswith(".py"):
+                assert not short_names(archive.read(name).decode()), f"{name} names a room as a checkout does"
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert any(name.endswith("/LICENSE") for name in archive.getnames())
+
+
+def short_names(source: str) -> list[str]:
+    """Imports by the names that the rooms have in a checkout, and modules named in text."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in ROOMS]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ROOMS:
+            found.append(node.module or "")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_broker_and_command_line_work_beside_packages_of_the_rooms_names(
+    environment: Path, address: str, tmp_path: Path
+):
+    kohort = environment / "kohort"
+    run(kohort, "topics", "create", "orders", "-b", address, cwd=tmp_path)
+    run(kohort, "produce", "orders", "-b", address, stdin="one\ntwo\n", cwd=tmp_path)
+    consume = (kohort, "consume", "orders", "--from-beginning", "--max-messages", 2, "--group", "g", "-b", address)
+    assert run(*consume, cwd=tmp_path) == "one\ntwo\n"
+    assert "g" in run(environment / "python", "-m", "kohort", "groups", "list", "-b", address, cwd=tmp_path)
+    dump = run(kohort, "storage", "dump", tmp_path / "data" / "orders-0", cwd=tmp_path)
+    assert "one" in dump
+    whose = run(environment / "python", "-c", "import broker, cli; print(broker.WHOSE, cli.WHOSE)", cwd=tmp_path)
+    assert whose == "somebody else's somebody else's\n"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_spark_reads_logs_in_a_program_that_has_a_pipeline_of_its_own(environment: Path, address: str, tmp_path: Path):
+    """Driver and Python workers alike: `pipeline` is django-pipeline's, or anybody's."""
+    kohort = environment / "kohort"
+    run(kohort, "topics", "create", "orders", "-b", address, cwd=tmp_path)
+    run(kohort, "produce", "orders", "-b", address, stdin="one\ntwo\n", cwd=tmp_path)
+    script = tmp_path / "program.py"
+    script.write_text(SPARK)
+    out = run(environment / "python", script, tmp_path / "data", cwd=tmp_path)
+    assert out.splitlines()[-1] == "['one', 'two'] somebody else's somebody else's"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_a_verb_without_its_extra_says_what_to_install(environment: Path, tmp_path: Path):
+    hide = "import sys; sys.modules['confluent_kafka'] = None; import kohort.__main__ as k; sys.exit(k.main())"
+    words = [environment / "python", "-c", hide, "groups", "list", "-b", "127.0.0.1:1"]
+    done = subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, env=clean_environment(), cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == "kohort: kohort groups needs confluent-kafka: pip install 'kohort[cli]'"
