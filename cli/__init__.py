@@ -24,6 +24,7 @@ VERBS = {
     "groups": "cli.groups:main",
     "topics": "cli.topics:main",
     "transactions": "cli.transactions:main",
+    "users": "cli.users:main",
     "produce": "cli.produce:main",
     "consume": "cli.consume:main",
     "why": "cli.why:main",
@@ -52,6 +53,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   groups      list, describe, delete groups; delete and reset their offsets
   topics      list, describe, create, delete, alter topics
   transactions  list and describe transactions; find and end those that hang
+  users       describe, add, delete users who log in by SCRAM
   produce     lines of standard input become records
   consume     print records, as a member of a group or alone
   why         why a group rebalanced
@@ -59,8 +61,8 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   pipeline    questions to logs, answered with Spark
   completion  words for the Tab key of bash, zsh and fish
 
-groups, topics, transactions, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b), else
-127.0.0.1:9092.
+groups, topics, transactions, users, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b),
+else 127.0.0.1:9092.
 Exit codes: 0, 1 when something failed, 2 when what was asked for cannot be.
 """
 

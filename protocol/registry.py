@@ -15,6 +15,10 @@ from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -30,6 +34,10 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, Describe
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
@@ -134,6 +142,8 @@ APIS: dict[int, Api] = {
         _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, (0, 1)),
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, (0, 0)),
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
+        _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, (0, 0)),
+        _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, (0, 0)),
         _api(DescribeClusterRequest, DescribeClusterResponse, (0, 2)),
         _api(DescribeProducersRequest, DescribeProducersResponse, (0, 0)),
         _api(DescribeTransactionsRequest, DescribeTransactionsResponse, (0, 0)),

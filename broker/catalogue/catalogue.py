@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import topic_changes
+from broker.catalogue import topic_changes, users
 from broker.catalogue.appending import append_change
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.opening import Found, Opened, open_and_register, read_again
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.catalogue.config_changes import BrokerConfigs
+    from broker.catalogue.kept_records import KeptRecords
     from broker.catalogue.metadata_log import MetadataLog, TornTail
     from broker.catalogue.takeover import Quorum
     from broker.loop.runtime import Runtime
@@ -68,6 +69,7 @@ class Catalogue(CatalogueRequests):
     ) -> None:
         self.image = TopicsImage()
         self.configs: Mapping[tuple[int, str], Mapping[str, str]] = {}  # (resource type, name) -> overrides
+        self.credentials: users.Credentials = {}  # of those who log in by SCRAM
         self.state = ClusterState()  # ahead of the image while a round is written: for plans, not for answers
         self.features: Mapping[str, int] = {}  # the finalized levels, by name
         self.features_epoch = -1  # rises when they change
@@ -91,6 +93,8 @@ class Catalogue(CatalogueRequests):
         self._deleted_names: set[str] = set()  # by this round: their folders still lie in the way
         self._collisions: dict[str, str] = {}
         self._effective: dict[str, tuple[Mapping[str, str], topic_configs.Effective]] = {}
+        self._credentials_of: KeptRecords | None = None  # and after how many changes of them:
+        self._scram_changes = 0
 
     # Opening ---------------------------------------------------------------------------------------------------
 
@@ -127,6 +131,10 @@ class Catalogue(CatalogueRequests):
         made = topic_configs.effective(topic.configs, self.broker_configs.explicit(self.configs))
         self._effective[topic.name] = (topic.configs, made)
         return made
+
+    def scram_credential(self, user: str, mechanism: str) -> users.ScramCredential | None:
+        """What a log-in of `user` is checked against; `mechanism` as SASL calls it, `SCRAM-SHA-256`."""
+        return users.credential(self.credentials, user, mechanism)
 
     @property
     def idle(self) -> bool:
@@ -300,6 +308,10 @@ class Catalogue(CatalogueRequests):
             self.features = dict(self.state.features)
             self.features_epoch = self._log.next_offset
         self.configs = dict(self.state.configs)
+        kept = self.state.kept
+        if self._credentials_of is not kept or self._scram_changes != kept.scram_changes:
+            self._credentials_of, self._scram_changes = kept, kept.scram_changes
+            self.credentials = dict(kept.scram)
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
 
     @property

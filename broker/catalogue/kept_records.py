@@ -31,6 +31,7 @@ class KeptRecords:
     acls: dict[bytes, records.AccessControlEntryRecord] = field(default_factory=dict)
     scram: dict[tuple[str, int], records.UserScramCredentialRecord] = field(default_factory=dict)
     tokens: dict[str, records.DelegationTokenRecord] = field(default_factory=dict)
+    scram_changes: int = 0  # rises with every change of `scram`
 
     def apply(self, record: Any) -> None:
         """Fold one record in; one that says nothing lasting (NoOp) changes nothing."""
@@ -85,9 +86,11 @@ class KeptRecords:
 
     def _scram(self, record: records.UserScramCredentialRecord) -> None:
         self.scram[record.name, record.mechanism] = record
+        self.scram_changes += 1
 
     def _remove_scram(self, record: records.RemoveUserScramCredentialRecord) -> None:
         self.scram.pop((record.name, record.mechanism), None)
+        self.scram_changes += 1
 
     def _token(self, record: records.DelegationTokenRecord) -> None:
         self.tokens[record.token_id] = record

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import config_changes, topic_changes
+from broker.catalogue import config_changes, topic_changes, users
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from broker.catalogue.config_changes import BrokerConfigs, ConfigChange
     from broker.catalogue.topic_changes import NewTopic
+    from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
 
 PRODUCER_ID_BLOCK = 1_000
 
@@ -150,6 +151,15 @@ class CatalogueRequests(ABC):
             return ([] if validate_only else made), None
 
         self._enqueue(plan, answer)
+
+    def alter_users(
+        self,
+        deletions: Sequence[ScramCredentialDeletion],
+        upsertions: Sequence[ScramCredentialUpsertion],
+        answer: Callable[[Result], None],
+    ) -> None:
+        """Change credentials of SCRAM users, what can be done in one batch; `Result.value`: see `users.alter`."""
+        self._enqueue(lambda state: users.alter(state, deletions, upsertions), answer)
 
     def raise_feature(self, name: str, level: int, answer: Callable[[Result], None]) -> None:
         """Finalize a feature of the cluster at this level, unless it is there or above already."""

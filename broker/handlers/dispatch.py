@@ -27,6 +27,7 @@ from broker.handlers import (
     topics,
     transactions,
     txn_offsets,
+    users,
 )
 from broker.handlers.dividing import Divided
 from broker.handlers.durations import DURATION_BUCKETS, DURATION_SHIFT
@@ -98,6 +99,8 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.OFFSET_DELETE: Divided(
         offsets.offset_delete, lists="topics", entries="partitions", answers="topics", answer_entries="partitions"
     ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter_user_scram_credentials,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: partition_transactions.describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,

@@ -1,4 +1,4 @@
-"""kafka-configs for topics and brokers: --describe, and --alter with --add-config and --delete-config.
+"""kafka-configs for topics, brokers and users: --describe, and --alter with --add-config and --delete-config.
 
 Source: Kafka's ConfigCommand.
 """
@@ -15,7 +15,7 @@ from cli.options import Parser, add_cluster
 if TYPE_CHECKING:
     import argparse
 
-_KINDS = ("topics", "brokers")
+_KINDS = ("topics", "brokers", "users")
 _PAIR = re.compile(r"([^=,]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 
 
@@ -27,6 +27,8 @@ def main(words: list[str]) -> int:
     kind, names = _entities(options)
     if options.describe == options.alter:
         raise UsageError("one of --describe and --alter must be there")
+    if kind == "users":
+        return _users(options, names)
     from cli.cluster import Cluster  # noqa: PLC0415  not for --help
     from cli.configs import change_configs, read_configs  # noqa: PLC0415
 
@@ -51,6 +53,22 @@ def main(words: list[str]) -> int:
     return 0
 
 
+def _users(options: argparse.Namespace, names: list[str]) -> int:
+    """Credentials of users, in the lines of Kafka's tool."""
+    from cli.cluster import Cluster  # noqa: PLC0415  not for --help
+    from cli.users.scram import alter, credentials  # noqa: PLC0415
+
+    if options.alter:
+        if not names:
+            raise UsageError("--alter takes --entity-name")
+        options.user = names[0]
+        return alter(options)
+    for user, found in sorted(credentials(Cluster(options), names).items()):
+        told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in found)
+        print(f"SCRAM credential configs for user-principal '{user}' are {told}")
+    return 0
+
+
 def parse_added(text: str) -> dict[str, str]:
     """The keys and values of `k1=v1,k2=[v1,v2]`. Raises: UsageError."""
     pairs = _PAIR.findall(text)
@@ -69,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--entity-name", metavar="NAME", help="which one")
     parser.add_argument("--topic", metavar="NAME", help="a topic")
     parser.add_argument("--broker", metavar="ID", help="a broker")
+    parser.add_argument("--user", metavar="NAME", help="a user")
     parser.add_argument("--add-config", metavar="K=V,...", help="set these; lists in brackets: k=[a,b]")
     parser.add_argument("--delete-config", metavar="K,...", help="take these back to their defaults")
     parser.add_argument("--version", action="store_true", help="the version of this program")
@@ -81,6 +100,8 @@ def _entities(options: argparse.Namespace) -> tuple[str, list[str]]:
         return "topics", [options.topic]
     if options.broker is not None:
         return "brokers", [options.broker]
+    if options.user is not None:
+        return "users", [options.user]
     if options.entity_type is None:
-        raise UsageError("--entity-type, --topic or --broker must be there")
+        raise UsageError("--entity-type, --topic, --broker or --user must be there")
     return options.entity_type, [options.entity_name] if options.entity_name else []

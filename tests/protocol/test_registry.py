@@ -29,6 +29,7 @@ T1 = """
 25 AddOffsetsToTxn 0-4          61 DescribeProducers 0-0
 26 EndTxn 0-5                   65 DescribeTransactions 0-0
 27 WriteTxnMarkers 1-2          66 ListTransactions 0-2
+50 DescribeUserScramCredentials 0-0  51 AlterUserScramCredentials 0-0
 """
 
 
