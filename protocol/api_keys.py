@@ -1,6 +1,6 @@
 """Kafka's API keys.
 
-Source: Kafka's ApiKeys (4.3.1), including keys that only brokers and controllers use.
+Source: Kafka's ApiKeys (4.4.0), including keys that only brokers and controllers use.
 """
 
 from __future__ import annotations
@@ -104,3 +104,5 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94

@@ -107,8 +107,8 @@ APIS: dict[int, Api] = {
     for api in (
         # librdkafka before 2.11 compresses only when it is offered Produce 0; Kafka 4 offers and refuses it too.
         _api(ProduceRequest, ProduceResponse, (3, 13), advertised=(0, 13)),
-        _api(FetchRequest, FetchResponse, (4, 17)),
-        _api(ListOffsetsRequest, ListOffsetsResponse, (1, 10)),
+        _api(FetchRequest, FetchResponse, (4, 18)),
+        _api(ListOffsetsRequest, ListOffsetsResponse, (1, 11)),
         _api(MetadataRequest, MetadataResponse, (0, 13)),
         _api(OffsetCommitRequest, OffsetCommitResponse, (2, 9)),
         _api(OffsetFetchRequest, OffsetFetchResponse, (1, 9)),
@@ -120,7 +120,7 @@ APIS: dict[int, Api] = {
         _api(DescribeGroupsRequest, DescribeGroupsResponse, (0, 6)),
         _api(ListGroupsRequest, ListGroupsResponse, (0, 5)),
         _api(SaslHandshakeRequest, SaslHandshakeResponse, (0, 1)),
-        _api(ApiVersionsRequest, ApiVersionsResponse, (0, 4)),
+        _api(ApiVersionsRequest, ApiVersionsResponse, (0, 5)),
         _api(CreateTopicsRequest, CreateTopicsResponse, (2, 7)),
         _api(DeleteTopicsRequest, DeleteTopicsResponse, (1, 6)),
         _api(DeleteRecordsRequest, DeleteRecordsResponse, (0, 2)),
@@ -136,7 +136,7 @@ APIS: dict[int, Api] = {
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),
         _api(SaslAuthenticateRequest, SaslAuthenticateResponse, (0, 2)),
         _api(CreatePartitionsRequest, CreatePartitionsResponse, (0, 3)),
-        _api(DeleteGroupsRequest, DeleteGroupsResponse, (0, 2)),
+        _api(DeleteGroupsRequest, DeleteGroupsResponse, (0, 3)),
         _api(ElectLeadersRequest, ElectLeadersResponse, (0, 2)),
         _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, (0, 1)),
         _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, (0, 1)),

@@ -2,7 +2,7 @@
 
 Of the cluster's features those are named that change what a client does, and that are real here.
 
-Source: KIP-35, KIP-511, KIP-584; Kafka's ApiVersionManager.
+Source: KIP-35, KIP-511, KIP-584, KIP-1242; Kafka's ApiVersionManager.
 """
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.session.software_name = name
         context.session.software_version = version
+    if context.version >= 5:
+        # Only both together say whom the client means. Source: ApiVersionsRequest.isValid, KafkaApis.
+        if (request.cluster_id is None) != (request.node_id == -1):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+            broker.cluster_id,
+            broker.node_id,
+        ):
+            return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     levels, epoch = broker.features()
     kind = (context.version >= _FROM_LEVEL_0, epoch)
     response = broker.api_versions_responses.get(kind)

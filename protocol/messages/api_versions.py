@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from protocol.api_keys import ApiKey
-from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, Struct, field, message, struct
+from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, Nullable, String, Struct, field, message, struct
 
 
-@message(api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3)
+@message(api_key=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3)
 class ApiVersionsRequest(Message):
-    """Who is connecting. Source: KIP-35, KIP-511."""
+    """Who is connecting, and to whom it means to. Source: KIP-35, KIP-511, KIP-1242."""
 
     client_software_name: str = field(String, since=3)
     client_software_version: str = field(String, since=3)
+    cluster_id: str | None = field(Nullable(String), since=5, default=None)  # null, and node -1: not known
+    node_id: int = field(Int32, since=5, default=-1)
 
 
 @struct
@@ -41,7 +43,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = field(Int16)
 
 
-@message(api_key=ApiKey.API_VERSIONS, versions=(0, 4), flexible_from=3)
+@message(api_key=ApiKey.API_VERSIONS, versions=(0, 5), flexible_from=3)
 class ApiVersionsResponse(Message):
     """What is offered: APIs, and features of the cluster. Source: KIP-35, KIP-584."""
 

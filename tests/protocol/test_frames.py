@@ -84,10 +84,10 @@ def test_tagged_fields_of_a_request_header_are_skipped() -> None:
 
 
 def test_nothing_is_read_past_the_client_id_of_an_unsupported_version() -> None:
-    """ApiVersions 5 is answered in version 0, so its header must be readable, whatever follows."""
-    frame = bytes.fromhex("0000000c 0012 0005 00000007 0002 6162")
+    """ApiVersions 6 is answered in version 0, so its header must be readable, whatever follows."""
+    frame = bytes.fromhex("0000000c 0012 0006 00000007 0002 6162")
 
-    assert read_request_header(frame) == (ApiKey.API_VERSIONS, 5, 7, "ab", len(frame))
+    assert read_request_header(frame) == (ApiKey.API_VERSIONS, 6, 7, "ab", len(frame))
 
 
 def test_an_unknown_api_still_has_a_header() -> None:

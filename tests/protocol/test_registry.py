@@ -8,20 +8,20 @@ from protocol.registry import APIS
 # Key, name, first and last version served: the table of tier T1, 68, which is refused aloud, and those of transactions.
 T1 = """
 0 Produce 3-13                  21 DeleteRecords 0-2
-1 Fetch 4-17                    22 InitProducerId 0-5
-2 ListOffsets 1-10              23 OffsetForLeaderEpoch 2-4
+1 Fetch 4-18                    22 InitProducerId 0-5
+2 ListOffsets 1-11              23 OffsetForLeaderEpoch 2-4
 3 Metadata 0-13                 32 DescribeConfigs 1-4
 8 OffsetCommit 2-9              33 AlterConfigs 0-2
 9 OffsetFetch 1-9               35 DescribeLogDirs 1-4
 10 FindCoordinator 0-6          36 SaslAuthenticate 0-2
 11 JoinGroup 0-9                37 CreatePartitions 0-3
-12 Heartbeat 0-4                42 DeleteGroups 0-2
+12 Heartbeat 0-4                42 DeleteGroups 0-3
 13 LeaveGroup 0-5               43 ElectLeaders 0-2
 14 SyncGroup 0-5                44 IncrementalAlterConfigs 0-1
 15 DescribeGroups 0-6           45 AlterPartitionReassignments 0-1
 16 ListGroups 0-5               46 ListPartitionReassignments 0-0
 17 SaslHandshake 0-1            47 OffsetDelete 0-0
-18 ApiVersions 0-4              60 DescribeCluster 0-2
+18 ApiVersions 0-5              60 DescribeCluster 0-2
 19 CreateTopics 2-7             68 ConsumerGroupHeartbeat 0-1
 20 DeleteTopics 1-6             69 ConsumerGroupDescribe 0-1
 75 DescribeTopicPartitions 0-0

@@ -440,13 +440,13 @@ def test_a_version_that_is_not_served_or_an_api_without_a_handler_closes_the_con
     assert harness.frames() == []
 
 
-@pytest.mark.parametrize("version", [5, 99, -1])
+@pytest.mark.parametrize("version", [6, 99, -1])
 def test_an_unsupported_version_of_api_versions_gets_error_35_and_its_own_range_in_version_0(version: int):
     harness = Harness()
     harness.connection.data_received(pack(">ihhih", 15, ApiKey.API_VERSIONS, version, 77, -1) + b"\1\2\3\4\5")
 
     assert not harness.transport.closed
-    assert harness.frames() == [pack(">iihihhh", 16, 77, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 4)]
+    assert harness.frames() == [pack(">iihihhh", 16, 77, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 5)]
 
 
 def test_the_refusal_of_an_api_versions_version_waits_for_its_turn():
@@ -663,7 +663,7 @@ def test_api_versions_lists_what_has_a_handler_and_remembers_the_software():
     assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [
         (12, 0, 4),
         (17, 0, 1),
-        (18, 0, 4),
+        (18, 0, 5),
         (36, 0, 2),
     ]
     assert response.supported_features == []
@@ -677,6 +677,32 @@ def test_api_versions_refuses_a_software_name_or_version_of_another_form(name: s
     harness.send(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)
 
     assert harness.answer(ApiKey.API_VERSIONS, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "error"),
+    [
+        (None, -1, ErrorCode.NONE),
+        ("here", 1, ErrorCode.NONE),
+        ("here", 2, ErrorCode.REBOOTSTRAP_REQUIRED),
+        ("elsewhere", 1, ErrorCode.REBOOTSTRAP_REQUIRED),
+        (None, 1, ErrorCode.INVALID_REQUEST),
+        ("here", -1, ErrorCode.INVALID_REQUEST),
+        ("", -1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_api_versions_refuses_who_means_another_cluster_or_node(cluster_id: str | None, node_id: int, error: ErrorCode):
+    """KIP-1242, as seen from Kafka 4.4.0: both or none are given, and a refusal lists no API."""
+    harness = Harness()
+    harness.connection._broker.cluster_id = "here"
+    request = ApiVersionsRequest(
+        client_software_name="lib", client_software_version="1", cluster_id=cluster_id, node_id=node_id
+    )
+    harness.send(request, 5)
+
+    response = harness.answer(ApiKey.API_VERSIONS, 5)
+    assert response.error_code == error
+    assert bool(response.api_keys) == (error == ErrorCode.NONE)
 
 
 def test_sasl_is_refused_where_there_is_none():

@@ -71,7 +71,7 @@ def api_versions(s: Script, v: int) -> None:
 
 @scenario("ApiVersions-unknown")
 def _(s: Script) -> None:
-    for version in (5, 99):  # with the header and the body of version 3
+    for version in (6, 99):  # with the header and the body of version 3
         s.client().raw(18, version, b"\0\6judge\0041.0\0", api="ApiVersions")
 
 
