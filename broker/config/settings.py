@@ -104,6 +104,9 @@ class Settings:
     compression_gzip_level: int = int32(-1, "Level of gzip; -1: its default.", at_least=-1, at_most=9, dynamic=True)
     compression_lz4_level: int = int32(9, "Level of lz4.", at_least=1, at_most=17, dynamic=True)
     compression_zstd_level: int = int32(3, "Level of zstd.", at_least=-131_072, at_most=22, dynamic=True)
+    max_decompressed_message_bytes: int = int32(
+        2_147_483_639, "Largest record inside a compressed batch, decompressed.", at_least=1, dynamic=True
+    )
     message_max_bytes: int = int32(1_048_588, "Largest record batch.", at_least=0, dynamic=True)
     kohort_trusted_topics: tuple[str, ...] = many(
         "", "Topics (* for all) whose producers are trusted: what is inside their compressed batches is not checked."

@@ -1,4 +1,4 @@
-"""The configs of a topic: all that Kafka 4.3.1 knows, and what Kohort does with each.
+"""The configs of a topic: all that Kafka 4.4.0 knows, and what Kohort does with each.
 
 `Effective` is what the rest of the broker asks: the topic's override, else the broker's key that stands behind it, else
 the default. Configs that Kohort cannot honour are refused with a sentence, never taken and ignored.
@@ -44,6 +44,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = by_name(
         ConfigKey("compression.type", _STRING, "producer", "The codec of stored batches; `producer` keeps what was sent.", **_CODECS, synonyms=("compression.type",)),
         ConfigKey("compression.zstd.level", _INT, "3", "The level for zstd when the broker compresses.", **between(-131072, 22), synonyms=("compression.zstd.level",)),
         ConfigKey("delete.retention.ms", _LONG, "86400000", "How long the cleaner keeps a tombstone.", **between(0), synonyms=("log.cleaner.delete.retention.ms",)),
+        ConfigKey("errors.deadletterqueue.group.enable", _BOOLEAN, "false", "For share groups, which Kohort does not have. Stored, without effect."),
         ConfigKey("file.delete.delay.ms", _LONG, "60000", "How long a removed segment stays on disk under another name.", **between(0), synonyms=("log.segment.delete.delay.ms",)),
         ConfigKey("flush.messages", _LONG, _ONLY_LONG_MAX, "Records after which the log is fsynced; 1 is fsync before every answer.", **between(1), synonyms=("log.flush.interval.messages",)),
         ConfigKey("flush.ms", _LONG, _ONLY_LONG_MAX, "The longest time between two fsyncs of the log.", **between(0), synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms")),
@@ -53,6 +54,7 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = by_name(
         ConfigKey("local.retention.bytes", _LONG, "-2", "For tiered storage, which Kohort does not have.", **between(-2), synonyms=("log.local.retention.bytes",)),
         ConfigKey("local.retention.ms", _LONG, "-2", "For tiered storage, which Kohort does not have.", **between(-2), synonyms=("log.local.retention.ms",)),
         ConfigKey("max.compaction.lag.ms", _LONG, _ONLY_LONG_MAX, "The longest that a record may stay uncompacted.", **between(1), synonyms=("log.cleaner.max.compaction.lag.ms",)),
+        ConfigKey("max.decompressed.message.bytes", _INT, "2147483639", "The largest record that is taken in a compressed batch, in bytes after decompression.", **between(1, 2147483639), synonyms=("max.decompressed.message.bytes",)),
         ConfigKey("max.message.bytes", _INT, "1048588", "The largest record batch that is taken, in bytes.", **between(0), synonyms=("message.max.bytes",)),
         ConfigKey("message.timestamp.after.max.ms", _LONG, "3600000", "How far ahead of the broker's clock a timestamp may lie.", **between(0), synonyms=("log.message.timestamp.after.max.ms",)),
         ConfigKey("message.timestamp.before.max.ms", _LONG, _ONLY_LONG_MAX, "How far behind the broker's clock a timestamp may lie.", **between(0), synonyms=("log.message.timestamp.before.max.ms",)),
@@ -61,6 +63,8 @@ TOPIC_CONFIGS: Mapping[str, ConfigKey] = by_name(
         ConfigKey("min.compaction.lag.ms", _LONG, "0", "How long a record stays uncompacted at least.", **between(0), synonyms=("log.cleaner.min.compaction.lag.ms",)),
         ConfigKey("min.insync.replicas", _INT, "1", "Replicas that must have a record; never more than the one there is.", **between(1), synonyms=("min.insync.replicas",)),
         ConfigKey("preallocate", _BOOLEAN, "false", "Whether a new segment gets its full size at once.", synonyms=("log.preallocate",)),
+        ConfigKey("remote.copy.lag.bytes", _LONG, "-1", "For tiered storage, which Kohort does not have.", **between(-1)),
+        ConfigKey("remote.copy.lag.ms", _LONG, "0", "For tiered storage, which Kohort does not have.", **between(-1)),
         ConfigKey("remote.log.copy.disable", _BOOLEAN, "false", "For tiered storage, which Kohort does not have."),
         ConfigKey("remote.log.delete.on.disable", _BOOLEAN, "false", "For tiered storage, which Kohort does not have."),
         ConfigKey("remote.storage.enable", _BOOLEAN, "false", "For tiered storage, which Kohort does not have."),
@@ -139,6 +143,7 @@ class Effective:
     flush_ms: int
     index_interval_bytes: int
     max_compaction_lag_ms: int
+    max_decompressed_message_bytes: int
     max_message_bytes: int
     timestamp_after_max_ms: int
     timestamp_before_max_ms: int
@@ -183,6 +188,7 @@ def effective(overrides: Mapping[str, str], broker: Mapping[str, str | None]) ->
         flush_ms=value("flush.ms"),
         index_interval_bytes=value("index.interval.bytes"),
         max_compaction_lag_ms=value("max.compaction.lag.ms"),
+        max_decompressed_message_bytes=value("max.decompressed.message.bytes"),
         max_message_bytes=value("max.message.bytes"),
         timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
         timestamp_before_max_ms=value("message.timestamp.before.max.ms"),

@@ -10,6 +10,9 @@ from storage.log_config import INT64_MAX, LogConfig
 if TYPE_CHECKING:
     from broker.config.topic_configs import Effective
 
+ANY_RECORD_BYTES = 2_147_483_639
+"""The default of `max.decompressed.message.bytes`, which holds nothing back: Java has no longer arrays."""
+
 COMPRESSION_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """`compression.type` to the codec of a batch's attributes; `producer` (keep what was sent) is not among them."""
 
@@ -19,6 +22,7 @@ class PartitionSettings:
     """The settings that appending and reading look at. Defaults are Kafka's. Source: Kafka's LogConfig."""
 
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = ANY_RECORD_BYTES
     log_append_time: bool = False
     timestamp_before_max_ms: int = INT64_MAX
     timestamp_after_max_ms: int = 3_600_000
@@ -36,13 +40,18 @@ def partition_settings(
     levels = {1: topic.gzip_level, 3: topic.lz4_level, 4: topic.zstd_level}
     return PartitionSettings(
         max_message_bytes=topic.max_message_bytes,
+        max_decompressed_message_bytes=topic.max_decompressed_message_bytes,
         log_append_time=topic.log_append_time,
         timestamp_before_max_ms=topic.timestamp_before_max_ms,
         timestamp_after_max_ms=topic.timestamp_after_max_ms,
         compression_codec=codec,
         compression_level=levels.get(codec),
-        # Keys, old timestamps and another codec are only seen by looking inside.
-        trusted=trusted and not topic.compact and topic.timestamp_before_max_ms == INT64_MAX and codec < 0,
+        # Keys, old timestamps, long records and another codec are only seen by looking inside.
+        trusted=trusted
+        and not topic.compact
+        and topic.timestamp_before_max_ms == INT64_MAX
+        and topic.max_decompressed_message_bytes == ANY_RECORD_BYTES
+        and codec < 0,
         log=LogConfig(
             segment_bytes=topic.segment_bytes,
             segment_ms=topic.segment_ms,

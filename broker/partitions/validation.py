@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.partitions.errors import RecordsRefused
+from broker.partitions.settings import ANY_RECORD_BYTES
 from protocol.errors import ErrorCode
 from protocol.records.batch import (
     DECOMPRESSED_LIMIT_BYTES,
@@ -24,6 +25,7 @@ from protocol.records.batch import (
 )
 from protocol.records.batch_validation import walk_records
 from protocol.records.compression import decompress_uncopied
+from protocol.records.varint import decode_varint
 from storage.log_config import INT64_MAX
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ def prepare(
         if codec:
             walked, at = decompress_uncopied(codec, memoryview(data)[_HEADER_BYTES:], limit_bytes), 0
         newest_delta, _, oldest_delta, first_keyless = walk_records(walked, at, len(walked), count)
+        if codec and settings.max_decompressed_message_bytes < ANY_RECORD_BYTES:
+            _check_sizes(walked, count, settings.max_decompressed_message_bytes)
         if first_keyless >= 0 and settings.log.compact:
             raise _keyless(data, where)
         max_timestamp = header.base_timestamp + newest_delta
@@ -166,6 +170,18 @@ def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> No
             ErrorCode.INVALID_RECORD,
             f"The baseOffset of the record batch in the append to {where} should be 0, but it is {header.base_offset}",
         )
+
+
+def _check_sizes(decompressed: bytes | bytearray, count: int, limit_bytes: int) -> None:
+    at = 0
+    for _ in range(count):
+        size, at = decode_varint(decompressed, at)
+        if size > limit_bytes:
+            raise RecordsRefused(
+                ErrorCode.INVALID_RECORD,
+                f"A record of {size} bytes exceeds max.decompressed.message.bytes, {limit_bytes} bytes",
+            )
+        at += size
 
 
 def _check_timestamps(

@@ -121,13 +121,13 @@ def index_entries(broker: Whole) -> int:
     return (broker.directory / "t-0" / f"{0:020d}.index").stat().st_size // 8
 
 
-def error_of(timestamp_ms: int, value: bytes = b"a") -> Callable[[Whole], ErrorCode]:
+def error_of(timestamp_ms: int, value: bytes = b"a", codec: int = 0) -> Callable[[Whole], ErrorCode]:
     """What becomes of a batch that was made so long ago, or will be."""
 
     def observe(broker: Whole) -> ErrorCode:
         now_ms = broker.runtime.now_ms()
         try:
-            partition(broker).produce(batch(value, timestamp=now_ms + timestamp_ms), now_ms, 9)
+            partition(broker).produce(batch(value, timestamp=now_ms + timestamp_ms, compression=codec), now_ms, 9)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
@@ -192,6 +192,9 @@ EFFECTS = {
         [b"a", b"b", b"x"],
         [b"b", b"x"],
         beside={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"},
+    ),
+    "max.decompressed.message.bytes": Effect(
+        "100", error_of(0, bytes(200), codec=1), ErrorCode.NONE, ErrorCode.INVALID_RECORD
     ),
     "max.message.bytes": Effect("100", error_of(0, bytes(200)), ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE),
     "message.timestamp.after.max.ms": Effect(

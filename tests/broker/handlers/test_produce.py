@@ -205,6 +205,17 @@ def test_a_compacted_topic_names_the_records_without_a_key(tmp_path: Path) -> No
     assert plane.produce("t", batch(b"a")).error_code == 0
 
 
+def test_a_record_that_is_long_when_it_is_decompressed_is_refused(tmp_path: Path) -> None:
+    """Of a compressed batch, as in Kafka; whoever trusts the topic's producers is believed in nothing else."""
+    from protocol.records.batch import Record, encode_batch
+
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t", max_decompressed_message_bytes="107")
+    for codec, length, code in ((0, 200, 0), (2, 100, 0), (2, 101, ErrorCode.INVALID_RECORD)):
+        records = [Record(0, NOW_MS, None, b"a"), Record(1, NOW_MS, None, b"b" * length)]
+        assert plane.produce("t", bytes(encode_batch(records, compression=codec))).error_code == code
+
+
 def test_a_max_timestamp_that_lies_is_mended(plane: DataPlane) -> None:
     """Time look-ups believe the header."""
     lying = changed(batch(b"a", timestamp=NOW_MS), 35, (NOW_MS + 50).to_bytes(8, "big"))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from itertools import groupby
 from typing import Any
 
+from coordinator.routing import partition_for
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.records import batch
 from protocol.records import group_records as g
@@ -29,6 +30,12 @@ def read(address: str) -> dict[str, list[Entry]]:
                 group = getattr(decoded, "group", "")
                 found[".".join(group.split(".")[:2]) + "."].append((decoded, value))
     return found
+
+
+def has(wire: Wire, group: str, record_type: int) -> bool:
+    """Whether the log holds a record of this type for the group."""
+    keys = (g.decode_key(key) for key, _ in _records(wire, partition_for(group, PARTITIONS)))
+    return any(key.record_type == record_type and getattr(key, "group", "") == group for key in keys)
 
 
 def _records(wire: Wire, partition: int) -> list[tuple[bytes | None, bytes | None]]:

@@ -10,6 +10,7 @@ with its like, because the machine may have been slow. Scenarios with two acts c
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from tests.reference.judge.play import Scenario, Script, Transcript
 from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
 from tests.support.wire import Wire
 
+VERSION = "4.4.0"  # of Apache Kafka; `KAFKA_VERSION` names another
 THREADS = 16
 SETTINGS: dict[str, dict[str, object]] = {
     "main": {
@@ -109,7 +111,11 @@ class Result:
 def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed]) -> Result:
     """Judge."""
     began = time.monotonic()
-    sides = [Side(kind(directory / kind.name, SETTINGS["main"])) for kind in (Kafka, Kohort)]
+    theirs = {"KAFKA_VERSION": os.environ.get("KAFKA_VERSION", VERSION)}
+    sides = [
+        Side(Kafka(directory / Kafka.name, SETTINGS["main"], environment=theirs)),
+        Side(Kohort(directory / Kohort.name, SETTINGS["main"])),
+    ]
     with ThreadPoolExecutor(2) as pool:
 
         def on_both(act: Callable[[Side], Any]) -> None:

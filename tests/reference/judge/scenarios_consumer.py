@@ -16,9 +16,11 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.reference.judge import offsets_log
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.members import T1, T2
 from tests.reference.judge.play import Script
+from tests.support.broker_process import eventually
 
 TIMEOUT = {"rebalance_timeout_ms": 60_000}
 
@@ -185,6 +187,8 @@ def _(s: Script) -> None:
     describe(s)
     for number, regex in enumerate((r"(?i)A[[:digit:]]\.v\d+", "", "nothing", "(?P<n>x)")):
         beat(s, f"m{number}", 0, owned={}, subscribed_topic_regex=regex, **TIMEOUT)
+        # It is resolved aside; the others have to wait 10 s for theirs.
+        eventually(lambda: offsets_log.has(s.observer(), s.name(), 16), what="the first expression is resolved")
 
 
 @each_version("K63-K65-commit", (8, 9))

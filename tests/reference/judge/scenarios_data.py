@@ -66,13 +66,19 @@ def produce(
     heard: bool = True,
 ) -> Any:
     """Produce to (topic, partition)s. Not `answered`: there is no answer; not `heard`: it is heard later."""
+
+    def id_of(name: str) -> bytes:
+        return s.topic_id(name) if version >= 13 and name.startswith(s.own) else b"\x07" * 16
+
     request = ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=5_000,
         topic_data=[
             TopicProduceData(
-                name=name, partition_data=[PartitionProduceData(index=index, records=value) for index, value in rows]
+                name=name,
+                topic_id=id_of(name),
+                partition_data=[PartitionProduceData(index=index, records=value) for index, value in rows],
             )
             for name, rows in by_topic(data)
         ],
@@ -148,7 +154,7 @@ def list_offsets(
     return s.client().call(request, version)
 
 
-@each_version("Produce", range(3, 12))
+@each_version("Produce", range(3, 14))
 def produces(s: Script, v: int) -> None:
     t = topic(s)
     for acks in (-1, 1):
@@ -159,7 +165,7 @@ def produces(s: Script, v: int) -> None:
     fetch(s, min(v + 1, 12), {(t, 1): 0})
 
 
-@each_version("Produce-refused", range(3, 12))
+@each_version("Produce-refused", range(3, 14))
 def refused_produce(s: Script, v: int) -> None:
     t = topic(s, max_message_bytes="2000", message_timestamp_after_max_ms="1000")
     produce(s, v, {(t, 9): records(b"a")})
@@ -219,6 +225,19 @@ def _(s: Script) -> None:
         produce(s, 9, {(t, 0): records(b"a" * 100, b"b" * 100)})
         produce(s, 9, {(t, 0): records(b"a" * 100, b"b" * 100, compression=1)})
         fetch(s, 11, {(t, 0): 0})
+
+
+@scenario("Produce-decompressed")
+def _(s: Script) -> None:
+    """Records around `max.decompressed.message.bytes`, compressed and not, alone and behind a short one."""
+    t = topic(s, partitions=1, max_decompressed_message_bytes="100")
+    for length in range(88, 102):
+        produce(s, 11, {(t, 0): records(b"a" * length, compression=2)})
+    produce(s, 11, {(t, 0): records(b"a", b"b" * 200, compression=1)})
+    produce(s, 11, {(t, 0): records(b"a" * 200)})
+    squeezed = topic(s, "squeezed", 1, max_decompressed_message_bytes="100", compression_type="gzip")
+    produce(s, 11, {(squeezed, 0): records(b"a" * 200)})
+    fetch(s, 12, {(t, 0): 0})
 
 
 @each_version("Produce-append-time", (3, 8, 11))
