@@ -66,13 +66,13 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     logs.configure(json=json_logs or settings.kohort_log_format == "json", level=settings.kohort_log_level)
     for key in sources.unknown:
         log.warning("unknown_setting", key=key)
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     _check_memory(settings)
-    bound = _bind(settings)
+    bound = bind_listeners(settings)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
     try:
-        composition = _open(settings, runtime, bound)
+        composition = open_composition(settings, runtime, bound)
     except BaseException:
         runtime.close()
         raise
@@ -207,7 +207,8 @@ def _bind_http(settings: Settings) -> list[socket.socket]:
         raise StartFailed(str(error)) from None
 
 
-def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
+def bind_listeners(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
+    """Every listener with its sockets, not listening yet. Raises: StartFailed, SettingsError."""
     bound = []
     send, receive = settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes
     if receive < 0 and 0 < settings.kohort_memory_max_bytes < _SMALL_BYTES:
@@ -225,7 +226,10 @@ def _bind(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
     return bound
 
 
-def _open(settings: Settings, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]) -> Composition:
+def open_composition(
+    settings: Settings, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]
+) -> Composition:
+    """The broker of a directory, behind the listeners that are bound. Raises: StartFailed."""
     endpoints = [
         (listener.name, listener.advertised_host, listener.advertised_port or sockets[0].getsockname()[1])
         for listener, sockets in bound
@@ -243,7 +247,7 @@ def _address(listener: Listener, sockets: list[socket.socket]) -> str:
     return host_and_port(listener.host or "*", sockets[0].getsockname()[1])
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
     """As many open files as the machine allows: segments and connections are many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -20,6 +20,7 @@ UPWARDS = [
     ("what decides with values", "coordinator/routing.py", "import time"),
     ("storage meets no socket", "storage/errors.py", "import socket"),
     ("of the broker only the loop", "broker/groups/lines.py", "import threading"),
+    ("what tests import is light", "kohort/testing/configs.py", "import structlog"),
 ]
 
 

@@ -342,6 +342,10 @@ class LoopRuntime(Runtime):
         for number in numbers:
             self._loop.add_signal_handler(number, callback)
 
+    def on_readable(self, sock: socket.socket, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop whenever there is something to read, for as long as the loop is there."""
+        self._loop.add_reader(sock, callback)
+
     def run(self) -> None:
         """Run the loop until `stop`."""
         self._thread = get_ident()

@@ -31,6 +31,15 @@ rows = spark.read.format("kohort-log").option("path", sys.argv[1]).option("topic
 print([bytes(row.value).decode() for row in rows.orderBy("offset").collect()], pipeline.WHOSE, storage.WHOSE)
 """
 
+FIXTURES = """
+import broker
+
+def test_a_record(kohort):
+    kohort.produce("t", "x")
+    kohort.assert_produced("t", "x")
+    assert broker.WHOSE == "somebody else's"
+"""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -151,6 +160,14 @@ def test_spark_reads_logs_in_a_program_that_has_a_pipeline_of_its_own(environmen
     script.write_text(SPARK)
     out = run(environment / "python", script, tmp_path / "data", cwd=tmp_path)
     assert out.splitlines()[-1] == "['one', 'two'] somebody else's somebody else's"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_the_fixtures_work_in_a_project_that_has_a_broker_of_its_own(environment: Path, tmp_path: Path):
+    (tmp_path / "test_it.py").write_text(FIXTURES)
+    out = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "1 passed" in out
 
 
 @pytest.mark.slow

@@ -1,0 +1,101 @@
+"""One broker under test, from its opening to its close: it serves its clients, and does what the test says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.config.settings_sources import gather
+from broker.handlers.dispatch import HANDLERS, Routes
+from broker.loop import logs
+from broker.loop.testbed_runtime import TestbedRuntime
+from broker.network.server import Server
+from broker.process import bind_listeners, open_composition
+from broker.testbed.channel import ChannelClosed
+from broker.testbed.commands import COMMANDS
+from broker.testbed.refused import Refused
+from protocol.errors import KafkaError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.testbed.channel import Channel
+
+log = logs.get_logger()
+
+
+class Bed:
+    """A broker that serves while `run` runs. Made on a directory, new or old."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """Open the directory and the listeners. Raises: SettingsError, StartFailed."""
+        sources = gather(None, {}, [f"{key}={value}" for key, value in settings.items()])
+        if sources.unknown:
+            raise Refused(f"there is no setting {', '.join(sources.unknown)}")
+        bound = bind_listeners(sources.settings)
+        self.runtime = runtime = TestbedRuntime.create()
+        try:
+            self.composition = open_composition(sources.settings, runtime, bound)
+        except BaseException:
+            runtime.close()
+            for _, sockets in bound:
+                for sock in sockets:
+                    sock.close()
+            raise
+        self.broker = broker = self.composition.broker
+        broker.served = HANDLERS.keys()
+        self.server = Server(broker, Routes(HANDLERS))
+        self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
+        self.composition.start()
+        self.address = str(next(iter(broker.endpoints.values())))
+        self._when_closed: Callable[[], None] | None = None
+
+    def run(self, channel: Channel) -> bool:
+        """Serve until the test closes it; whether the test's process is still there."""
+        alive = True
+
+        def readable() -> None:
+            nonlocal alive
+            try:
+                for words in channel.receive():
+                    self._do(words, channel)
+            except ChannelClosed:
+                alive = False
+                self.close(lambda: None)
+
+        self.runtime.on_readable(channel.sock, readable)
+        channel.sock.setblocking(True)  # the loop has changed that; answers are written at once
+        self.runtime.run()
+        self.runtime.close()
+        if alive and self._when_closed is not None:
+            self._when_closed()
+        return alive
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Stop in good order; `done` is called when nothing of it is left."""
+        if self._when_closed is not None:
+            return
+        self._when_closed = done
+        self.runtime.stop_listening()
+        self.server.stop_reading()
+        self.server.close_connections()
+        self.composition.stop(lambda _: self.runtime.stop())
+
+    def guarded(self, command: Callable[..., None], words: dict[str, Any], answer: Callable[[Any], None]) -> None:
+        """Do it; what is wrong is its answer."""
+        try:
+            command(self, words, answer)
+        except (Refused, KafkaError, StorageError, OSError) as error:
+            answer(error if isinstance(error, Refused) else Refused(str(error)))
+        except Exception as error:
+            log.exception("testbed_command_failed", command=str(words.get("do")))
+            answer(Refused(f"a fault of Kohort's own, see the broker's log: {error!r}"))
+
+    def _do(self, words: dict[str, Any], channel: Channel) -> None:
+        def answer(result: Any) -> None:
+            channel.send({"refused": str(result)} if isinstance(result, Refused) else {"is": result})
+
+        if words["do"] == "close":
+            self.close(lambda: answer(None))
+        else:
+            self.guarded(COMMANDS[words["do"]], words, answer)

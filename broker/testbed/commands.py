@@ -1,0 +1,66 @@
+"""What a test may ask of its broker: one function a command.
+
+A command is `command(bed, words, answer)`: it calls `answer` with something that JSON has, now or later, or raises
+`Refused` with a sentence. Bytes travel as base64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.catalogue.topic_changes import NewTopic
+from broker.testbed import records
+from broker.testbed.refused import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.catalogue.requests import Result
+    from broker.testbed.bed import Bed
+
+    Words = dict[str, Any]
+    Answer = Callable[[Any], None]
+    Command = Callable[[Bed, Words, Answer], None]
+
+
+def create_topic(bed: Bed, words: Words, answer: Answer) -> None:
+    """A topic, there for every client when the answer comes."""
+
+    def created(result: Result) -> None:
+        if result.error:
+            answer(Refused(f"{result.error.name}: {result.message or words['name']}"))
+        else:
+            answer(None)
+
+    wish = NewTopic(words["name"], words.get("partitions", -1), configs=words.get("configs") or {})
+    bed.broker.catalogue.create_topic(wish, created)
+
+
+def topics(bed: Bed, words: Words, answer: Answer) -> None:
+    """Every topic but Kohort's and Kafka's own, with the number of its partitions."""
+    answer(
+        {topic.name: topic.partition_count for topic in bed.broker.catalogue.image if not topic.name.startswith("__")}
+    )
+
+
+def produce(bed: Bed, words: Words, answer: Answer) -> None:
+    """Records, each where its key belongs, acknowledged when the answer comes."""
+    if bed.broker.catalogue.image.topic(words["topic"]) is not None:
+        records.produce(bed, words, answer)
+        return
+
+    def created(failed: Any) -> None:
+        if isinstance(failed, Refused):
+            answer(failed)
+        else:
+            bed.guarded(records.produce, words, answer)
+
+    create_topic(bed, {"name": words["topic"]}, created)
+
+
+COMMANDS: dict[str, Command] = {
+    "create_topic": create_topic,
+    "topics": topics,
+    "produce": produce,
+    "records": records.read,
+}

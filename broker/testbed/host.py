@@ -1,0 +1,52 @@
+"""The process of testbeds: opens one broker after the other, each on the directory that it is told."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from broker.config.setting_types import SettingsError
+from broker.loop import logs
+from broker.process import StartFailed, raise_descriptor_limit
+from broker.testbed.bed import Bed
+from broker.testbed.channel import Channel, ChannelClosed
+from broker.testbed.refused import Refused
+
+
+def main(descriptor: int) -> None:
+    """Serve the control channel of this descriptor until the test's process ends it."""
+    channel = Channel(socket.socket(fileno=descriptor))
+    raise_descriptor_limit()
+    gc.freeze()
+    alive = True
+    while alive:
+        try:
+            for words in channel.receive():
+                alive = _opened(channel, words)
+                gc.collect()  # a broker's parts know each other, and hold descriptors
+        except ChannelClosed:
+            return
+
+
+def _opened(channel: Channel, words: dict[str, Any]) -> bool:
+    """Serve a broker until it is closed; whether the test's process is still there."""
+    folder = Path(words["folder"])
+    with (folder / "broker.log").open("a") as stream:
+        logs.configure(level="debug" if words.get("debug") else "info", stream=stream)
+        try:
+            bed = Bed({**words["settings"], "log.dirs": words["directory"]})
+        except (SettingsError, StartFailed, Refused) as error:
+            channel.send({"refused": str(error)})
+            return True
+        finally:
+            if stream.closed:
+                logs.configure()
+        channel.send({"is": {"address": bed.address}})
+        alive = bed.run(channel)
+        logs.configure()
+    if not alive:
+        shutil.rmtree(folder, ignore_errors=True)  # the test's process has been killed, perhaps
+    return alive

@@ -1,0 +1,55 @@
+"""Fixtures made to measure: `orders = factories.kohort(topics={"orders": 3})` in a `conftest.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kohort.testing.broker import Broker
+from kohort.testing.external import External
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OPTION = "kohort_bootstrap_servers"
+
+
+def kohort(settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> Any:
+    """A fixture: a fresh broker for each test, with these settings and topics."""
+
+    @pytest.fixture
+    def fresh_broker() -> Iterator[Broker]:
+        """A broker for this test alone."""
+        with Broker(settings, topics) as broker:
+            yield broker
+
+    return fresh_broker
+
+
+def kohort_proc(settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> Any:
+    """A fixture: one broker for all tests of a session (under xdist: of a worker), with these settings and topics."""
+
+    @pytest.fixture(scope="session")
+    def session_broker() -> Iterator[Broker]:
+        """A broker that all tests share."""
+        with Broker(settings, topics) as broker:
+            yield broker
+
+    return session_broker
+
+
+def kohort_noproc(bootstrap_servers: str | None = None) -> Any:
+    """A fixture: the address of a broker that is there, this one or that of `--kohort-bootstrap-servers`."""
+
+    @pytest.fixture(scope="session")
+    def external_broker(request: pytest.FixtureRequest) -> External:
+        """A broker that somebody else has started."""
+        address = bootstrap_servers or request.config.getoption(OPTION)
+        if not address:
+            raise pytest.UsageError(
+                "kohort_noproc needs --kohort-bootstrap-servers=HOST:PORT, or KOHORT_BOOTSTRAP_SERVERS"
+            )
+        return External(address)
+
+    return external_broker

@@ -1,0 +1,43 @@
+"""The pytest plugin: its fixtures, its option, and what it tells of the brokers of a test that has failed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kohort.testing import factories, process
+from kohort.testing.broker import open_brokers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+kohort = factories.kohort()
+kohort_proc = factories.kohort_proc()
+kohort_noproc = factories.kohort_noproc()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where `kohort_noproc` finds its broker."""
+    parser.getgroup("kohort").addoption(
+        "--kohort-bootstrap-servers",
+        dest=factories.OPTION,
+        default=os.environ.get("KOHORT_BOOTSTRAP_SERVERS"),
+        help="HOST:PORT of a broker that runs already, for the fixture kohort_noproc",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
+    """A test that fails is shown what its brokers have logged."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for broker in list(open_brokers.values()):
+            report.sections.append((f"Kohort at {broker.bootstrap_servers}", broker.story()))
+    return report
+
+
+def pytest_unconfigure() -> None:
+    """No process outlives the tests."""
+    process.end_all()

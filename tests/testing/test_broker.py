@@ -1,0 +1,241 @@
+"""`kohort.testing.Broker`: real clients, and what is left behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from kohort.testing import Broker, BrokerDied, Refused, process
+from kohort.testing.external import External
+from kohort.testing.records import difference
+from kohort.testing.waiting import span_ms
+from tests.support.broker_process import ROOT, eventually
+from tests.testing.test_page import run_pytest
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as one:
+        yield one
+
+
+def test_a_client_s_records_are_seen_and_a_test_s_records_are_read(broker: Broker):
+    broker.create_topic("orders", partitions=4)
+    producer = Producer({**broker.config("confluent-kafka"), "partitioner": "murmur2_random"})
+    for number in range(20):
+        producer.produce("orders", b"%d" % number, key=b"k%d" % number, headers=[("at", b"home")])
+    producer.flush()
+    found = broker.records("orders")
+    assert sorted(int(record.text) for record in found) == list(range(20))
+    assert {record.headers for record in found} == {(("at", b"home"),)}
+
+    for number in range(20):
+        broker.produce("orders", {"number": number}, key=f"k{number}")
+    for record in broker.records("orders"):
+        twins = [other for other in broker.records("orders") if other.key == record.key]
+        assert {twin.partition for twin in twins} == {record.partition}, (
+            "a key has its partition, as in Java's producer"
+        )
+
+    consumer = Consumer({**broker.config("librdkafka"), "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    read = [consumer.poll(10) for _ in range(40)]
+    consumer.close()
+    assert sum(b"number" in message.value() for message in read) == 20
+
+
+def test_each_broker_is_new_and_their_process_is_the_same():
+    with Broker() as first:
+        first.produce("t", "one")
+        first_address, pid = first.bootstrap_servers, first.pid
+    with Broker() as second:
+        assert second.pid == pid
+        assert second.topics == {}
+        with Broker() as beside:
+            assert beside.pid != pid
+            assert beside.bootstrap_servers != second.bootstrap_servers
+    assert first_address
+    with pytest.raises(Refused, match="this broker is closed"):
+        first.records("t")
+
+
+def test_aborted_records_are_left_out_where_only_committed_ones_are_asked_for(broker: Broker):
+    producer = Producer({**broker.config("confluent-kafka"), "transactional.id": "t"})
+    producer.init_transactions()
+    for value, end in (("kept", producer.commit_transaction), ("gone", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce("t", value)
+        producer.flush()
+        end()
+    broker.produce("t", "plain")
+    broker.assert_produced("t", "kept", "gone", "plain")
+    broker.assert_produced("t", "kept", "plain", committed=True)
+
+
+def test_what_is_wrong_is_said(broker: Broker):
+    broker.create_topic("t", partitions=2)
+    for act, said in (
+        (lambda: broker.create_topic("t"), "TOPIC_ALREADY_EXISTS"),
+        (lambda: broker.create_topic("a b"), "INVALID_TOPIC"),
+        (lambda: broker.create_topic("c", configs={"retention.ms": "soon"}), "retention.ms"),
+        (lambda: broker.records("u"), "there is no topic 'u'; there are t"),
+        (lambda: broker.produce("t", "x", partition=2), "t has no partition 2: it has 2"),
+        (lambda: broker.produce("t", object()), "it takes bytes, text, None, or what JSON has"),
+        (lambda: broker.config("kafkajs"), "it takes one of aiokafka, confluent-kafka"),
+        (lambda: span_ms("soon"), "it takes a number of seconds, or text like '45s'"),
+        (lambda: Broker({"num.partitions": "many"}).open(), "num.partitions"),
+        (lambda: Broker({"num.partitoins": 1}).open(), "there is no setting num.partitoins"),
+        (lambda: Broker().topics, "has not been opened"),
+        (lambda: External("here:1").records("t"), "needs a broker that Kohort has started"),
+    ):
+        with pytest.raises(Refused, match=said):
+            act()
+    broker.produce("t", "it serves on")
+
+
+def test_a_broker_that_died_says_how():
+    broker = Broker().open()
+    os.kill(broker.pid, signal.SIGKILL)
+    with pytest.raises(BrokerDied, match="by SIGKILL"):
+        broker.produce("t", "x")
+    with pytest.raises(BrokerDied, match="by SIGKILL"):
+        broker.close()
+    with Broker() as other:
+        other.produce("t", "x")
+
+
+def test_differences_are_shown_line_by_line(broker: Broker):
+    broker.produce("t", "a", "b")
+    with pytest.raises(AssertionError) as told:
+        broker.assert_produced("t", "a", "c", within=0)
+    assert str(told.value).splitlines()[1:] == ["    'a'", "  - 'c'", "  + 'b'"]
+    with pytest.raises(AssertionError, match="there is no topic 'u'"):
+        broker.assert_produced("u", "a", within=0)
+    broker.create_topic("wide", partitions=3)
+    for name in ("ann", "bob", "cid", "dan"):
+        broker.produce("wide", {"of": name}, key=name)
+    found = broker.records("wide")
+    assert difference("wide", found, [(name, {"of": name}) for name in ("dan", "ann", "cid", "bob")]) is None
+    assert "+ 'dan'" in str(difference("wide", found, [(name, {"of": name}) for name in ("ann", "cid", "bob")]))
+
+
+async def test_coroutines_wait_while_their_clients_go_on():
+    async with Broker() as broker:
+
+        async def write() -> None:
+            await asyncio.sleep(0)
+            broker.produce("t", "x")
+
+        writing = asyncio.create_task(write())
+        await broker.aassert_produced("t", "x")
+        await writing
+
+
+def test_nothing_of_the_broker_is_imported(tmp_path: Path):
+    heavy = "{'uvloop', 'construct', 'structlog', 'asyncio', 'broker', 'protocol', 'storage', 'coordinator', 'pytest'}"
+    program = f"import sys, kohort.testing; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_test_run_that_is_killed_leaves_nothing(tmp_path: Path):
+    program = """
+        import os, signal
+        from kohort.testing import Broker
+        broker = Broker(topics={"t": 1}).open()
+        print(broker.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    pid = int(done.stdout)
+
+    eventually(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), what="its end"
+    )
+    eventually(lambda: not list(tmp_path.iterdir()), what="an empty folder")
+
+
+def test_a_fork_does_not_take_its_parent_s_broker(broker: Broker):
+    child = os.fork()
+    if not child:
+        try:
+            broker.topics  # noqa: B018
+        except Refused:
+            with Broker() as own:
+                own.produce("t", "x")
+            process.end_all()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    broker.produce("t", "still here")
+
+
+PLUGIN = """
+    import pytest
+    from kohort.testing import factories
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_fresh(kohort, number):
+        assert kohort.topics == {}
+        kohort.produce("t", number)
+
+    def test_failing(kohort):
+        kohort.assert_produced("t", "x", within=0)
+
+    def test_outside(kohort_noproc):
+        assert kohort_noproc.config("aiokafka") == {"bootstrap_servers": "elsewhere:9092"}
+
+    @pytest.mark.asyncio
+    async def test_coroutine(kohort):
+        kohort.produce("t", "x")
+        await kohort.aassert_produced("t", "x")
+"""
+
+
+def test_the_plugin_in_two_workers(tmp_path: Path):
+    """xdist; a test that fails is shown the broker's log; an address from outside."""
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(PLUGIN))
+    done = run_pytest(tmp_path, "-n", "2", "--kohort-bootstrap-servers", "elsewhere:9092")
+    assert "1 failed" in done.stdout, done.stdout
+    assert "Kohort at 127.0.0.1" in done.stdout
+    assert "FAILED test_it.py::test_failing" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_thousand_brokers_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def descriptors(pid: int) -> int:
+        return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+    def threads(pid: int) -> int:
+        return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+    def memory_bytes(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    process.end_all()
+    seen = []
+    for number in range(1_000):
+        with Broker(topics={"t": 3}) as one:
+            one.produce("t", "x")
+            pid, own = one.pid, os.getpid()
+            if number in (99, 999):
+                seen.append((descriptors(pid), threads(pid), descriptors(own), threads(own), pid, memory_bytes(pid)))
+        assert list(tmp_path.iterdir()) == []
+    assert seen[0][:5] == seen[1][:5]
+    assert seen[1][5] - seen[0][5] < 20_000_000, seen
