@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.groups.figures import GroupFigures
+from broker.transactions.figures import TransactionFigures
+from broker.transactions.stories import TransactionStories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -70,6 +72,8 @@ class Broker:
         self.producer_ids: ProducerIds
         self.ledger: Ledger
         self.group_figures = GroupFigures()
+        self.transaction_figures = TransactionFigures()
+        self.transaction_stories = TransactionStories()
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of a listener."""

@@ -142,6 +142,7 @@ class Composition:
         transactions = broker.transactions = Transactions(
             runtime, settings, catalogue, partitions, broker.markers, broker.producer_ids
         )
+        transactions.event_listeners += (broker.transaction_figures.on_event, broker.transaction_stories.on_event)
         broker.verifier.coordinator = transactions
         for listener in (dynamic, folders, groups, transactions):
             catalogue.listen(listener)

@@ -1,4 +1,5 @@
 """`kohort why GROUP`: why a group rebalanced, how long it took, who held it up, what moved; and what to do about it.
+`kohort why --transaction ID` tells the same of transactions (`cli.why_transaction`).
 
 It reads the rebalance ledger's topic with an ordinary client. What goes on at this moment only the broker itself knows,
 and says over HTTP. Without a ledger (it is off, or the cluster is no Kohort) the generations in `__consumer_offsets`
@@ -34,8 +35,13 @@ def parser() -> argparse.ArgumentParser:
     """The verb, whole."""
     whole = Parser(prog="kohort why", description="Why a group rebalanced, newest first, and what to do about it.")
     whole.set_defaults(run="cli.why:explain")
-    whole.add_argument("group", metavar="GROUP", help="the group")
-    whole.add_argument("--last", metavar="N", type=positive, default=LAST, help=f"so many rebalances ({LAST})")
+    whole.add_argument("group", metavar="GROUP", nargs="?", help="the group")
+    whole.add_argument(
+        "--transaction", metavar="ID", help="why transactions of this transactional id ended as they did"
+    )
+    whole.add_argument(
+        "--last", metavar="N", type=positive, default=LAST, help=f"so many rebalances, or ends of transactions ({LAST})"
+    )
     moment = "a time (12:30, 2026-01-31, 2026-01-31T12:30) or how long ago (30m, 2h, 1d)"
     whole.add_argument("--since", metavar="WHEN", help=f"none before: {moment}")
     whole.add_argument("--until", metavar="WHEN", help="none after")
@@ -54,6 +60,12 @@ def explain(options: argparse.Namespace) -> int:
     now_ms = int(time.time() * 1_000)
     since_ms, until_ms = moment(options.since, now_ms, "--since"), moment(options.until, now_ms, "--until")
     _check_triggers(options.trigger)
+    if (options.group is None) == (options.transaction is None):
+        raise UsageError("it takes a group or --transaction ID")
+    if options.transaction is not None:
+        from cli import why_transaction  # noqa: PLC0415
+
+        return why_transaction.explain(options, since_ms, until_ms, now_ms)
     from cli import why_reading, why_showing  # noqa: PLC0415  the client library, once the words make sense
     from cli.cluster import Cluster  # noqa: PLC0415
 

@@ -184,9 +184,7 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
     """What goes on at this moment. A broker that does not answer HTTP is no error: the records tell the rest."""
     open_ids = {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_began"}
     open_ids -= {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_ended"}
-    where = http_place(http) if http else f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
-    base = f"http://{where}/groups/{quote(told.group_id, safe='')}"
-    group = _get(base)
+    group = over_http(cluster, http, "groups", told.group_id)
     if group is not None and group.get("cluster_id") != cluster.cluster_id:
         group = None  # the port belongs to another broker, whose group has the same name
     told.http_silent = http is not None and group is None
@@ -194,10 +192,16 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
     if isinstance(now, dict) and now.get("rebalance_id") in open_ids:
         told.in_progress = now
     if group is not None and not told.inferred:
-        answer = _get(f"{base}/findings") or {}
+        answer = over_http(cluster, http, "groups", told.group_id, "/findings") or {}
         for one in answer.get("findings") or ():
             if isinstance(one, dict) and one.get("rule") in LIVE_RULES:
                 told.live_findings.append(one)  # type: ignore[arg-type]  # a Finding, as JSON
+
+
+def over_http(cluster: Cluster, http: str | None, what: str, name: str, below: str = "") -> dict[str, Any] | None:
+    """What the broker says at /WHAT/NAME; None when nobody there speaks HTTP or knows it. Raises: UsageError."""
+    where = http_place(http) if http else f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
+    return _get(f"http://{where}/{what}/{quote(name, safe='')}{below}")
 
 
 def http_place(text: str) -> str:

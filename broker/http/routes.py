@@ -1,6 +1,6 @@
 """Which path leads to which handler: the one table.
 
-A handler is `handle(app, request) -> Answer | Later`. `{group}` stands for one part of the path, decoded.
+A handler is `handle(app, request) -> Answer | Later`. `{name}` stands for one part of the path, decoded.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
-from broker.http import groups, health
+from broker.http import groups, health, transactions
 from broker.http.answers import Answer, Later, json_answer, problem
 from broker.http.metrics import metrics
 from broker.http.request import Request
@@ -39,6 +39,8 @@ ROUTES: dict[str, Any] = {
     "/groups/{group}": groups.group,
     "/groups/{group}/rebalances": groups.rebalances,
     "/groups/{group}/findings": groups.findings,
+    "/transactions": transactions.open_transactions,
+    "/transactions/{id}": transactions.transactional_id,
 }
 
 _PARTS = {tuple(path.split("/")[1:]): handler for path, handler in ROUTES.items()}

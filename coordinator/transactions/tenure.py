@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.outcome import Outcome
 from coordinator.transactions.ending import cancel_timeout, timeout_timer
-from coordinator.transactions.events import event
+from coordinator.transactions.events import event, named
 from coordinator.transactions.inputs import Expired
 from coordinator.transactions.markers import cancel_retry, markers_of
 from coordinator.transactions.transaction import PREPARED, RESTING, Ending, TransactionState
@@ -17,7 +17,9 @@ from coordinator.transactions.transitions import dead, staged
 from coordinator.values import altered
 
 if TYPE_CHECKING:
+    from coordinator.transactions.events import TransactionEvent
     from coordinator.transactions.inputs import ExpireTransactionalId, Loaded, Unload
+    from coordinator.transactions.transaction import Transaction
     from coordinator.transactions.view import TransactionOutcome, View
 
 
@@ -28,14 +30,25 @@ def loaded(view: View, event_: Loaded, now_ms: int) -> TransactionOutcome:
         return Outcome(None)
     if transaction.state is TransactionState.ONGOING:
         timer = timeout_timer(transaction, now_ms)
-        told = event("transaction_loaded", transaction, now_ms, state=transaction.state.title)
-        return Outcome(transaction, timers=() if timer is None else (timer,), events=(told,))
+        return Outcome(transaction, timers=() if timer is None else (timer,), events=(_told(transaction, now_ms),))
     if transaction.state not in PREPARED:
         return Outcome(transaction)
     ending = Ending("loaded", transaction.last_update_ms)
     transaction = altered(transaction, unmarked=transaction.partitions, ending=ending)
-    told = event("transaction_loaded", transaction, now_ms, state=transaction.state.title)
-    return Outcome(transaction, events=(told,), work=(markers_of(transaction),))
+    return Outcome(transaction, events=(_told(transaction, now_ms),), work=(markers_of(transaction),))
+
+
+def _told(transaction: Transaction, now_ms: int) -> TransactionEvent:
+    return event(
+        "transaction_loaded",
+        transaction,
+        now_ms,
+        state=transaction.state.title,
+        committed=transaction.is_committed,
+        open_ms=now_ms - transaction.start_ms,
+        partition_count=len(transaction.partitions),
+        partitions=named(transaction.partitions),
+    )
 
 
 def unload(view: View, event_: Unload, now_ms: int) -> TransactionOutcome:

@@ -74,6 +74,14 @@ class Ending:
 
 
 @value
+class Holder:
+    """The client that was given the id's epoch. Nobody remembers it over a restart."""
+
+    client_id: str
+    client_host: str
+
+
+@value
 class Transaction:
     """One transactional id. Times in ms since the epoch."""
 
@@ -94,6 +102,7 @@ class Transaction:
     unmarked: frozenset[TopicPartition] = frozenset()  # in a Prepare state: those that wait for their marker
     marker_tries: int = 0  # how often markers were refused since the last one that was written
     ending: Ending | None = None
+    holder: Holder | None = None
 
     @property
     def is_busy(self) -> bool:

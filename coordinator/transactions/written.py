@@ -17,7 +17,7 @@ from coordinator.transactions.ending import cancel_timeout, timed_out_again, tim
 from coordinator.transactions.events import event, named
 from coordinator.transactions.inputs import Added, Completed, Decided, EndTransaction, Expired, Initialized
 from coordinator.transactions.markers import cancel_retry, markers_of, retry_timer
-from coordinator.transactions.transaction import NO_EPOCH, TransactionState
+from coordinator.transactions.transaction import NO_EPOCH, Holder, TransactionState
 from coordinator.values import altered
 from protocol.errors import ErrorCode
 
@@ -66,7 +66,7 @@ def _holds(view: View, token: AppendToken, error: ErrorCode, now_ms: int) -> Tra
     before = view.transaction
     if before is None or before.pending is None:
         return Outcome(before)
-    outcome = _THEN[type(token)](before, before.pending, now_ms)
+    outcome = _THEN[type(token)](before, before.pending, token, now_ms)
     outcome.replies = _replies(token, before.pending, error)
     if error and outcome.work:
         # The decision is not durable yet, and markers must not come before it. Inputs wait for what is on its way.
@@ -75,13 +75,23 @@ def _holds(view: View, token: AppendToken, error: ErrorCode, now_ms: int) -> Tra
     return outcome
 
 
-def _initialized(before: Transaction, then: Transaction, now_ms: int) -> TransactionOutcome:
+def _initialized(before: Transaction, then: Transaction, token: AppendToken, now_ms: int) -> TransactionOutcome:
+    assert isinstance(token, Initialized)
+    client_id, client_host = token.request.client_id, token.request.client_host
     known = before.producer_epoch != NO_EPOCH
-    facts = {"before_id": before.producer_id, "before_epoch": before.producer_epoch} if known else {}
-    return Outcome(then, events=(event("producer_initialized", then, now_ms, timeout_ms=then.timeout_ms, **facts),))
+    told = event(
+        "producer_initialized",
+        then,
+        now_ms,
+        timeout_ms=then.timeout_ms,
+        client_id=client_id,
+        client_host=client_host,
+        **({"before_id": before.producer_id, "before_epoch": before.producer_epoch} if known else {}),
+    )
+    return Outcome(altered(then, holder=Holder(client_id, client_host)), events=(told,))
 
 
-def _added(before: Transaction, then: Transaction, now_ms: int) -> TransactionOutcome:
+def _added(before: Transaction, then: Transaction, token: AppendToken, now_ms: int) -> TransactionOutcome:
     if before.state is TransactionState.ONGOING:
         return Outcome(then)
     timer = timeout_timer(then, now_ms)
@@ -89,9 +99,9 @@ def _added(before: Transaction, then: Transaction, now_ms: int) -> TransactionOu
     return Outcome(then, timers=() if timer is None else (timer,), events=(began,))
 
 
-def _decided(before: Transaction, then: Transaction, now_ms: int) -> TransactionOutcome:
+def _decided(before: Transaction, then: Transaction, token: AppendToken, now_ms: int) -> TransactionOutcome:
     then = altered(then, unmarked=then.partitions)
-    ending = then.ending
+    ending, holder = then.ending, then.holder
     assert ending is not None
     told = event(
         "transaction_decided",
@@ -101,6 +111,8 @@ def _decided(before: Transaction, then: Transaction, now_ms: int) -> Transaction
         cause=ending.cause,
         client_id=ending.client_id,
         client_host=ending.client_host,
+        holder_id="" if holder is None else holder.client_id,
+        holder_host="" if holder is None else holder.client_host,
         open_ms=now_ms - then.start_ms,
         timeout_ms=then.timeout_ms,
         partition_count=len(then.partitions),
@@ -110,7 +122,7 @@ def _decided(before: Transaction, then: Transaction, now_ms: int) -> Transaction
     return Outcome(then, timers=(cancel_timeout(then),), events=(told,), work=(markers_of(then),))
 
 
-def _completed(before: Transaction, then: Transaction, now_ms: int) -> TransactionOutcome:
+def _completed(before: Transaction, then: Transaction, token: AppendToken, now_ms: int) -> TransactionOutcome:
     ending = before.ending
     told = event(
         "transaction_completed",
@@ -124,12 +136,12 @@ def _completed(before: Transaction, then: Transaction, now_ms: int) -> Transacti
     return Outcome(altered(then, ending=None), timers=(cancel_retry(then),), events=(told,))
 
 
-def _expired(before: Transaction, then: Transaction, now_ms: int) -> TransactionOutcome:
+def _expired(before: Transaction, then: Transaction, token: AppendToken, now_ms: int) -> TransactionOutcome:
     idle_ms = now_ms - before.last_update_ms
     return Outcome(None, events=(event("transactional_id_expired", then, now_ms, idle_ms=idle_ms),))
 
 
-_THEN: Mapping[type[AppendToken], Callable[[Transaction, Transaction, int], TransactionOutcome]] = {
+_THEN: Mapping[type[AppendToken], Callable[[Transaction, Transaction, AppendToken, int], TransactionOutcome]] = {
     Initialized: _initialized,
     Added: _added,
     Decided: _decided,

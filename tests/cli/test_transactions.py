@@ -61,3 +61,34 @@ def test_what_is_not_there_is_said_in_one_sentence(run: Run, broker: BrokerProce
     )
     assert run("transactions", "describe-producers", "--topic", name, "--partition", "9").code == 1
     assert run("transactions", "find-hanging", "--partition", "9").code == 2
+
+
+def test_why_says_who_took_an_id_over(run: Run, broker: BrokerProcess, name: str):
+    """Two instances with one transactional id."""
+    fill(broker.address, name, 1, 1)
+    first = opened(broker, name)
+    where = ["--http", broker.http]
+    assert "Ongoing" in run("why", "--transaction", name, *where).out
+    second = opened(broker, name)
+    second.commit_transaction(30)
+
+    told = run("why", "--transaction", name, *where)
+
+    assert told.code == 0, told
+    assert "took the id over while one was still open" in told.out
+    assert "held readers back for" in told.out and f"in {name}-0" in told.out
+    (entry,) = run("why", "--transaction", name, "--json", *where).json["story"]
+    assert (entry["cause"], entry["committed"]) == ("fenced", False)
+    del first
+
+
+def test_why_asks_the_coordinator_where_nobody_speaks_http(run: Run, broker: BrokerProcess, name: str):
+    """As of Apache Kafka: the present only."""
+    fill(broker.address, name, 1, 1)
+    opened(broker, name)
+    told = run("why", "--transaction", name, "--http", "127.0.0.1:1")
+    assert told.code == 0, told
+    assert "Ongoing" in told.out and "Only a Kohort tells" in told.out
+    assert run("why", "--transaction", f"{name}-x", "--http", "127.0.0.1:1").code == 1
+    assert run("why").code == 2
+    assert run("why", "g", "--transaction", name).code == 2

@@ -145,22 +145,22 @@ def test_offsets_go_by_their_own_clock_where_no_member_left_or_a_client_said_whe
 
 
 def test_a_consumer_group_is_stable_when_all_have_come_to_its_epoch(spark: SparkSession) -> None:
-    """Assigning, Reconciling, Stable, Empty, in the order in which it happens."""
+    """Assigning, Reconciling, Stable, Empty, as it happens. A first rebalance leads from epoch 1 to 2."""
     rows = [other(1, 1, "consumer_group_metadata", "k")]
-    joined = joining(1, 1, "a", 1, a=[0, 1])
+    joined = joining(1, 1, "a", 2, a=[0, 1])
     steps = [
         (joined[:-1], "Assigning", 1),
         (joined, "Reconciling", 1),
-        ([*joined, current(10, 2, "a", 1, 0, 1)], "Stable", 1),
+        ([*joined, current(10, 2, "a", 2, 0, 1)], "Stable", 1),
     ]
     for consumers, state, members in steps:
         k = summary(spark, rows, consumers=consumers)["k"]
-        assert (k.type, k.state, k.generation, k.members) == ("consumer", state, 1, members)
+        assert (k.type, k.state, k.generation, k.members) == ("consumer", state, 2, members)
     assert (k.topics, k.partitions) == (1, 2)
     left = [
         consumer(20 + i, 9, kind, "a", gone=True)
         for i, kind in enumerate(("member_metadata", "current_member_assignment"))
     ]
-    left += [consumer(25, 9, "metadata", group_epoch=2), consumer(26, 9, "target_assignment_member", "a", gone=True)]
-    k = summary(spark, rows, consumers=[*joined, current(10, 2, "a", 1, 0, 1), *left])["k"]
-    assert (k.state, k.generation, k.members, k.partitions) == ("Empty", 2, 0, 0)
+    left += [consumer(25, 9, "metadata", group_epoch=3), consumer(26, 9, "target_assignment_member", "a", gone=True)]
+    k = summary(spark, rows, consumers=[*joined, current(10, 2, "a", 2, 0, 1), *left])["k"]
+    assert (k.state, k.generation, k.members, k.partitions) == ("Empty", 3, 0, 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.http.answers import Answer
-from broker.http.metrics import broker_figures, consumer_groups, process, rebalances, requests, topics
+from broker.http.metrics import broker_figures, consumer_groups, process, rebalances, requests, topics, transactions
 from broker.http.metrics.exposition import OPENMETRICS, PROMETHEUS, Scrape
 from broker.http.metrics.shared import SharedScrape
 
@@ -26,6 +26,7 @@ SECTIONS = (
     topics.section,
     consumer_groups.section,
     rebalances.section,
+    transactions.section,
     process.section,
     process.loop,
 )
