@@ -5,7 +5,8 @@ records that a later one has replaced. Runs in a process of its own; nothing of 
 `PartitionLog.swap_in`.
 
 Always true: offsets do not change; the newest record of each key below the clean end survives, a tombstone at least
-until its delete horizon; a batch that loses nothing is copied byte for byte.
+until its delete horizon, and until a pass finds nothing older of its key; a batch that loses nothing is copied byte for
+byte.
 
 Source: Kafka's Cleaner, MemoryRecords.filterTo.
 """
@@ -15,8 +16,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.batch import BatchHeader, encode_batch, iterate_records, read_keys_values, verify
-from storage.batch_file import BatchFile, segment_path
+from protocol.records.batch import BatchHeader, encode_batch, iterate_records, read_keys_values
+from storage.batch_file import segment_path
+from storage.cleaner_map import OffsetMap, batches, build_map, is_over
 from storage.cleaner_transactions import CleanedTransactions
 from storage.files import DISK, LogFile, sync_directory, sync_file
 from storage.log_config import INT32_MAX
@@ -24,8 +26,6 @@ from storage.segment import Segment
 from storage.segment_files import CLEANED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from storage.cleaning import CleanPlan, Source
 
 CHUNK_BYTES = 1_048_576
@@ -49,16 +49,6 @@ class CleanResult(NamedTuple):
     bytes_read: int
     bytes_written: int
     map_full: bool  # a further pass has more to do
-
-
-class OffsetMap:
-    """The last offset of each key in the dirty part, up to `latest_offset`."""
-
-    def __init__(self, max_keys: int) -> None:
-        self.offsets: dict[bytes, int] = {}
-        self.max_keys = max_keys
-        self.latest_offset = -1
-        self.is_full = False
 
 
 def clean(plan: CleanPlan) -> CleanResult:
@@ -85,64 +75,6 @@ def clean(plan: CleanPlan) -> CleanResult:
         sum(group.size_bytes for group in groups),
         found.is_full,
     )
-
-
-def _batches(plan: CleanPlan, source: Source) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch of a segment, checked against its CRC."""
-    segment = _open(plan, source)
-    for position, fields in segment.headers():
-        batch = segment.read(position, position + fields[1] + 12)
-        yield verify(batch), batch
-
-
-def _open(plan: CleanPlan, source: Source) -> BatchFile:
-    segment = BatchFile.at(segment_path(plan.directory, source.base_offset, ".log"), source.base_offset, DISK)
-    segment.size_bytes = source.size_bytes
-    return segment
-
-
-# -- pass 1 ----------------------------------------------------------------------------------------------------
-
-
-def build_map(plan: CleanPlan) -> OffsetMap:
-    """Map the dirty part, as far as there is room. Keys of aborted records do not count."""
-    found = OffsetMap(plan.max_keys)
-    sources = [
-        source
-        for source in plan.sources
-        if source.next_base_offset > plan.first_dirty and source.base_offset < plan.first_uncleanable
-    ]
-    # Of a transaction that ended before, nobody would see the marker: its producer would seem to abort for ever.
-    first = sources[0].base_offset if sources else 0
-    transactions = CleanedTransactions(entry for entry in plan.aborted if entry.last_offset >= first)
-    for source in sources:
-        for header, batch in _batches(plan, source):
-            if header.is_control:
-                transactions.ends_nothing(header, batch)
-            elif not transactions.is_aborted(header) and header.last_offset >= plan.first_dirty:
-                _map_batch(found, batch, plan.first_dirty)
-                if found.is_full:
-                    return found
-            if header.last_offset >= plan.first_dirty:
-                found.latest_offset = max(found.latest_offset, header.last_offset)
-        # Gaps after the last batch, too, are known to hold nothing.
-        found.latest_offset = max(found.latest_offset, source.next_base_offset - 1)
-    return found
-
-
-def _map_batch(found: OffsetMap, batch: bytes, first_dirty: int) -> None:
-    offsets, room = found.offsets, found.max_keys
-    positions, keys, _ = read_keys_values(batch)
-    for offset, key in zip(positions, keys, strict=True):
-        if key is None or offset < first_dirty:
-            continue
-        if len(offsets) >= room and key not in offsets:
-            found.is_full = True
-            return
-        offsets[key] = found.latest_offset = offset
-
-
-# -- pass 2 ----------------------------------------------------------------------------------------------------
 
 
 def group_sources(plan: CleanPlan, sources: list[Source]) -> list[list[Source]]:
@@ -216,7 +148,7 @@ def _clean_group(
     transactions.kept = []
     changed = len(group) > 1
     for source in group:
-        for header, batch in _batches(plan, source):
+        for header, batch in batches(plan, source):
             kept = _clean_batch(plan, header, batch, found, transactions)
             changed = changed or kept != batch
             if kept is not None:
@@ -242,7 +174,7 @@ def _clean_batch(
     horizon = header.delete_horizon_ms
     if header.is_control:
         marks_nothing = transactions.ends_nothing(header, batch)
-        if not (marks_nothing and horizon is not None and horizon <= plan.now_ms):
+        if not (marks_nothing and is_over(header, plan)):
             if header.record_count == 0:
                 return _emptied(plan, header)
             needs_horizon = marks_nothing and horizon is None
@@ -260,10 +192,13 @@ def _clean_batch(
 
 
 def _records_to_keep(plan: CleanPlan, header: BatchHeader, batch: bytes, found: OffsetMap) -> tuple[list[bool], bool]:
-    """For each record whether it stays, and whether a tombstone is among those that do."""
-    horizon = header.delete_horizon_ms
-    tombstones_stay = horizon is None or plan.now_ms < horizon
-    newest, latest_offset = found.offsets.get, found.latest_offset
+    """For each record whether it stays, and whether a tombstone is among those that do.
+
+    A tombstone never goes in the pass that takes what it has removed: a crash amid the swap, or a load that the pass
+    overtakes, could meet the old value without it.
+    """
+    tombstones_stay = not is_over(header, plan)
+    newest, latest_offset, over = found.offsets.get, found.latest_offset, found.over
     keep = []
     has_tombstone = False
     for offset, key, value in zip(*read_keys_values(batch), strict=True):
@@ -271,8 +206,10 @@ def _records_to_keep(plan: CleanPlan, header: BatchHeader, batch: bytes, found: 
             stays = True
         elif key is None or offset < newest(key, -1):
             stays = False
+            if key in over:
+                over.remove(key)
         else:
-            stays = value is not None or tombstones_stay
+            stays = value is not None or tombstones_stay or (offset >= plan.first_dirty and key not in over)
         keep.append(stays)
         has_tombstone = has_tombstone or (stays and value is None)
     return keep, has_tombstone

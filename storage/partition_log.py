@@ -22,7 +22,6 @@ from storage import cleaning, log_lookup, log_reader, retention, swap, truncatio
 from storage.errors import LogClosed, OffsetOutOfRange, StorageError
 from storage.files import DISK, Disk
 from storage.flush import FlushTicket
-from storage.log_config import INT32_MAX
 from storage.log_lookup import TimestampedOffset
 from storage.log_reader import ReadResult
 from storage.log_state import NOT_PREPARED
@@ -250,25 +249,29 @@ class PartitionLog(WritableLog):
         Raises: StorageError; the log then refuses everything until opened anew, which finishes or undoes the swap.
         """
         swapping = self.begin_swap(result)
-        try:
-            swapping.prepare()
-        except StorageError as error:
-            self._failure = error
-            raise
-        done = self.finish_swap(swapping, result)
+        done = None
+        while done is None:
+            try:
+                swapping.prepare()
+            except StorageError as error:
+                self._failure = error
+                raise
+            done = self.finish_swap(swapping, result)
         swapping.settle()
-        return done is True
+        return done
 
     def begin_swap(self, result: CleanResult) -> swap.Swap:
-        """`swap_in` in pieces, so that no fsync is waited for here: then `prepare()` in any thread, `finish_swap`, and
-        `settle()` in any thread. Until `finish_swap` the log gives no segment away. Raises: StorageError.
+        """`swap_in` in pieces, so that no fsync is waited for here: `prepare()` in any thread and `finish_swap`, until
+        that has an answer, then `settle()` in any thread. Up to that answer the log gives no segment away.
+
+        Raises: StorageError.
         """
         self.check_usable()
         self._swapping = True
         return swap.Swap(self, result)
 
-    def finish_swap(self, swapping: swap.Swap, result: CleanResult, sources: int = INT32_MAX) -> bool | None:
-        """What `swap_in` answers; None when more is to be done than about `sources` of the segments: call it again.
+    def finish_swap(self, swapping: swap.Swap, result: CleanResult) -> bool | None:
+        """What `swap_in` answers; None when there is more to `prepare` and to finish.
 
         Raises: StorageError, also when `prepare` failed; the log is unusable then.
         """
@@ -280,7 +283,7 @@ class PartitionLog(WritableLog):
             # Memory must not serve what the files have lost.
             self.tail.drop_below(result.clean_end_offset)
         try:
-            complete = swapping.take(sources)
+            complete = swapping.take()
         except StorageError as error:
             self._failure = error
             raise

@@ -1,10 +1,13 @@
-"""Taking over what a cleaning wrote.
+"""Taking over what a cleaning wrote, one output segment after the other.
 
-Order: output `.cleaned` (fsynced by the cleaner) to `.swap`, sources to `.deleted`, `.swap` to its final name, fsync of
-the folder. A crash before the first rename leaves the sources, one after the last leaves the output, and in between
-a start finishes the job (`segment_files.tidy`).
+Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`,
+`.swap` to its final name. A crash before the first rename leaves the sources, one after the last leaves the output, and
+in between a start finishes the job (`segment_files.tidy`).
 
-Source: Kafka's LocalLog.replaceSegments.
+Always true: only one output has `.swap` names. Of several Apache Kafka, started on what a crash left, would take all
+that lies between the first and the last for replaced, and remove segments that a pass had left as they were.
+
+Source: Kafka's LocalLog.replaceSegments, LogLoader.load.
 """
 
 from __future__ import annotations
@@ -15,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
 from storage.files import sync_directory
-from storage.log_config import INT32_MAX
 from storage.retention import set_aside
 from storage.segment import Segment
 from storage.segment_files import CLEANED, INDEX_SUFFIXES, SWAP
@@ -29,64 +31,62 @@ _TO_SWAP = (*INDEX_SUFFIXES, ".log")
 
 
 class Swap:
-    """A cleaning on its way into its log: `prepare` (any thread), `take` (the log's owner), `settle` (any thread).
+    """A cleaning on its way into its log: `prepare` (any thread) and `take` (the log's owner) for each output, and
+    `settle` (any thread) at the end.
 
-    `take` may be called again and again, for a few of the sources each time. What waits for the disk is in the first
-    and the last of the three. From `PartitionLog.begin_swap` to the last `take` the log gives no segment away.
+    What waits for the disk is in the first and the last of the three. From `PartitionLog.begin_swap` to the last `take`
+    the log gives no segment away.
     """
 
     def __init__(self, log: PartitionLog, result: CleanResult) -> None:
         self._log = log
-        self._result = result
+        self._waiting = list(result.groups)[::-1]
         self.possible = all(_still_there(log, group) for group in result.groups)
-        self._taken = 0
         self.prepared = False
         self.error: StorageError | None = None
 
     def prepare(self) -> None:
-        """Give the output its `.swap` names, durably: from here on a start goes forward. Raises: StorageError."""
+        """Give the next output its `.swap` names, durably: a start goes forward with it. Raises: StorageError."""
         log = self._log
         try:
-            for group in self._result.groups if self.possible else ():
+            if self.possible and self._waiting:
+                base_offset = self._waiting[-1].base_offset
                 for suffix in _TO_SWAP:
-                    path = log.directory / f"{group.base_offset:020d}{suffix}{CLEANED}"
+                    path = log.directory / f"{base_offset:020d}{suffix}{CLEANED}"
                     if suffix != ".txnindex" or path.exists():
                         log.disk.rename(path, path.with_suffix(SWAP))
-            if self.possible and self._result.groups:
                 # The sources must not be gone before this is on the platter: a file system may keep later renames and
-                # lose earlier ones.
+                # lose earlier ones. It makes the output before this one durable, too.
                 sync_directory(log.directory, log.disk)
         except OSError as error:
             self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error)
             raise self.error from error
         self.prepared = True
 
-    def take(self, sources: int = INT32_MAX) -> bool:
-        """Put output in the place of about so many sources; True when all of it is done.
+    def take(self) -> bool:
+        """Put the output that was prepared in the place of its sources; True when it was the last.
 
         In between the log is whole, partly cleaned. Output of which sources were not there any more is removed.
         Raises: StorageError.
         """
-        log, groups = self._log, self._result.groups
+        log = self._log
         assert self.prepared
+        self.prepared = False
         if not self.possible:
-            for group in groups:
+            for group in self._waiting:
                 discard(log, group)
-            return True
-        while self._taken < len(groups) and sources > 0:
-            group = groups[self._taken]
+        elif self._waiting:
             try:
-                _replace(log, group)
+                _replace(log, self._waiting[-1])
             except OSError as error:
                 raise StorageError("cannot swap in a cleaned segment in", log.directory, error) from error
-            self._taken += 1
-            sources -= len(group.sources)
-        return self._taken == len(groups)
+            self._waiting.pop()
+        return not self._waiting or not self.possible
 
     def settle(self) -> None:
-        """Make the new names durable. Raises: StorageError."""
+        """Make the new names durable; until then no checkpoint may speak of them. Raises: StorageError."""
         try:
-            if self.possible and self._result.groups:
+            if self.possible:
                 sync_directory(self._log.directory, self._log.disk)
         except OSError as error:
             raise StorageError("cannot swap in a cleaned segment in", self._log.directory, error) from error

@@ -12,7 +12,7 @@ Source: Kafka's LogCleaner, LogCleanerManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.loop.logs import get_logger
 from protocol.errors import KafkaError
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 _DISK_RETRY_MS = 60_000
 
-SOURCES = 2
-"""Segments that are replaced in one step: each takes some renames."""
-
 log = get_logger()
 
 
@@ -47,6 +44,20 @@ def durable_end(partition: Partition) -> int:
     though the first was fsynced long ago.
     """
     return min(partition.high_watermark, partition.log.recovery_point)
+
+
+class _Pass(NamedTuple):
+    """What a pass has written, on its way into its log."""
+
+    partition: Partition
+    log: PartitionLog
+    swapping: Swap
+    result: CleanResult
+
+    @property
+    def is_void(self) -> bool:
+        """Is the log no longer there, or loaded anew? A start has removed, or finished, what the pass wrote."""
+        return self.partition.error is not None or self.partition.log is not self.log
 
 
 class LogCleaning:
@@ -209,60 +220,56 @@ class LogCleaning:
             self._look_after(1)
             return
         self._running = True
+        self._prepare(_Pass(partition, cleaned_log, swapping, result))
+
+    def _prepare(self, done: _Pass) -> None:
+        """Make the next output durable under the name that a start goes forward with, then take it."""
 
         def prepared(_: object = None) -> None:
-            self._running = False
-            if not self._stopped:  # a start goes forward from here
-                self._take(partition, cleaned_log, swapping, result)
+            if self._stopped:
+                self._running = False
+            else:
+                self._take(done)
 
-        self._runtime.in_thread(swapping.prepare, prepared, prepared)
+        self._runtime.in_thread(done.swapping.prepare, prepared, prepared)
 
-    def _take(self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult) -> None:
-        self._running = True
+    def _take(self, done: _Pass) -> None:
+        if done.is_void:
+            self._end()
+            return
+        try:
+            swapped = done.log.finish_swap(done.swapping, done.result)
+        except Exception as error:
+            self._swap_failed(done, error)
+            return
+        if swapped is None:
+            self._prepare(done)
+        elif not swapped:
+            self._end()
+        else:
+            self._runtime.in_thread(
+                done.swapping.settle, lambda _: self._settled(done), lambda error: self._swap_failed(done, error)
+            )
 
-        def failed(error: Exception) -> None:
-            self._running = False
-            if not isinstance(error, KafkaError):
-                log.exception("cleaner_failed")
-            partition.fail(error)
-            self._look_after(1)
+    def _swap_failed(self, done: _Pass, error: Exception) -> None:
+        if not isinstance(error, KafkaError):
+            log.exception("cleaner_failed", exc_info=error)
+        done.partition.fail(error)
+        self._end()
 
-        self._runtime.in_slices(
-            self._taking(partition, cleaned_log, swapping, result),
-            lambda swapped: self._taken(partition, cleaned_log, swapping, result, swapped),
-            failed,
-            owner=self,
-            wanted=lambda: not self._stopped,  # a start goes forward from here
-        )
-
-    def _taking(
-        self, partition: Partition, cleaned_log: PartitionLog, swapping: Swap, result: CleanResult
-    ) -> Generator[None, None, bool | None]:
-        """Put what was written in the place of its sources; None when the log is no longer there."""
-        while partition.error is None and partition.log is cleaned_log:
-            swapped = cleaned_log.finish_swap(swapping, result, SOURCES)
-            if swapped is not None:
-                return swapped
-            yield
-        return None
-
-    def _taken(
-        self,
-        partition: Partition,
-        cleaned_log: PartitionLog,
-        swapping: Swap,
-        result: CleanResult,
-        swapped: bool | None,
-    ) -> None:
+    def _end(self) -> None:
         self._running = False
-        if swapped is not None:
-            self._runtime.in_thread(swapping.settle, lambda _: None, partition.fail)
-        if swapped:
+        self._look_after(1)
+
+    def _settled(self, done: _Pass) -> None:
+        """The checkpoint, not before the new names are durable: without them what it calls clean may be there again."""
+        partition, result = done.partition, done.result
+        if not (done.is_void or self._stopped):
             key = partition.topic, partition.index
             self._cleaned[key] = result.clean_end_offset
             self._refused.pop(key, None)
             self._write_checkpoint()
-            self._remove_later(cleaned_log, partition.settings.log.file_delete_delay_ms)
+            self._remove_later(done.log, partition.settings.log.file_delete_delay_ms)
             log.info(
                 "log_cleaned",
                 topic=partition.topic,
@@ -271,7 +278,7 @@ class LogCleaning:
                 bytes_written=result.bytes_written,
                 clean_to_offset=result.clean_end_offset,
             )
-        self._look_after(1)
+        self._end()
 
     def _failed(self, partition: Partition, error: Exception) -> None:
         from broker.loop.worker import WorkerDied  # noqa: PLC0415  start-up does not pay for it

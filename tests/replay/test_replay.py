@@ -125,3 +125,14 @@ def test_a_clean_before_the_flush_is_found() -> None:
     assert prove(history, always=False, prefix=0, crashes=None) > 20
     with cleaned_before_it_is_flushed(), pytest.raises(AssertionError, match="power lost"):
         prove(history, always=False, prefix=0, crashes=None)
+
+
+def test_a_crash_amid_a_swap_brings_no_deleted_offset_back(tmp_path: Path) -> None:
+    """Passes cut short had left an offset below its tombstone, whose time was over: the next one took both."""
+    history: list[Step] = [("end", 0), ("end", 0), ("commit", 129), ("roll", 0), ("end", 0), ("end", 0)]
+    history += [("delete_group", 0), ("commit", 0), ("commit", 0), ("join", 3), ("commit", 0), ("commit", 0)]
+    history += [("clean", 317), ("clean", 291), ("clean", 0)]
+    life = live(tmp_path / "life", history, always=False, prefix=2)
+    proof = Crashes(life, tmp_path)
+    proof.check(lambda _, op: op.kind in {"rename", "sync_folder"}, Random(0))
+    assert proof.count > 100

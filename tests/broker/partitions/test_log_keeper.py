@@ -11,12 +11,13 @@ from broker.catalogue.topics_image import Topic
 from broker.config.settings import Settings
 from broker.loop.worker import WorkerDied
 from broker.partitions import PartitionLoading
-from broker.partitions import cleaning as log_cleaning
 from broker.partitions import keeper as log_keeper
 from broker.partitions.keeper import LogKeeper
 from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
+from storage.errors import StorageError
 from storage.files import DISK
 from storage.partition_log import PartitionLog
+from storage.swap import Swap
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 from tests.support.virtual_runtime import VirtualRuntime
 
@@ -591,11 +592,8 @@ def test_many_compacted_logs_are_looked_at_a_few_at_a_time(tmp_path: Path) -> No
     assert max(after - before for before, after in pairwise(opened)) <= 5
 
 
-def test_a_clean_of_many_segments_is_taken_over_a_few_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every segment costs renames on the event loop: between some of them requests are let through."""
-    monkeypatch.setattr(log_cleaning, "SOURCES", 2)
+def test_a_clean_of_many_segments_is_taken_over_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every segment costs renames on the event loop: between them requests are let through."""
     kept = compacted(tmp_path / "data")
     for at in range(9):
         kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % (at % 2)))
@@ -615,3 +613,39 @@ def test_a_clean_of_many_segments_is_taken_over_a_few_at_a_time(
     assert kept.plane.fetch("t", 0)[0].base_offsets[0] == 6
     assert log.apply_retention(kept.runtime.now_ms(), log.log_end_offset) == []
     assert kept.stop()
+
+
+def test_the_checkpoint_of_a_cleaning_is_not_written_before_its_names_are_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It calls clean what a power loss would bring back: a tombstone there would go one day, and the old value stay."""
+    kept = compacted(tmp_path / "data")
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % (at % 2)))
+    seen: list[Any] = []
+    settle = Swap.settle
+
+    def look(self: Swap) -> None:
+        seen.append(kept.checkpoint(CLEANER))
+        settle(self)
+
+    monkeypatch.setattr(Swap, "settle", look)
+    kept.runtime.advance(35_000)
+    assert seen == [{}]
+    assert kept.checkpoint(CLEANER) == {("t", 0): 5}
+
+
+def test_a_log_fails_when_the_names_of_a_cleaning_cannot_be_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = compacted(tmp_path / "data")
+    for at in range(6):
+        kept.plane.produce("t", batch(bytes([at]) * 600_000, key=b"k%d" % (at % 2)))
+
+    def refuse(_: Swap) -> None:
+        raise StorageError("cannot flush", tmp_path)
+
+    monkeypatch.setattr(Swap, "settle", refuse)
+    kept.runtime.advance(35_000)
+    assert kept.plane.partition("t").error is not None
+    assert kept.checkpoint(CLEANER) == {}
