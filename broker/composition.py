@@ -16,7 +16,7 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.opening import Found
 from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
-from broker.catalogue.takeover import logged_epochs
+from broker.catalogue.takeover import logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.groups.groups import Groups
@@ -108,6 +108,12 @@ class Composition:
             raise
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
+        release = oldest_kafka(catalogue.features)
+        if release is not None:
+            # Once raised a level stays: who means to go back to an older Kafka should hear it before that.
+            log.info(
+                "directory_of_newer_kafka", oldest=release, metadata_version=catalogue.features["metadata.version"]
+            )
         broker.features = lambda: (catalogue.features, catalogue.features_epoch)
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(

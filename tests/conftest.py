@@ -63,22 +63,22 @@ def start_broker(against: str, tmp_path: Path) -> Iterator[Callable[..., BrokerP
 
 
 @pytest.fixture(scope="session")
-def class_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
-    """The class path of the scripted Java client, made when the first test asks."""
+def class_path(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The class path of a scripted Java client, by its name, made when the first test asks."""
     # The folder that all test processes of this run share.
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "popen" in shared.name else shared
 
-    def make() -> str:
+    def make(client: str) -> str:
         from tests.clients import harness
 
-        return harness.java_classes(shared)
+        return harness.java_classes(shared, client)
 
     return make
 
 
 @pytest.fixture
-def spawn(tmp_path: Path, class_path: Callable[[], str]) -> "Iterator[Callable[..., Worker]]":
+def spawn(tmp_path: Path, class_path: Callable[[str], str]) -> "Iterator[Callable[..., Worker]]":
     """spawn("aiokafka", mode="group", ...) starts a scripted client in a process of its own; ended after the test."""
     from tests.clients import harness
 

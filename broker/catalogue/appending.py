@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from broker.catalogue.cluster_state import ClusterState
     from broker.catalogue.metadata_log import MetadataLog
 
-METADATA_VERSION = 21  # 3.9-IV0: what Kafka 3.9 to 4.3 all start on
+METADATA_VERSION = 21  # 3.9-IV0: what Kafka 3.9 to 4.4 all start on
 BATCH_RECORDS = 10_000
 _BATCH_BYTES = 7 * 1024 * 1024  # Kafka refuses a metadata batch above 8 MiB
 

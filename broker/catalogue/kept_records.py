@@ -68,6 +68,9 @@ class KeptRecords:
     def _register_controller(self, record: records.RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
+    def _unregister_controller(self, record: records.UnregisterControllerRecord) -> None:
+        self.controllers.pop(record.controller_id, None)
+
     def _zk_migration(self, record: records.ZkMigrationStateRecord) -> None:
         self.zk_migration_state = record.zk_migration_state
 
@@ -106,6 +109,7 @@ _RULES: dict[type, Callable[[KeptRecords, Any], None]] = {
     records.FenceBrokerRecord: KeptRecords._fence,
     records.UnfenceBrokerRecord: KeptRecords._fence,
     records.RegisterControllerRecord: KeptRecords._register_controller,
+    records.UnregisterControllerRecord: KeptRecords._unregister_controller,
     records.ZkMigrationStateRecord: KeptRecords._zk_migration,
     records.ClientQuotaRecord: KeptRecords._quota,
     records.AccessControlEntryRecord: KeptRecords._acl,

@@ -29,17 +29,25 @@ if TYPE_CHECKING:
     from broker.catalogue.topic_changes import Placing
     from storage.log_directory import LogDirectory, Scan
 
-# What Kafka 4.3 knows; a level above may mean records and rules that nobody here has heard of.
+# What Kafka 4.4 knows; a level above may mean records and rules that nobody here has heard of.
 _HIGHEST_LEVELS = {
-    "metadata.version": 30,
+    "metadata.version": 33,
     "group.version": 1,
     "transaction.version": 2,
     "eligible.leader.replicas.version": 1,
-    "share.version": 1,
+    "share.version": 2,
     "streams.version": 1,
 }
+# The first metadata.version of each release, the newest first: no older one starts on it.
+_FIRST_LEVELS = ((31, "4.4"), (30, "4.3"), (28, "4.2"), (26, "4.1"), (22, "4.0"))
 _DIRECTORIES_SINCE = 17  # the metadata.version that names log directories in partition records
 _RESERVED_DIRECTORIES = 100  # ids below it are no directories: MIGRATING, UNASSIGNED, LOST
+
+
+def oldest_kafka(features: Mapping[str, int]) -> str | None:
+    """The oldest release of Kafka that starts under these levels, such as 4.4; None when it is 3.9 or older."""
+    level = features.get("metadata.version", 0)
+    return next((release for first, release in _FIRST_LEVELS if level >= first), None)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.catalogue.takeover import oldest_kafka
 from broker.config.settings_sources import everything_given, gather
 from offline.graduate.directory import Directory, inspect
 from offline.graduate.findings import counted
@@ -87,6 +88,9 @@ def _graduate(path: Path, wish: Wish, settings: Settings, given: Mapping[str, st
         verb = "to append" if wish.only_check else "appended"
         _say(f"{verb:11} {record.name} {record.feature_level}, which was {features.get(record.name, 0)}")
     _tell_what_carries_over(directory, wish, given)
+    oldest = oldest_kafka({**features, **{record.name: record.feature_level for record in raising}})
+    if oldest is not None:
+        _say(f"{'careful':11} no Kafka older than {oldest} starts on it {'after that' if raising else 'any more'}")
     if wish.only_check:
         ready = [one.version for one in TARGETS if not one.refusals(features)]
         _say(f"{'ready for':11} Kafka {', '.join(ready)}")

@@ -1,6 +1,6 @@
 """The versions of Apache Kafka that can take over, and which features each of them knows.
 
-Source: what 3.9.2, 4.0.2, 4.1.2, 4.2.1 and 4.3.1 were seen to start on and to write.
+Source: what 3.9.2, 4.0.2, 4.1.2, 4.2.1, 4.3.1 and 4.4.0 were seen to start on and to write.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ TARGETS = (
     _four(1, 27, eligible_leader_replicas_version=1),
     _four(2, 29, eligible_leader_replicas_version=1, share_version=1, streams_version=1),
     _four(3, 30, eligible_leader_replicas_version=1, share_version=1, streams_version=1),
+    _four(4, 33, eligible_leader_replicas_version=1, share_version=2, streams_version=1),
 )
 
 

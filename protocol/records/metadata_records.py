@@ -335,6 +335,13 @@ class ClearElrRecord(Message):
     topic_name: str = field(String)
 
 
+@message(versions=(0, 0), flexible_from=0)
+class UnregisterControllerRecord(Message):
+    """A controller is gone for good. Since metadata.version 33, of Kafka 4.4."""
+
+    controller_id: int = field(Int32)
+
+
 RECORDS: dict[int, type[Message]] = {
     0: RegisterBrokerRecord,
     1: UnregisterBrokerRecord,
@@ -362,8 +369,9 @@ RECORDS: dict[int, type[Message]] = {
     26: RemoveDelegationTokenRecord,
     27: RegisterControllerRecord,
     28: ClearElrRecord,
+    29: UnregisterControllerRecord,
 }
-"""Every kind of record that Kafka 4.3 knows, by its number."""
+"""Every kind of record that Kafka 4.4 knows, by its number."""
 
 _KINDS: dict[type, int] = {record: kind for kind, record in RECORDS.items()}
 

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import eventually, need
-from tests.support.java import class_path
+from tests.support.java import NEWEST, class_path
 
 WORKERS = Path(__file__).parent / "workers"
 PARTITIONS = 6
@@ -24,8 +24,11 @@ ASSIGNORS = {
     "confluent": ("range", "roundrobin", "cooperative-sticky"),
     "kafka_python": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "java": ("range", "roundrobin", "sticky", "cooperative-sticky"),
+    "java_4_3": ("roundrobin", "cooperative-sticky"),
 }
-CLIENTS = tuple(ASSIGNORS)
+JAVA = {"java": NEWEST, "java_4_3": "4.3.1"}
+"""The versions of the Java client by the names under which they are run."""
+CLIENTS = tuple(client for client in ASSIGNORS if client != "java_4_3")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 KAFKAJS = "2.2.4"
@@ -33,9 +36,9 @@ KAFKAJS = "2.2.4"
 Event = dict[str, Any]
 
 
-def java_classes(cache: Path) -> str:
-    """The class path of the Java worker, compiled on first use. Skips the test where there is no Java."""
-    return class_path(WORKERS / "JavaWorker.java", cache)
+def java_classes(cache: Path, client: str) -> str:
+    """The class path of a Java worker, compiled on first use. Skips the test where there is no Java."""
+    return class_path(WORKERS / "JavaWorker.java", cache, JAVA[client])
 
 
 def kafkajs() -> Path:
@@ -64,7 +67,7 @@ class Worker:
         self.log = log
         self.killed_at: int | None = None
         environment = dict(os.environ)
-        if client == "java":
+        if client in JAVA:
             command = [
                 "java",
                 "-Xmx256m",
@@ -352,14 +355,14 @@ def check_reads(workers: Sequence[Worker], written: Mapping[int, int]) -> None:
         assert not missing, f"partition {partition}: nobody read {sorted(missing)[:10]}"
 
 
-def spawner(tmp_path: Path, class_path: Callable[[], str]) -> Iterator[Callable[..., Worker]]:
+def spawner(tmp_path: Path, class_path: Callable[[str], str]) -> Iterator[Callable[..., Worker]]:
     """For a fixture: starts workers, ends those that are left."""
     started: list[Worker] = []
 
     def spawn(client: str, **options: Any) -> Worker:
         options.setdefault("client_id", f"{client}-{len(started)}")
         log = tmp_path / f"worker-{len(started)}-{client}.log"
-        worker = Worker(client, options, log, class_path() if client == "java" else "")
+        worker = Worker(client, options, log, class_path(client) if client in JAVA else "")
         started.append(worker)
         return worker
 

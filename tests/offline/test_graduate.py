@@ -120,6 +120,22 @@ def test_defaults_of_ours_that_are_not_kafkas_are_told() -> None:
     }  # fmt: skip
 
 
+def test_to_4_4_says_that_no_older_kafka_starts_on_it_any_more(graduate, data: Path) -> None:
+    """metadata.version 33 is what Kafka 4.4's own storage tool formats with, too."""
+    code, _, err = graduate("--check", "--to", "4.4")
+    assert code == 0 and "careful     no Kafka older than 4.4 starts on it after that" in err
+    assert graduate("--check")[2].count("careful") == 0
+
+    assert graduate("--to", "4.4.0")[0] == 0
+
+    code, _, err = graduate("--check")
+    assert code == 0
+    assert "careful     no Kafka older than 4.4 starts on it any more" in err
+    assert "ready for   Kafka 4.4\n" in err
+    code, _, err = graduate("--check", "--to", "4.3")
+    assert code == 1 and "feature metadata.version is at level 33, and Kafka 4.3 knows it up to 30" in err
+
+
 def test_to_4_3_appends_the_features_that_new_groups_need(graduate, data: Path) -> None:
     size = (data / METADATA).stat().st_size
 
@@ -323,7 +339,7 @@ def test_what_cannot_be_asked_for(words: tuple[str, ...], capsys: pytest.Capture
 
 
 def test_versions() -> None:
-    assert target("4.3.1") is TARGETS[-1] and target("3.9") is TARGETS[0]
+    assert target("4.4.0") is TARGETS[-1] and target("4.3.1") is TARGETS[-2] and target("3.9") is TARGETS[0]
     assert target("5.0") is None and target("4") is None and target("4.x") is None
 
 

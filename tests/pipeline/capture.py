@@ -49,7 +49,7 @@ def capture(name: str, scratch: Path) -> Path:
     settings = {**SETTINGS, "offsets.topic.compression.codec": codec}
     environment = {"KAFKA_VERSION": version, "KAFKA_HEAP": "384m"} if version else {}
     broker = kind(scratch / "broker", settings, environment=environment)  # type: ignore[call-arg]  # Both take it.
-    spawner = harness.spawner(scratch, lambda: "")
+    spawner = harness.spawner(scratch, lambda _: "")
     spawn = next(spawner)
     with broker:
         said = at_work(broker.address, spawn, next_generation=next_generation, transactions=kind is Kafka)

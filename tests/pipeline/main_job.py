@@ -104,7 +104,7 @@ def _overlaps(spans: Rows) -> Rows:
 
 def have_work_done(broker: BrokerProcess, scratch: Path) -> dict[str, Any]:
     """Clients at work on a running broker; what they said."""
-    spawner = harness.spawner(scratch, lambda: "")
+    spawner = harness.spawner(scratch, lambda _: "")
     try:
         return at_work(broker.address, next(spawner))
     finally:

@@ -17,7 +17,7 @@ from tests.support.broker_process import BrokerDiedError, BrokerProcess, eventua
 pytestmark = pytest.mark.slow
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-VERSIONS = ("3.9.2", "4.3.1")
+VERSIONS = ("3.9.2", "4.3.1", "4.4.0")
 
 
 @pytest.fixture
@@ -143,12 +143,13 @@ def test_kafka_starts_on_a_snapshot_that_kohort_made(tmp_path: Path, tidy: Any, 
     kohort.stop()
 
 
+@pytest.mark.parametrize("version", VERSIONS[1:])
 @pytest.mark.parametrize("snapshots", [False, True], ids=["log", "snapshots"])
 @pytest.mark.parametrize("standalone", [False, True], ids=["kraft-0", "kraft-1"])
 def test_a_round_trip_keeps_every_record_and_offset(
-    tmp_path: Path, tidy: Any, standalone: bool, snapshots: bool
+    tmp_path: Path, tidy: Any, standalone: bool, snapshots: bool, version: str
 ) -> None:
-    """DD36, DD37, DD38: Kafka 4.3.1, Kohort, Kafka 4.3.1; topics change at each step.
+    """DD36, DD37, DD38: Kafka, Kohort, the same Kafka; topics change at each step.
 
     With `snapshots` nothing of what Kafka had written to the metadata log is left but what Kohort's snapshot says.
     """
@@ -161,8 +162,8 @@ def test_a_round_trip_keeps_every_record_and_offset(
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{port + 1}",
         }
-        _format_standalone(directory, port)
-    kafka = tidy(g.Kafka(directory, settings, port=port, environment=g.HEAP))
+        _format_standalone(directory, port, version)
+    kafka = tidy(g.Kafka(directory, settings, port=port, environment={"KAFKA_VERSION": version, **g.HEAP}))
     kafka.start()
     g.create(kafka.address, "first", retention_ms="-1")
     g.create(kafka.address, "doomed")
@@ -191,11 +192,11 @@ def test_a_round_trip_keeps_every_record_and_offset(
     before = g.topics(kohort.address)
     assert before["first"] == at_kohort["first"], "the id stays"
     kohort.stop()
-    properties = g.graduated(kohort, "--to", "4.3")
+    properties = g.graduated(kohort, "--to", version)
     assert ("controller.quorum.bootstrap.servers" in properties) == standalone
     assert (_segments(kafka.data)[0].stem == f"{0:020d}") != snapshots
 
-    again = tidy(g.kafka_on(tmp_path / "again", kafka.data, port, settings={**settings, **properties}))
+    again = tidy(g.kafka_on(tmp_path / "again", kafka.data, port, version=version, settings={**settings, **properties}))
     again.start()
     assert g.topics(again.address) == before
     assert [value for _, value in g.records(again.address, "first", 0)] == [b"%d" % number for number in range(150)]
@@ -209,11 +210,16 @@ def test_a_round_trip_keeps_every_record_and_offset(
     again.stop()
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
-def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: Any, killed: bool) -> None:
-    """DD36, DD39: the clients stay; every record that was acknowledged is there once, the group goes on."""
+def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
+    """DD36, DD39: the clients stay; every record that was acknowledged is there once, the group goes on.
+
+    What the storage tool of Kafka 4.4 has formatted no older one starts on, and both sides say so.
+    """
     port = free_port()
-    kafka = tidy(g.Kafka(tmp_path / "kafka", {"offsets.topic.num.partitions": 4}, port=port, environment=g.HEAP))
+    environment = {"KAFKA_VERSION": version, **g.HEAP}
+    kafka = tidy(g.Kafka(tmp_path / "kafka", {"offsets.topic.num.partitions": 4}, port=port, environment=environment))
     kafka.start()
     g.create(kafka.address, g.TOPIC, retention_ms="-1")
     load = g.Load(kafka.address)
@@ -230,11 +236,16 @@ def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: A
     load.finish()
     load.check(kohort)
     assert g.strays(kafka.data) == []
+    newer = version == "4.4.0"
+    assert ("directory_of_newer_kafka oldest=4.4 metadata_version=33" in kohort.log()) == newer
     kohort.stop()
-    assert g.graduate(kohort, "--check", "--to", "4.3").returncode == 0
+    assert g.graduate(kohort, "--check", "--to", version).returncode == 0
+    backwards = g.graduate(kohort, "--check", "--to", "4.3")
+    assert backwards.returncode == newer
+    assert ("metadata.version is at level 33, and Kafka 4.3 knows it up to 30" in backwards.stderr) == newer
 
 
-def _format_standalone(directory: Path, port: int) -> None:
+def _format_standalone(directory: Path, port: int, version: str) -> None:
     directory.mkdir()
     config = directory / "format.properties"
     config.write_text(
@@ -243,7 +254,16 @@ def _format_standalone(directory: Path, port: int) -> None:
         f"controller.quorum.bootstrap.servers=127.0.0.1:{port + 1}\nlog.dirs={directory / 'data'}\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT\n"
     )
-    g.tool("kafka.tools.StorageTool", "format", "--standalone", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config)
+    g.tool(
+        "kafka.tools.StorageTool",
+        "format",
+        "--standalone",
+        "-t",
+        "MkU3OEVBNTcwNTJENDM2Qg",
+        "-c",
+        config,
+        version=version,
+    )
 
 
 def _transactions(address: str, topic: str, *, commit: bytes, abort: bytes) -> None:

@@ -186,7 +186,7 @@ def test_one_byte_more_or_less_is_an_error(what: str, level: int, record: Messag
         ("00020003743100", m.UnknownFrameVersion),
         (f"020200037431{TOPIC_HEX}00", m.UnknownFrameVersion),
         ("010d0000", m.UnknownMetadataRecord),  # 13 was never used
-        ("011d0000", m.UnknownMetadataRecord),  # 29, the first unknown one
+        ("011e0000", m.UnknownMetadataRecord),  # 30, the first unknown one
         (f"01030300000000{TOPIC_HEX}", m.UnknownRecordVersion),
         (f"010201037431{TOPIC_HEX}00", m.UnknownRecordVersion),
         ("", m.BadMetadataRecord),
