@@ -55,6 +55,8 @@ class Broker:
         self.runtime = runtime
         self.node_id = settings.node_id
         self.cluster_id = ""
+        self.secret = b""
+        """Random, the same for as long as the directory is, and told to nobody."""
         self.endpoints: dict[str, Endpoint] = {}
         self.served: Collection[int] = ()  # the API keys that have a handler
         self.features: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, -1)

@@ -33,7 +33,7 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.log_directory import METADATA_FOLDER, LogDirectory, only_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.catalogue.topics_delta import TopicsDelta
     from broker.catalogue.topics_image import TopicsImage
@@ -52,14 +52,22 @@ class Composition:
         self._directory = directory
 
     @classmethod
-    def open(cls, settings: Settings, runtime: Runtime, endpoints: Sequence[tuple[str, str, int]]) -> Composition:
+    def open(
+        cls,
+        settings: Settings,
+        runtime: Runtime,
+        endpoints: Sequence[tuple[str, str, int]],
+        protocols: Mapping[str, int] | None = None,
+    ) -> Composition:
         """Read the directory and make a broker of it; `endpoints` are (listener, host, port) as clients are told.
+
+        `protocols` are the numbers of what listeners speak, by name, PLAINTEXT where nothing is said.
 
         Raises: OSError, StorageError, CorruptFile, DirectoryRefused.
         """
         directory = LogDirectory.open(only_directory(settings.log_dirs))
         try:
-            return cls._open(settings, runtime, endpoints, directory)
+            return cls._open(settings, runtime, endpoints, protocols or {}, directory)
         except BaseException:
             directory.close()
             raise
@@ -70,12 +78,14 @@ class Composition:
         settings: Settings,
         runtime: Runtime,
         endpoints: Sequence[tuple[str, str, int]],
+        protocols: Mapping[str, int],
         directory: LogDirectory,
     ) -> Composition:
         broker = Broker(settings, runtime)
         broker.endpoints = {name: Endpoint(name, host, port) for name, host, port in endpoints}
         identity = directory.identity(node_id=settings.node_id, new_uuid=random_uuid, cluster_id=settings.cluster_id)
         broker.cluster_id = identity.cluster_id
+        broker.secret = identity.directory_id
         scan = directory.scan()
         recovery_points = read_offsets(directory.path / RECOVERY_POINT)
         log_starts = read_offsets(directory.path / LOG_START)
@@ -100,7 +110,7 @@ class Composition:
         )
         try:
             found = Found(clean or new, logged_epochs(directory, scan), stopped_at, has_folders=bool(scan.logs))
-            torn = catalogue.open(endpoints, found)
+            torn = catalogue.open(endpoints, found, protocols)
         except (CorruptFile, DirectoryRefused):
             if stopped_at is not None:
                 # Refused before anything was written: the next start must not take it for a crash.

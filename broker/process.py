@@ -16,6 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from broker.composition import Composition
+from broker.config.listener_settings import check_own
 from broker.config.listeners import Listener, host_and_port, parse_listeners
 from broker.handlers.dispatch import HANDLERS, Routes
 from broker.http.listener import HttpRefused
@@ -25,6 +26,7 @@ from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
 from broker.loop.process_age import ms_since_process_start
 from broker.loop.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.network.binding import bind
+from broker.network.listener_security import securities
 from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
 from broker.network.server import Server
 from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
@@ -33,11 +35,12 @@ from storage.partition_log import SHARED_TAIL
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from broker.config.settings import Settings
     from broker.config.settings_sources import Sources
     from broker.loop.runtime import Runtime
+    from broker.network.listener_security import ListenerSecurity
 
 log = logs.get_logger()
 
@@ -68,7 +71,11 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
         log.warning("unknown_setting", key=key)
     raise_descriptor_limit()
     _check_memory(settings)
-    bound = bind_listeners(settings)
+    listeners = parse_listeners(settings)
+    for key in check_own(settings, [listener.name for listener in listeners]):
+        log.warning("unknown_setting", key=key)
+    secured = securities(settings, listeners)
+    bound = bind_listeners(settings, listeners)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
     try:
@@ -76,7 +83,7 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     except BaseException:
         runtime.close()
         raise
-    return _run(composition, runtime, bound, http_sockets)
+    return _run(composition, runtime, bound, http_sockets, secured)
 
 
 def _run(
@@ -84,12 +91,15 @@ def _run(
     runtime: LoopRuntime,
     bound: list[tuple[Listener, list[socket.socket]]],
     http_sockets: list[socket.socket],
+    secured: Mapping[str, ListenerSecurity],
 ) -> int:
     broker = composition.broker
     broker.served = HANDLERS.keys()
     max_bytes, shares = _memory(broker.settings)
     broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
-    server = Server(broker, Routes(HANDLERS), shares)
+    for security in secured.values():
+        security.open(lambda user, mechanism: None, broker.secret)
+    server = Server(broker, Routes(HANDLERS), shares, secured)
     ending = _Ending(composition, runtime, server)
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
@@ -207,13 +217,13 @@ def _bind_http(settings: Settings) -> list[socket.socket]:
         raise StartFailed(str(error)) from None
 
 
-def bind_listeners(settings: Settings) -> list[tuple[Listener, list[socket.socket]]]:
-    """Every listener with its sockets, not listening yet. Raises: StartFailed, SettingsError."""
+def bind_listeners(settings: Settings, listeners: list[Listener]) -> list[tuple[Listener, list[socket.socket]]]:
+    """Every listener with its sockets, not listening yet. Raises: StartFailed."""
     bound = []
     send, receive = settings.socket_send_buffer_bytes, settings.socket_receive_buffer_bytes
     if receive < 0 and 0 < settings.kohort_memory_max_bytes < _SMALL_BYTES:
         receive = _SMALL_RECEIVE_BYTES
-    for listener in parse_listeners(settings):
+    for listener in listeners:
         try:
             bound.append((listener, bind(listener, send_buffer=send, receive_buffer=receive)))
         except OSError as error:
@@ -235,7 +245,9 @@ def open_composition(
         for listener, sockets in bound
     ]
     try:
-        return Composition.open(settings, runtime, endpoints)
+        return Composition.open(
+            settings, runtime, endpoints, {listener.name: listener.protocol for listener, _ in bound}
+        )
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         raise StartFailed(str(error)) from None
     except OSError as error:

@@ -30,10 +30,11 @@ class BadFrameSize(ProtocolError):
 class FrameCutter:
     """Cuts what one connection sends. `limit` is `socket.request.max.bytes`, the largest size that a frame may have."""
 
-    __slots__ = ("_head", "_limit", "_pieces", "_whole", "missing")
+    __slots__ = ("_head", "_pieces", "_whole", "limit", "missing")
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
+        """May be changed; it counts for the sizes that are read from then on."""
         self._head = b""  # fewer than four bytes of a size
         self._pieces: list[bytes | bytearray | memoryview] = []  # of a frame whose size is known
         self._whole = 0  # bytes of this frame when it is whole
@@ -74,8 +75,8 @@ class FrameCutter:
         end_of_data = len(data)
         while end_of_data - position >= 4:
             (size,) = _read_size(data, position)
-            if not 0 <= size <= self._limit:
-                raise BadFrameSize(size, limit=self._limit, frames=frames)
+            if not 0 <= size <= self.limit:
+                raise BadFrameSize(size, limit=self.limit, frames=frames)
             end = position + 4 + size
             if end > end_of_data:
                 self._keep(memoryview(data)[position:] if position else data)

@@ -98,9 +98,12 @@ class Catalogue(CatalogueRequests):
 
     # Opening ---------------------------------------------------------------------------------------------------
 
-    def open(self, endpoints: Sequence[tuple[str, str, int]], found: Found) -> TornTail | None:
+    def open(
+        self, endpoints: Sequence[tuple[str, str, int]], found: Found, protocols: Mapping[str, int] | None = None
+    ) -> TornTail | None:
         """Read the metadata log and register this start in it; `endpoints` are (listener, host, port).
 
+        `protocols` are the numbers of the security protocols by listener, 0 where nothing is said.
         Returns what was cut from the log's end, if anything. Blocks; called before anything is served.
         Raises: CorruptFile, DirectoryRefused, StorageError.
         """
@@ -109,6 +112,7 @@ class Catalogue(CatalogueRequests):
             self.placing,
             endpoints,
             found,
+            protocols=protocols or {},
             incarnation_id=self._new_uuid(),
             now_ms=self._runtime.now_ms(),
             disk=self._disk,

@@ -54,6 +54,7 @@ def open_and_register(
     endpoints: Sequence[tuple[str, str, int]],
     found: Found,
     *,
+    protocols: Mapping[str, int],
     incarnation_id: bytes,
     now_ms: int,
     disk: Disk,
@@ -88,7 +89,7 @@ def open_and_register(
     log.begin_epoch(control_records.leader_change(placing.node_id), now_ms=now_ms, kraft_version=quorum.kraft_version)
     log.sync()
     broker_epoch = log.next_offset + len(opening)
-    registration = _registration(state, placing, endpoints, incarnation_id, broker_epoch)
+    registration = _registration(state, placing, endpoints, protocols, incarnation_id, broker_epoch)
     leadership = takeover.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs)
     # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
     if 1 + len(opening) + len(leadership) > BATCH_RECORDS:
@@ -157,6 +158,7 @@ def _registration(
     state: ClusterState,
     placing: Placing,
     endpoints: Sequence[tuple[str, str, int]],
+    protocols: Mapping[str, int],
     incarnation_id: bytes,
     broker_epoch: int,
 ) -> Any:
@@ -167,7 +169,7 @@ def _registration(
         incarnation_id=incarnation_id,
         broker_epoch=broker_epoch,
         end_points=[
-            records.BrokerEndpoint(name=name, host=host, port=port, security_protocol=0)
+            records.BrokerEndpoint(name=name, host=host, port=port, security_protocol=protocols.get(name, 0))
             for name, host, port in endpoints
         ],
         features=[

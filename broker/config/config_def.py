@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from broker.config.secret import HIDDEN, Secret
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -78,7 +80,7 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str | None) -> Any:
-        """The value of `text`: bool, int, float, str, tuple of str, or None for a key that may be null.
+        """The value of `text`: bool, int, float, str, tuple of str, Secret, or None for a key that may be null.
 
         Raises: ConfigError when the text is no value of this type, or one that is not allowed.
         """
@@ -107,9 +109,11 @@ class ConfigKey:
             raise self._refused(text, _NAMES[kind.name]) from None
         if kind is ConfigType.LIST:
             return tuple(part.strip() for part in text.split(",")) if text else ()
-        return text
+        return Secret(text) if kind is ConfigType.PASSWORD else text
 
     def _refused(self, text: str | None, allowed: str) -> ConfigError:
+        if self.sensitive:
+            text = HIDDEN
         return ConfigError(f"Invalid value {text} for configuration {self.name}: it takes {allowed}")
 
 

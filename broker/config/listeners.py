@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import socket
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from broker.config.setting_types import SettingsError
@@ -16,8 +17,26 @@ if TYPE_CHECKING:
     from broker.config.settings import Settings
 
 _ADDRESS = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
-_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ANY_HOST = ("0.0.0.0", "::")
+
+
+class SecurityProtocol(IntEnum):
+    """What a listener speaks. The numbers are those of broker registrations."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def tls(self) -> bool:
+        """Whether what is said is encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether a peer must say who it is before it is served."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,7 @@ class Listener:
     port: int
     advertised_host: str
     advertised_port: int
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -85,27 +105,25 @@ def _parse(key: str, entries: tuple[str, ...]) -> list[Address]:
     return list(found.values())
 
 
-def _protocols(settings: Settings) -> dict[str, str]:
+def _protocols(settings: Settings) -> dict[str, SecurityProtocol]:
     protocols = {}
     for entry in settings.listener_security_protocol_map:
         name, colon, protocol = entry.partition(":")
-        if not colon or protocol.strip().upper() not in _PROTOCOLS:
+        if not colon or protocol.strip().upper() not in SecurityProtocol.__members__:
             raise SettingsError(
                 f"listener.security.protocol.map={entry}: it takes NAME:PROTOCOL,... where PROTOCOL is one of "
-                + ", ".join(_PROTOCOLS)
+                + ", ".join(SecurityProtocol.__members__)
             )
-        protocols[name.strip().upper()] = protocol.strip().upper()
+        protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     return protocols
 
 
-def _listener(address: Address, told: Address | None, protocols: dict[str, str]) -> Listener:
+def _listener(address: Address, told: Address | None, protocols: dict[str, SecurityProtocol]) -> Listener:
     protocol = protocols.get(address.name)
     if protocol is None:
         raise SettingsError(
             f"listeners={address}: listener.security.protocol.map does not say what {address.name} speaks"
         )
-    if protocol != "PLAINTEXT":
-        raise SettingsError(f"listeners={address}: it would speak {protocol}, but only PLAINTEXT is supported so far")
     if told is None and address.host in _ANY_HOST:
         raise SettingsError(
             f"listeners={address}: clients cannot be told {address.host}, say in advertised.listeners "
@@ -114,4 +132,4 @@ def _listener(address: Address, told: Address | None, protocols: dict[str, str])
     if told is not None and told.host in _ANY_HOST:
         raise SettingsError(f"advertised.listeners={told}: it takes an address that clients can reach, not {told.host}")
     host, port = (told.host, told.port) if told is not None else (address.host, 0)
-    return Listener(address.name, address.host, address.port, host or socket.gethostname(), port)
+    return Listener(address.name, address.host, address.port, host or socket.gethostname(), port, protocol)

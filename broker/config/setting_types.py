@@ -96,6 +96,11 @@ def many(default: str, doc: str, *, dynamic: bool = False, allowed: list[str] | 
     return Declaration(ConfigType.LIST, default, doc, dynamic=dynamic, internal=False, **limits)
 
 
+def password(doc: str) -> Any:
+    """A secret, as a `Secret`, or nothing."""
+    return Declaration(ConfigType.PASSWORD, None, doc, dynamic=False, internal=False)
+
+
 def to_text(value: Any) -> str | None:
     """A value as a properties file has it."""
     return ",".join(value) if isinstance(value, tuple) else _text(value)

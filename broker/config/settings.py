@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.config.config_def import ConfigError, ConfigKey
+from broker.config.security_settings import SecuritySettings
 from broker.config.setting_types import (
     Declaration,
     SettingsError,
@@ -30,14 +31,17 @@ from broker.config.setting_types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+LISTENER_PREFIX = "listener.name."
+"""Before a listener's name in lower case and a key: a setting of this listener alone."""
 _FOREVER = 2**63 - 1
 _MAX_INT = 2**31 - 1
 
 
-class Settings:
+class Settings(SecuritySettings):
     """One value per key, as attributes, and where each came from.
 
-    `given` maps keys to text. Raises: SettingsError for a key that is not known, and for a value that is not allowed.
+    `given` maps keys to text. Those of single listeners (`listener.name.NAME.KEY`) are kept in `of_listeners`, and read
+    by `broker.config.listener_settings`. Raises: SettingsError for a key that is not known, and for a value that is not allowed.
     """
 
     definitions: ClassVar[dict[str, ConfigKey]]
@@ -57,7 +61,7 @@ class Settings:
     )
     listener_security_protocol_map: tuple[str, ...] = many(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which protocol each listener name speaks; only PLAINTEXT can be spoken so far.",
+        "Which protocol each listener name speaks: PLAINTEXT or SASL_PLAINTEXT; SSL and SASL_SSL are not served yet.",
     )
     inter_broker_listener_name: str | None = text(None, "Accepted; there is no other broker to talk to.")
     controller_listener_names: tuple[str, ...] = many(
@@ -327,7 +331,10 @@ class Settings:
     kohort_log_format: str = text("text", "Kafka-like lines, or one JSON object per line.", allowed=["text", "json"])
 
     def __init__(self, given: Mapping[str, str] | None = None, *, cluster_id: str | None = None) -> None:
-        self.given: dict[str, str] = dict(given or {})
+        self.given: dict[str, str] = {}
+        self.of_listeners: dict[str, str] = {}
+        for key, value in (given or {}).items():
+            (self.of_listeners if key.lower().startswith(LISTENER_PREFIX) else self.given)[key] = value
         self.cluster_id = cluster_id  # what a fresh directory is to be given; None: a random one
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
@@ -477,13 +484,14 @@ def _parsed(definition: ConfigKey, value: str) -> Any:
 
 def _definitions() -> dict[str, ConfigKey]:
     found = {}
-    for attribute, declaration in list(vars(Settings).items()):
-        if isinstance(declaration, Declaration):
-            key = declaration.key(attribute.replace("_", "."))
-            found[key.name] = key
-            if declaration.internal:
-                INTERNAL.add(key.name)
-            delattr(Settings, attribute)
+    for declared_in in (SecuritySettings, Settings):
+        for attribute, declaration in list(vars(declared_in).items()):
+            if isinstance(declaration, Declaration):
+                key = declaration.key(attribute.replace("_", "."))
+                found[key.name] = key
+                if declaration.internal:
+                    INTERNAL.add(key.name)
+                delattr(declared_in, attribute)
     return found
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 # Families that are as large as they are without effect, and keys that carry a listener's name.
 _PREFIXES = (
-    "config.providers.", "group.share.", "group.streams.", "kafka.metrics.", "listener.name.", "remote.", "sasl.",
-    "share.coordinator.", "ssl.",
+    "config.providers.", "group.share.", "group.streams.", "kafka.metrics.", "remote.", "sasl.kerberos.", "sasl.login.",
+    "sasl.oauthbearer.", "share.coordinator.", "ssl.",
 )  # fmt: skip
 
 _KEYS = frozenset(
     """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    client.quota.callback.class config.providers connection.failed.authentication.delay.ms connections.max.reauth.ms
+    client.quota.callback.class config.providers
     controlled.shutdown.enable controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
     controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
@@ -35,7 +35,8 @@ _KEYS = frozenset(
     quota.window.size.seconds replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
     replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms replica.selector.class
     replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
-    replication.quota.window.size.seconds security.inter.broker.protocol security.providers
+    replication.quota.window.size.seconds sasl.client.callback.handler.class sasl.mechanism.controller.protocol
+    sasl.mechanism.inter.broker.protocol security.inter.broker.protocol
     server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms telemetry.max.bytes
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable
@@ -44,7 +45,8 @@ _KEYS = frozenset(
 )
 
 REFUSED = ("alter.config.policy.class.name", "authorizer.class.name", "create.topic.policy.class.name",
-           "principal.builder.class")  # fmt: skip
+           "principal.builder.class", "sasl.login.callback.handler.class", "sasl.login.class",
+           "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
 """Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused."""
 
 

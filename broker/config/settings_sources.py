@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from broker.config.setting_types import SettingsError
-from broker.config.settings import Settings
+from broker.config.settings import LISTENER_PREFIX, Settings
 from storage.meta_properties import parse_properties
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def everything_given(path: Path | None, environment: Mapping[str, str], override
 def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     known, unknown = {}, []
     for key, value in given.items():
-        if key in Settings.definitions:
+        if key in Settings.definitions or key.lower().startswith(LISTENER_PREFIX):
             known[key] = value
             continue
         from broker.config.settings_ignored import REFUSED, has_no_effect  # noqa: PLC0415  few starts need it

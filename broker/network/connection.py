@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers.context import CloseConnection, Deferred, Encoded, RequestContext, Session
 from broker.handlers.durations import DURATION_SHIFT
 from broker.loop.logs import get_logger
 from broker.loop.slices import QUANTUM_NS
 from broker.loop.stalls import NOTED_NS
+from broker.network.gate import Gate
 from broker.network.long_messages import decoded, encoded, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, LongMessage, ProtocolError
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.context import AnswerRoute
-    from broker.handlers.dispatch import Route, Routes
-    from broker.network.counters import Counters
+    from broker.handlers.dispatch import Route
+    from broker.network.listener_security import ListenerSecurity
     from broker.network.long_messages import Decoded
-    from broker.network.memory import RequestMemory
+    from broker.network.ports import Owner
     from protocol.schema import Message
 
 log = get_logger()
@@ -53,22 +54,6 @@ _LARGE_REQUEST_BYTES = 16_384  # who holds less is no reason for memory to be sh
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
 
-class Owner(Protocol):
-    """Who keeps the connections of a listener."""
-
-    broker: Broker
-    routes: Routes
-    counters: Counters
-    memory: RequestMemory
-    tick: int  # grows with time; a connection notes it when it is heard of
-
-    def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in; the reason why not, when it is one too many."""
-
-    def forget(self, connection: Connection) -> None:
-        """Count it out."""
-
-
 class Connection:
     """The protocol of one accepted socket; called by the event loop."""
 
@@ -82,12 +67,12 @@ class Connection:
         "_cutter",
         "_fault",
         "_flush_scheduled",
+        "_gate",
         "_gated",
         "_held",
         "_held_much",
         "_inflight_bytes",
         "_largest_of_objects",
-        "_listener",
         "_max_bytes",
         "_max_requests",
         "_memory",
@@ -95,6 +80,7 @@ class Connection:
         "_out_bytes",
         "_own_bytes",
         "_owner",
+        "_principal",
         "_reading_paused",
         "_resting",
         "_routes",
@@ -109,21 +95,27 @@ class Connection:
         "held_bytes",
         "host",
         "last_tick",
+        "listener",
         "peer",
         "unsent_bytes",
     )
 
-    def __init__(self, owner: Owner, listener: str) -> None:
+    def __init__(self, owner: Owner, listener: str, security: ListenerSecurity | None = None) -> None:
         settings = owner.broker.settings
         self._owner = owner
         self._broker = owner.broker
         self._clock_ns = owner.broker.runtime.clock_ns
-        self._listener = listener
+        self.listener = listener
         self._routes = owner.routes.made
         self._max_requests = settings.kohort_max_inflight_requests
         self._max_bytes = settings.kohort_max_inflight_bytes
         self._memory = memory = owner.memory
         self._cutter = FrameCutter(min(settings.socket_request_max_bytes, memory.shares.request))
+        self._principal = "User:ANONYMOUS"
+        self._gate: Gate | None = None  # what every request must pass first
+        if security is not None and security.protocol.sasl:
+            self._gate = Gate(self, owner, security)
+            self._cutter.limit = min(self._cutter.limit, security.max_receive_bytes)
         self._largest_of_objects = memory.shares.objects
         self._gated = False  # memory is short: it is not read
         self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
@@ -173,6 +165,8 @@ class Connection:
             self.close(reason)
         else:
             self._memory.connected(self)
+            if self._gate is not None:
+                self._gate.opened()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
@@ -259,6 +253,53 @@ class Connection:
             self._gated = False
             if not self._reading_paused:
                 self._transport.resume_reading()
+
+    # --- called by its gate
+
+    @property
+    def broker(self) -> Broker:
+        """What it serves."""
+        return self._broker
+
+    @property
+    def owes(self) -> bool:
+        """Whether a request before this one is not answered yet."""
+        return bool(self._waiting)
+
+    def hold(self, frame: bytes) -> None:
+        """Show this frame again when everything before it is answered."""
+        self._backlog.appendleft(frame)
+        self._held = True
+
+    def route(self, api_key: int, version: int) -> Route | None:
+        """What serves a version of an API, None if nothing does."""
+        return self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
+
+    def answer(self, buffers: list[Any]) -> None:
+        """Send this in its turn; nothing is owed before it."""
+        self._put(buffers)
+
+    def end_later(self, buffers: list[Any], delay_ms: int) -> None:
+        """Read nothing more; after the delay send this and end."""
+        self.stop_reading()
+        runtime = self._broker.runtime
+
+        def end() -> None:
+            if not self.closed:
+                self._put(buffers)
+                self.end()
+
+        runtime.timers.set(("login", self), runtime.now_ms() + delay_ms, end)
+
+    def authenticated(self, principal: str, *, watched: bool) -> None:
+        """From now on it is this principal; the gate goes unless it is `watched`."""
+        self._principal = principal
+        self._contexts = {}  # requests that were begun keep theirs
+        self._cutter.limit = min(self._broker.settings.socket_request_max_bytes, self._memory.shares.request)
+        if not watched:
+            self._gate = None
+
+    # ---
 
     @property
     def backlog(self) -> int:
@@ -443,6 +484,8 @@ class Connection:
         """Handle a request; its route when the answer is there at once."""
         route: Route | None = None
         try:
+            if self._gate is not None and not self._gate.lets_through(frame):
+                return None
             api_key, version, correlation_id, client_id, position = read_request_header(frame)
             route = self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
             if len(frame) > self._largest_of_objects and api_key != ApiKey.PRODUCE:
@@ -451,11 +494,10 @@ class Connection:
                 self.close("request too large for the memory there is", size=len(frame), limit=self._largest_of_objects)
                 return None
             if self._waiting and (route is None or not route.flows):
-                self._backlog.appendleft(frame)
-                self._held = True
+                self.hold(frame)
                 return None
             if route is None:
-                self._unserved(api_key, version, correlation_id)
+                self.unserved(api_key, version, correlation_id)
                 return None
             try:
                 request, end = route.decode(frame, position)
@@ -522,7 +564,7 @@ class Connection:
             self._owner.counters.requests_with_trailing_bytes += 1
         response: Message | Deferred | CloseConnection | Encoded | None
         try:
-            response = route.handle(self._broker, self._context(client_id, route.version), read.request)
+            response = route.handle(self._broker, self.context(client_id, route.version), read.request)
         except Exception as error:
             self.failed(route, error)
             return
@@ -567,19 +609,20 @@ class Connection:
 
     # ---
 
-    def _context(self, client_id: str | None, version: int) -> RequestContext:
+    def context(self, client_id: str | None, version: int) -> RequestContext:
+        """Of a request of this client in this version."""
         if client_id != self._client_id:
             self._contexts = {}
             self._client_id = client_id
         return self._contexts.get(version) or self._new_context(client_id, version)
 
     def _new_context(self, client_id: str | None, version: int) -> RequestContext:
-        context = RequestContext("User:ANONYMOUS", self._listener, self.host, client_id or "", version, self._session)
+        context = RequestContext(self._principal, self.listener, self.host, client_id or "", version, self._session)
         self._contexts[version] = context
         self._session.client = f"{client_id or ''}@{self.peer}"
         return context
 
-    def _unserved(self, api_key: int, version: int, correlation_id: int) -> None:
+    def unserved(self, api_key: int, version: int, correlation_id: int) -> None:
         """An API or a version that is not ours. Source: KIP-511; Kafka's SocketServer closes the connection."""
         if api_key != ApiKey.API_VERSIONS:
             self._owner.counters.bad_frames += 1
@@ -686,6 +729,9 @@ class Connection:
                 self._transport.pause_reading()
 
     def _refuse_frame(self, fault: BadFrameSize) -> None:
+        self._fault = None
+        if self._gate is not None and self._gate.bad_size(fault.size, fault.limit):
+            return
         self._owner.counters.bad_frames += 1
         self.close("frame of a size that is not allowed", size=fault.size, limit=fault.limit)
 
@@ -696,6 +742,8 @@ class Connection:
         self._out = []
         self._settle()
         self._memory.forget(self)
+        if self._gate is not None:
+            self._gate.over()
         for deferred in waiting:
             deferred.abandon()
 

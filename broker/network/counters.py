@@ -10,13 +10,23 @@ log = get_logger()
 class Counters:
     """What all connections of the broker have seen."""
 
-    __slots__ = ("_traced", "accepted", "bad_frames", "refused", "requests_with_trailing_bytes")
+    __slots__ = (
+        "_traced",
+        "accepted",
+        "authenticated",
+        "bad_frames",
+        "refused",
+        "requests_with_trailing_bytes",
+        "sessions_expired",
+    )
 
     def __init__(self) -> None:
         self.accepted = 0  # connections, the refused ones included
         self.requests_with_trailing_bytes = 0
         self.bad_frames = 0
         self.refused = 0
+        self.authenticated = 0  # connections, and each time that one did it again
+        self.sessions_expired = 0
         self._traced: set[tuple[str, type[BaseException], int]] = set()  # bugs whose trace was logged already
 
     def log_bug(self, api: str, peer: str, error: Exception) -> None:

@@ -5,20 +5,23 @@ Source: Kafka's SocketServer (ConnectionQuotas, idle expiry).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
 from broker.network.connection import Connection
 from broker.network.counters import Counters
 from broker.network.memory import NO_BOUND, RequestMemory, Shares
+from broker.security.failures import Failures
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.broker import Broker
     from broker.handlers.dispatch import Routes
     from broker.loop.runtime import LoopRuntime, Runtime
+    from broker.network.listener_security import ListenerSecurity
 
 log = get_logger()
 
@@ -28,14 +31,23 @@ _TICKS_PER_IDLE_TIME = 8  # an idle connection is closed at most an eighth of it
 class Server:
     """The connections of all listeners."""
 
-    def __init__(self, broker: Broker, routes: Routes, shares: Shares = NO_BOUND) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        routes: Routes,
+        shares: Shares = NO_BOUND,
+        securities: Mapping[str, ListenerSecurity] | None = None,
+    ) -> None:
         self.broker = broker
         self.routes = routes
         self.counters = Counters()
         self.tick = 0
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
+        self.failures = Failures()
+        self._securities = securities or {}
         self._per_host: dict[str, int] = {}
+        self._per_listener: Counter[str] = Counter()
         self._host_limits: dict[str, int] = {}
         self._stopped = False
         broker.settings.on_change(self._read_limits)
@@ -55,6 +67,11 @@ class Server:
         limit = self._host_limits.get(host, settings.max_connections_per_ip)
         if count >= limit:
             return f"max.connections.per.ip={limit} are open from {host}"
+        security = self._securities.get(connection.listener)
+        most = None if security is None else security.max_connections
+        if most is not None and self._per_listener[connection.listener] >= most:
+            return f"max.connections={most} of listener {connection.listener} are open"
+        self._per_listener[connection.listener] += 1
         self._per_host[host] = count + 1
         self.connections[connection] = None
         connection.admitted = True
@@ -66,6 +83,7 @@ class Server:
             return
         connection.admitted = False
         self.connections.pop(connection, None)
+        self._per_listener[connection.listener] -= 1
         count = self._per_host[connection.host] - 1
         if count:
             self._per_host[connection.host] = count
@@ -96,7 +114,8 @@ class Server:
     # ---
 
     def _factory(self, listener: str) -> Callable[[], Connection]:
-        return lambda: Connection(self, listener)
+        security = self._securities.get(listener)
+        return lambda: Connection(self, listener, security)
 
     def _read_limits(self) -> None:
         limits = {}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.config.listener_settings import check_own
+from broker.config.listeners import parse_listeners
 from broker.config.settings_sources import gather
 from broker.handlers.dispatch import HANDLERS, Routes
 from broker.loop import logs
 from broker.loop.testbed_runtime import TestbedRuntime
+from broker.network.listener_security import securities
 from broker.network.server import Server
 from broker.process import bind_listeners, open_composition
 from broker.testbed.channel import ChannelClosed
@@ -32,7 +35,12 @@ class Bed:
         sources = gather(None, {}, [f"{key}={value}" for key, value in settings.items()])
         if sources.unknown:
             raise Refused(f"there is no setting {', '.join(sources.unknown)}")
-        bound = bind_listeners(sources.settings)
+        listeners = parse_listeners(sources.settings)
+        unknown = check_own(sources.settings, [listener.name for listener in listeners])
+        if unknown:
+            raise Refused(f"there is no setting {', '.join(unknown)}")
+        secured = securities(sources.settings, listeners)
+        bound = bind_listeners(sources.settings, listeners)
         self.runtime = runtime = TestbedRuntime.create()
         try:
             self.composition = open_composition(sources.settings, runtime, bound)
@@ -44,7 +52,9 @@ class Bed:
             raise
         self.broker = broker = self.composition.broker
         broker.served = HANDLERS.keys()
-        self.server = Server(broker, Routes(HANDLERS))
+        for security in secured.values():
+            security.open(broker.catalogue.scram_credential, broker.secret)
+        self.server = Server(broker, Routes(HANDLERS), securities=secured)
         self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
         self.composition.start()
         self.address = str(next(iter(broker.endpoints.values())))

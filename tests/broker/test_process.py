@@ -168,7 +168,8 @@ def test_a_directory_without_permission_is_one_sentence(serve, tmp_path: Path):
     [
         (("--override=num.partitions=none",), "num.partitions"),
         (("--override=log.segment.bytes=7",), "at least 1048576"),
-        (("--override=listeners=SSL://127.0.0.1:0",), "only PLAINTEXT"),
+        (("--override=listeners=SSL://127.0.0.1:0",), "which is not supported yet"),
+        (("--override=listeners=SASL_PLAINTEXT://127.0.0.1:0",), "GSSAPI on listener SASL_PLAINTEXT is not supported"),
         (("nowhere.properties",), "No such file"),
         (("--nonsense",), "no such option"),
         (("--override",), "key=value"),

@@ -19,6 +19,8 @@ from tests.support.virtual_runtime import VirtualRuntime
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from broker.network.listener_security import ListenerSecurity
+
 NO_LIMIT = 1 << 40
 
 
@@ -84,7 +86,7 @@ class FakeTransport:
 
 
 class Harness:
-    """A server with one connection; `handlers` replace or add to ApiVersions and SASL."""
+    """A server with one connection; `handlers` replace or add to ApiVersions and SASL. `security` is the listener's."""
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class Harness:
         settings: Mapping[str, str] | None = None,
         broker: Broker | None = None,
         shares: Shares = NO_BOUND,
+        security: ListenerSecurity | None = None,
     ) -> None:
+        self.security = security
         self.runtime = VirtualRuntime()
         self.broker = broker or Broker(Settings(settings or {}), self.runtime)
         table: dict[int, Callable[..., Any]] = {
@@ -107,7 +111,7 @@ class Harness:
 
     def connect(self, host: str = "127.0.0.1", port: int = 50_000) -> tuple[Connection, FakeTransport]:
         """One more connection."""
-        connection, transport = Connection(self.server, "PLAINTEXT"), FakeTransport(host, port)
+        connection, transport = Connection(self.server, "PLAINTEXT", self.security), FakeTransport(host, port)
         transport.protocol = connection
         connection.connection_made(transport)
         return connection, transport

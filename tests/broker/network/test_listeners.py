@@ -64,8 +64,6 @@ def test_a_controllers_listener_is_left_out():
         ({"listeners": "PLAINTEXT://127.0.0.1:70000"}, "NAME://host:port"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "twice"),
         ({"listeners": "PLAINTEXT://a:1,SSL://a:1"}, "cannot have the address a:1"),
-        ({"listeners": "SSL://127.0.0.1:9093"}, "only PLAINTEXT is supported"),
-        ({"listeners": "SASL_PLAINTEXT://127.0.0.1:9093"}, "only PLAINTEXT is supported"),
         ({"listeners": "INSIDE://127.0.0.1:9093"}, "does not say what INSIDE speaks"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners"),
         ({"listeners": "PLAINTEXT://[::]:9092"}, "advertised.listeners"),

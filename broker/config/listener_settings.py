@@ -1,0 +1,84 @@
+"""Settings as one listener has them: `listener.name.NAME.KEY` first, then `KEY`.
+
+Of a SASL mechanism it is `listener.name.NAME.MECHANISM.KEY`. Names of listeners and mechanisms are in lower case there.
+Source: Kafka's AbstractConfig.valuesWithPrefixOverride, ListenerName.configPrefix.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.config.config_def import ConfigError
+from broker.config.setting_types import SettingsError
+from broker.config.settings import LISTENER_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.config.settings import Settings
+
+OF_MECHANISMS = frozenset({"connections.max.reauth.ms", "sasl.jaas.config", "sasl.server.callback.handler.class"})
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+
+
+class ListenerSettings:
+    """What holds for the listener of this name."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.name = name
+        self._settings = settings
+        self._prefix = f"{LISTENER_PREFIX}{name.lower()}."
+        self._own = {key.lower(): value for key, value in settings.of_listeners.items()}
+
+    def of(self, key: str) -> Any:
+        """The value of a key. Raises: SettingsError for one that is not allowed."""
+        own = self._prefix + key
+        return self._parsed(own, key) if own in self._own else self._bare(key)
+
+    def has_own(self, key: str) -> bool:
+        """Whether it was set for this listener alone."""
+        return self._prefix + key in self._own
+
+    def of_mechanism(self, mechanism: str, key: str) -> Any:
+        """The value of a key that each mechanism may have; None for one that neither it nor the listener says.
+
+        Raises: SettingsError for one that is not allowed.
+        """
+        own = self.key_of_mechanism(mechanism, key)
+        if own in self._own:
+            return self._parsed(own, key)
+        return self._parsed(self._prefix + key, key) if self._prefix + key in self._own else None
+
+    def key_of_mechanism(self, mechanism: str, key: str) -> str:
+        """The whole name of such a key."""
+        return f"{self._prefix}{mechanism.lower()}.{key}"
+
+    def _bare(self, key: str) -> Any:
+        return getattr(self._settings, key.replace(".", "_"))
+
+    def _parsed(self, own: str, key: str) -> Any:
+        try:
+            return self._settings.definitions[key].parse(self._own[own])
+        except ConfigError as error:
+            raise SettingsError(str(error).replace(f"configuration {key}:", f"configuration {own}:")) from None
+
+
+def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
+    """The keys of these listeners that nobody knows. Raises: SettingsError for one that would keep somebody out."""
+    from broker.config.settings_ignored import REFUSED, has_no_effect  # noqa: PLC0415  few starts need it
+
+    unknown = []
+    prefixes = [f"{LISTENER_PREFIX}{name.lower()}." for name in listeners]
+    for key, value in settings.of_listeners.items():
+        prefix = next((prefix for prefix in prefixes if key.lower().startswith(prefix)), None)
+        if prefix is None:
+            continue  # of a listener that is not opened here, a controller's
+        rest = key.lower().removeprefix(prefix)
+        mechanism, _, of_mechanism = rest.partition(".")
+        if mechanism.upper() in MECHANISMS and of_mechanism in OF_MECHANISMS:
+            rest = of_mechanism
+        if rest in REFUSED and value.strip():
+            raise SettingsError(f"{key}={value}: it is not supported, and a broker without it would be open")
+        if rest not in settings.definitions and rest not in REFUSED and not has_no_effect(rest):
+            unknown.append(key)
+    return unknown

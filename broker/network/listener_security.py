@@ -1,0 +1,122 @@
+"""What one listener asks of its peers, from its settings; wrong ones refuse the start.
+
+Source: Kafka's ChannelBuilders, JaasContext, SaslChannelBuilder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.listener_settings import MECHANISMS, ListenerSettings
+from broker.config.setting_types import SettingsError
+from broker.loop.logs import get_logger
+from broker.loop.uuids import random_uuid_text
+from broker.security.mechanisms import Offer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from broker.config.listeners import Listener
+    from broker.config.settings import Settings
+    from broker.security.jaas import Login
+    from broker.security.mechanisms import Mechanism
+    from broker.security.scram import Credential
+
+log = get_logger()
+
+_SECURITY = "org.apache.kafka.common.security."
+_SERVED = ("PLAIN",)
+_MODULES = {
+    "PLAIN": f"{_SECURITY}plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_SECURITY}scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_SECURITY}scram.ScramLoginModule",
+}
+
+
+class ListenerSecurity:
+    """One listener. Raises: SettingsError when its settings do not go together."""
+
+    def __init__(self, settings: Settings, listener: Listener) -> None:
+        self.name = listener.name
+        self.protocol = listener.protocol
+        own = ListenerSettings(settings, listener.name)
+        if self.protocol.tls:
+            raise SettingsError(
+                f"listeners={listener.name}://{listener.host}:{listener.port}: it would speak {self.protocol.name}, "
+                "which is not supported yet: PLAINTEXT and SASL_PLAINTEXT are"
+            )
+        self.max_receive_bytes: int = own.of("sasl.server.max.receive.size")
+        self.failed_delay_ms: int = own.of("connection.failed.authentication.delay.ms")
+        self.max_connections: int | None = own.of("max.connections") if own.has_own("max.connections") else None
+        self.offers: dict[str, Offer] = {}
+        """By name, in the order of the settings; filled by `open`."""
+        self._logins: dict[str, Login] = {}
+        self._reauth_ms: dict[str, int] = {}
+        if self.protocol.sasl:
+            self._read_mechanisms(own)
+            self._warn(settings, listener)
+
+    def open(self, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> None:
+        """Begin to offer the mechanisms. `find` gives a user's SCRAM credential, `decoy_secret` is known to nobody."""
+        for name, login in self._logins.items():
+            begin = _plain(login.options) if name == "PLAIN" else _scram(name, find, decoy_secret)
+            self.offers[name] = Offer(begin, self._reauth_ms[name])
+
+    # ---
+
+    def _read_mechanisms(self, own: ListenerSettings) -> None:
+        enabled: tuple[str, ...] = own.of("sasl.enabled.mechanisms")
+        said = f"sasl.enabled.mechanisms={','.join(enabled)}"
+        if not enabled:
+            raise SettingsError(f"{said}: listener {self.name} takes at least one mechanism")
+        for name in enabled:
+            if name not in _SERVED:
+                known = "is not supported" if name in MECHANISMS else "is no mechanism"
+                raise SettingsError(f"{said}: {name} on listener {self.name} {known}; it takes {', '.join(_SERVED)}")
+            self._logins[name] = _login(own, name)
+            reauth_ms = own.of_mechanism(name, "connections.max.reauth.ms")
+            self._reauth_ms[name] = own.of("connections.max.reauth.ms") if reauth_ms is None else reauth_ms
+
+    def _warn(self, settings: Settings, listener: Listener) -> None:
+        if settings.sasl_jaas_config is not None:
+            log.warning("setting_without_effect", key="sasl.jaas.config", why="it takes the prefix of a listener")
+        if "PLAIN" in self._logins and not self.protocol.tls and not _is_loopback(listener.host):
+            log.warning("passwords_in_clear_text", listener=self.name, mechanism="PLAIN", protocol=self.protocol.name)
+
+
+def securities(settings: Settings, listeners: list[Listener]) -> Mapping[str, ListenerSecurity]:
+    """Those of all listeners, by name. Raises: SettingsError."""
+    return {listener.name: ListenerSecurity(settings, listener) for listener in listeners}
+
+
+def _login(own: ListenerSettings, mechanism: str) -> Login:
+    from broker.security.jaas import JaasError, parse_jaas  # noqa: PLC0415  few starts need it
+
+    key = own.key_of_mechanism(mechanism, "sasl.jaas.config")
+    line = own.of_mechanism(mechanism, "sasl.jaas.config")
+    if line is None:
+        raise SettingsError(f"{key}: it is missing, and {mechanism} is enabled on listener {own.name}")
+    try:
+        login = parse_jaas(line.reveal())
+    except JaasError as error:
+        raise SettingsError(f"{key}=[hidden]: {error}") from None
+    if login.module != _MODULES[mechanism]:
+        raise SettingsError(f"{key}=[hidden]: for {mechanism} it takes the module {_MODULES[mechanism]}")
+    return login
+
+
+def _plain(options: Mapping[str, str]) -> Callable[[], Mechanism]:
+    from broker.security.plain import Plain, users_of  # noqa: PLC0415  few starts need it
+
+    users = users_of(options)
+    return lambda: Plain(users)
+
+
+def _scram(name: str, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> Callable[[], Mechanism]:
+    from broker.security.scram import Scram  # noqa: PLC0415  few starts need it
+
+    return lambda: Scram(name, find, random_uuid_text().replace("-", ""), decoy_secret)
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,86 @@
+"""Settings of single listeners."""
+
+import pytest
+
+from broker.config.listener_settings import ListenerSettings, check_own
+from broker.config.listeners import SecurityProtocol, parse_listeners
+from broker.config.setting_types import SettingsError
+from broker.config.settings import Settings
+from broker.network.listener_security import securities
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+BASE = {"listeners": "IN://127.0.0.1:0", "listener.security.protocol.map": "IN:SASL_PLAINTEXT"}
+
+
+def opened(given: dict[str, str]) -> None:
+    settings = Settings({**BASE, **given})
+    listeners = parse_listeners(settings)
+    check_own(settings, [listener.name for listener in listeners])
+    securities(settings, listeners)
+
+
+def test_a_listeners_own_setting_counts_before_the_one_of_all():
+    """SE03"""
+    settings = Settings(
+        {**BASE, "connections.max.reauth.ms": "1", "listener.name.in.connections.max.reauth.ms": "2",
+         "listener.name.in.plain.connections.max.reauth.ms": "3"}
+    )  # fmt: skip
+
+    assert ListenerSettings(settings, "OUT").of("connections.max.reauth.ms") == 1
+    assert ListenerSettings(settings, "IN").of("connections.max.reauth.ms") == 2
+    assert ListenerSettings(settings, "IN").of_mechanism("PLAIN", "connections.max.reauth.ms") == 3
+    assert ListenerSettings(settings, "IN").of_mechanism("SCRAM-SHA-256", "connections.max.reauth.ms") == 2
+
+
+def test_each_listener_speaks_what_the_map_says():
+    settings = Settings(
+        {"listeners": "A://127.0.0.1:1,B://127.0.0.1:2,SSL://127.0.0.1:3,D://127.0.0.1:4",
+         "listener.security.protocol.map": "A:PLAINTEXT,b:sasl_plaintext,SSL:SSL,D:SASL_SSL"}
+    )  # fmt: skip
+    assert [listener.protocol for listener in parse_listeners(settings)] == [
+        SecurityProtocol.PLAINTEXT,
+        SecurityProtocol.SASL_PLAINTEXT,
+        SecurityProtocol.SSL,
+        SecurityProtocol.SASL_SSL,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "GSSAPI on listener IN is not supported"),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, "listener.name.in.plain.sasl.jaas.config: it is missing"),
+        ({"sasl.enabled.mechanisms": "CRAM-MD5"}, "CRAM-MD5 on listener IN is no mechanism"),
+        ({"sasl.enabled.mechanisms": ""}, "at least one mechanism"),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.in.plain.sasl.jaas.config": f'{PLAIN} user_a="planted"',
+            },
+            r"listener.name.in.plain.sasl.jaas.config=\[hidden\]: it is not ended by a semicolon",
+        ),
+        (
+            {
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.in.plain.sasl.jaas.config": "Other required a=planted;",
+            },
+            "it takes the module org.apache",
+        ),
+        ({"listener.name.in.connection.failed.authentication.delay.ms": "soon"}, "listener.name.in.connection.failed"),
+        ({"listener.name.in.principal.builder.class": "com.example.Mine"}, "would be open"),
+        ({"listener.name.in.plain.sasl.server.callback.handler.class": "com.example.Mine"}, "would be open"),
+    ],
+)
+def test_what_a_listener_cannot_be_is_refused_with_its_key_and_without_secrets(given: dict[str, str], words: str):
+    """SE02"""
+    with pytest.raises(SettingsError, match=words) as refused:
+        opened(given)
+    assert "planted" not in str(refused.value)
+
+
+def test_unknown_keys_of_listeners_are_named_and_those_of_others_are_not():
+    settings = Settings(
+        {**BASE, "listener.name.in.connections.max.reauth": "x", "listener.name.controller.what.ever": "x",
+         "listener.name.in.num.network.threads": "3"}
+    )  # fmt: skip
+    assert check_own(settings, ["IN"]) == ["listener.name.in.connections.max.reauth"]

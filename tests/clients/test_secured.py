@@ -1,0 +1,133 @@
+"""Unmodified clients on a listener that asks who they are: right and wrong credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+
+from tests.support.broker_process import QUICK_GROUPS, Kohort
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PASSWORD = "plantedSecret-7f3a"
+MECHANISMS = ("PLAIN",)
+PREFIX = "listener.name.sasl_plaintext"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kohort]:
+    """SASL_PLAINTEXT for those who have users, PLAINTEXT beside it."""
+    settings = {
+        **QUICK_GROUPS,
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
+        "kohort.log.level": "debug",
+    }
+    broker = Kohort(tmp_path_factory.mktemp("secured"), settings)
+    with broker:
+        yield broker
+    # SE70: everything above failed and succeeded with this password.
+    assert PASSWORD not in broker.log()
+
+
+def confluent(broker: Kohort, mechanism: str, password: str, **more: Any) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "bob",
+        "sasl.password": password,
+        **{key.replace("_", "."): value for key, value in more.items()},
+    }
+
+
+def python_settings(broker: Kohort, mechanism: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": broker.address,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": password,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_produces_and_consumes(secured: Kohort, mechanism: str, name: str):
+    """SE28"""
+    producer = Producer(confluent(secured, mechanism, PASSWORD))
+    producer.produce(name, b"value")
+    assert producer.flush(20) == 0
+    consumer = Consumer(confluent(secured, mechanism, PASSWORD, group_id=name, auto_offset_reset="earliest"))
+    consumer.subscribe([name])
+    try:
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.value() == b"value"
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_produces_and_consumes(secured: Kohort, mechanism: str, name: str):
+    """SE28"""
+    async with AIOKafkaProducer(**python_settings(secured, mechanism, PASSWORD)) as producer:
+        await producer.send_and_wait(name, b"value")
+    settings = python_settings(secured, mechanism, PASSWORD)
+    async with AIOKafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **settings) as consumer:
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"value"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_produces_and_consumes(secured: Kohort, mechanism: str, name: str):
+    """SE28"""
+    settings = python_settings(secured, mechanism, PASSWORD)
+    producer = KafkaProducer(**settings)
+    producer.send(name, b"value").get(20)
+    producer.close()
+    consumer = KafkaConsumer(name, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=20_000, **settings)
+    assert next(consumer).value == b"value"
+    consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
+    """SE29: its error callback has our words; calls end when their time is out."""
+    told: list[KafkaError] = []
+    producer = Producer({**confluent(secured, mechanism, PASSWORD + "x"), "error_cb": told.append})
+    with pytest.raises(KafkaException):
+        producer.list_topics(timeout=2)
+    until = time.monotonic() + 10
+    while not told and time.monotonic() < until:
+        producer.poll(0.1)
+    assert KafkaError._AUTHENTICATION in [error.code() for error in told]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
+    """SE29"""
+    producer = AIOKafkaProducer(**python_settings(secured, mechanism, PASSWORD + "x"))
+    with pytest.raises(KafkaConnectionError):
+        await asyncio.wait_for(producer.start(), 20)
+    await producer.stop()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_gives_up_with_a_wrong_password(secured: Kohort, mechanism: str):
+    """SE29"""
+    settings = python_settings(secured, mechanism, PASSWORD + "x")
+    with pytest.raises(KafkaPythonError):
+        producer = KafkaProducer(max_block_ms=2_000, bootstrap_timeout_ms=2_000, **settings)
+        with contextlib.closing(producer):
+            producer.send("nowhere", b"value").get(2)
