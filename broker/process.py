@@ -98,7 +98,7 @@ def _run(
     max_bytes, shares = _memory(broker.settings)
     broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
     for security in secured.values():
-        security.open(lambda user, mechanism: None, broker.secret)
+        security.open(broker.catalogue.scram_credential, broker.secret)
     server = Server(broker, Routes(HANDLERS), shares, secured)
     ending = _Ending(composition, runtime, server)
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])

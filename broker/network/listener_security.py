@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _SECURITY = "org.apache.kafka.common.security."
-_SERVED = ("PLAIN",)
 _MODULES = {
     "PLAIN": f"{_SECURITY}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_SECURITY}scram.ScramLoginModule",
@@ -70,9 +69,9 @@ class ListenerSecurity:
         if not enabled:
             raise SettingsError(f"{said}: listener {self.name} takes at least one mechanism")
         for name in enabled:
-            if name not in _SERVED:
+            if name not in _MODULES:
                 known = "is not supported" if name in MECHANISMS else "is no mechanism"
-                raise SettingsError(f"{said}: {name} on listener {self.name} {known}; it takes {', '.join(_SERVED)}")
+                raise SettingsError(f"{said}: {name} on listener {self.name} {known}; it takes {', '.join(_MODULES)}")
             self._logins[name] = _login(own, name)
             reauth_ms = own.of_mechanism(name, "connections.max.reauth.ms")
             self._reauth_ms[name] = own.of("connections.max.reauth.ms") if reauth_ms is None else reauth_ms

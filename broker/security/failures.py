@@ -32,7 +32,7 @@ class Failures:
 
     def failed(self, host: str, delay_ms: int, now_ms: int) -> tuple[int, int | None]:
         """Count one. Returns how long its answer is held back; and how many lines were left out before the one that
-        is to be written now, None when this one is left out too."""
+        is to be written now, None when this one is left out too. A delay of 0 stays."""
         self.total += 1
         known = self._hosts.get(host)
         if known is None or now_ms - known.began_ms >= _WITHIN_MS:
@@ -45,7 +45,7 @@ class Failures:
         if now_ms - known.second_ms >= 1_000:
             known.second_ms, known.lines = now_ms, 0
         if known.count > _FREE:
-            delay_ms = max(delay_ms, min(max(delay_ms, 1) << min(known.count - _FREE, 16), _LONGEST_MS))
+            delay_ms = max(delay_ms, min(delay_ms << min(known.count - _FREE, 16), _LONGEST_MS))
         known.lines += 1
         if known.lines > _LINES_A_SECOND:
             known.left_out += 1

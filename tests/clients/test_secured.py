@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +12,32 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
+from protocol.errors import ErrorCode
+from protocol.messages.metadata import MetadataRequest
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker.security.test_scram import final
 from tests.support.broker_process import QUICK_GROUPS, Kohort
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PASSWORD = "plantedSecret-7f3a"
-MECHANISMS = ("PLAIN",)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PREFIX = "listener.name.sasl_plaintext"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +48,34 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kohort]:
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
+        f"{PREFIX}.scram-sha-256.sasl.jaas.config": SCRAM,
+        f"{PREFIX}.scram-sha-512.sasl.jaas.config": SCRAM,
+        "connection.failed.authentication.delay.ms": 0,
         "kohort.log.level": "debug",
     }
     broker = Kohort(tmp_path_factory.mktemp("secured"), settings)
     with broker:
+        keep(broker, "bob", PASSWORD)
         yield broker
     # SE70: everything above failed and succeeded with this password.
     assert PASSWORD not in broker.log()
+
+
+def open_address(broker: Kohort) -> str:
+    """Of the listener that asks nobody who it is."""
+    port = re.search(r"ready on \S+ and \S+?:(\d+)", broker.log())
+    assert port is not None
+    return f"127.0.0.1:{port[1]}"
+
+
+def keep(broker: Kohort, user: str, password: str) -> None:
+    """Give the user a SCRAM credential of both mechanisms."""
+    admin = AdminClient({"bootstrap.servers": open_address(broker)})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        info = ScramCredentialInfo(mechanism, 4096)
+        upsertion = UserScramCredentialUpsertion(user, info, password.encode())
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(20)
 
 
 def confluent(broker: Kohort, mechanism: str, password: str, **more: Any) -> dict[str, Any]:
@@ -107,7 +143,7 @@ def test_confluent_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
     told: list[KafkaError] = []
     producer = Producer({**confluent(secured, mechanism, PASSWORD + "x"), "error_cb": told.append})
     with pytest.raises(KafkaException):
-        producer.list_topics(timeout=2)
+        producer.list_topics(timeout=1)
     until = time.monotonic() + 10
     while not told and time.monotonic() < until:
         producer.poll(0.1)
@@ -128,6 +164,40 @@ def test_kafka_python_gives_up_with_a_wrong_password(secured: Kohort, mechanism:
     """SE29"""
     settings = python_settings(secured, mechanism, PASSWORD + "x")
     with pytest.raises(KafkaPythonError):
-        producer = KafkaProducer(max_block_ms=2_000, bootstrap_timeout_ms=2_000, **settings)
+        producer = KafkaProducer(max_block_ms=1_000, bootstrap_timeout_ms=1_000, **settings)
         with contextlib.closing(producer):
             producer.send("nowhere", b"value").get(2)
+
+
+def log_in(wire: Wire, user: str, password: str) -> int:
+    """Over this connection by SCRAM-SHA-256; the error code of the last answer."""
+    assert wire.call(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
+    bare = f"n={user},r=abc"
+    first = wire.call(SaslAuthenticateRequest(auth_bytes=f"n,,{bare}".encode()), 2)
+    last = SaslAuthenticateRequest(auth_bytes=final(bytes(first.auth_bytes), bare, password))
+    return wire.call(last, 2).error_code
+
+
+def test_a_scram_user_who_is_deleted_is_served_until_it_connects_again(secured: Kohort):
+    """SE22"""
+    keep(secured, "mallory", PASSWORD)
+    admin = AdminClient({"bootstrap.servers": open_address(secured)})
+    with Wire(secured.address) as wire:
+        assert log_in(wire, "mallory", PASSWORD) == ErrorCode.NONE
+        deletion = UserScramCredentialDeletion("mallory", ScramMechanism.SCRAM_SHA_256)
+        for future in admin.alter_user_scram_credentials([deletion]).values():
+            future.result(20)
+
+        assert wire.call(MetadataRequest(topics=[]), 1).brokers
+    with Wire(secured.address) as wire:
+        assert log_in(wire, "mallory", PASSWORD) == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_each_listener_tells_its_own_address(secured: Kohort):
+    """SE01"""
+    for address in (secured.address, open_address(secured)):
+        with Wire(address) as wire:
+            if address == secured.address:
+                assert log_in(wire, "bob", PASSWORD) == ErrorCode.NONE
+            (node,) = wire.call(MetadataRequest(topics=[]), 1).brokers
+            assert f"{node.host}:{node.port}" == address

@@ -50,6 +50,10 @@ def test_each_listener_speaks_what_the_map_says():
     [
         ({}, "GSSAPI on listener IN is not supported"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "listener.name.in.plain.sasl.jaas.config: it is missing"),
+        (
+            {"sasl.enabled.mechanisms": "SCRAM-SHA-512"},
+            "listener.name.in.scram-sha-512.sasl.jaas.config: it is missing",
+        ),
         ({"sasl.enabled.mechanisms": "CRAM-MD5"}, "CRAM-MD5 on listener IN is no mechanism"),
         ({"sasl.enabled.mechanisms": ""}, "at least one mechanism"),
         (
