@@ -16,6 +16,7 @@ from broker.process import bind_listeners, open_composition
 from broker.testbed.channel import ChannelClosed
 from broker.testbed.commands import COMMANDS
 from broker.testbed.refused import Refused
+from broker.testbed.watching import Watch
 from protocol.errors import KafkaError
 from storage.errors import StorageError
 
@@ -54,7 +55,8 @@ class Bed:
         broker.served = HANDLERS.keys()
         for security in secured.values():
             security.open(broker.catalogue.scram_credential, broker.secret)
-        self.server = Server(broker, Routes(HANDLERS), securities=secured)
+        self.watch = Watch()
+        self.server = Server(broker, Routes(self.watch.over(HANDLERS)), securities=secured)
         self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
         self.composition.start()
         self.address = str(next(iter(broker.endpoints.values())))

@@ -58,9 +58,49 @@ def produce(bed: Bed, words: Words, answer: Answer) -> None:
     create_topic(bed, {"name": words["topic"]}, created)
 
 
+def requests(bed: Bed, words: Words, answer: Answer) -> None:
+    """What clients have asked."""
+    answer(bed.watch.requests(bed.broker, words))
+
+
+def add_fault(bed: Bed, words: Words, answer: Answer) -> None:
+    """Something befalls the requests that are meant; the fault's number."""
+    answer(bed.watch.faults.add(words))
+
+
+def fault(bed: Bed, words: Words, answer: Answer) -> None:
+    """How often it was hit, and how many requests it holds."""
+    answer(bed.watch.faults.rules[words["number"]].state)
+
+
+def release_fault(bed: Bed, words: Words, answer: Answer) -> None:
+    """Let go what it holds."""
+    bed.watch.faults.release(words["number"])
+    answer(None)
+
+
+def remove_fault(bed: Bed, words: Words, answer: Answer) -> None:
+    """It befalls nobody any more."""
+    bed.watch.faults.remove(words["number"])
+    answer(None)
+
+
+def remove_faults(bed: Bed, words: Words, answer: Answer) -> None:
+    """No fault befalls anybody any more."""
+    for number in list(bed.watch.faults.rules):
+        bed.watch.faults.remove(number)
+    answer(None)
+
+
 COMMANDS: dict[str, Command] = {
     "create_topic": create_topic,
     "topics": topics,
     "produce": produce,
     "records": records.read,
+    "requests": requests,
+    "add_fault": add_fault,
+    "fault": fault,
+    "release_fault": release_fault,
+    "remove_fault": remove_fault,
+    "remove_faults": remove_faults,
 }

@@ -11,7 +11,7 @@ With pytest the fixture `kohort` is a fresh broker for each test. The broker run
 share one after the other; nothing of it is imported here.
 """
 
-from kohort.testing.broker import Broker, Record
+from kohort.testing.broker import Broker, Record, Request
 from kohort.testing.errors import BrokerDied, Refused
 
-__all__ = ["Broker", "BrokerDied", "Record", "Refused"]
+__all__ = ["Broker", "BrokerDied", "Record", "Refused", "Request"]

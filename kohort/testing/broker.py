@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.testing import configs, process
-from kohort.testing.errors import BrokerDied, Refused
+from kohort.testing import configs
+from kohort.testing.errors import Refused
+from kohort.testing.faults import Faults
+from kohort.testing.life import Life
 from kohort.testing.records import Record, as_bytes, difference, received, sent
+from kohort.testing.requests import Request
 from kohort.testing.waiting import Missed, Span, wait, wait_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
-
-    from kohort.testing.process import Process
-
-__all__ = ["Broker", "Record"]
+__all__ = ["Broker", "Record", "Request"]
 
 # What a test wants: nobody is waited for who is not there, and nothing is made fifty times that one has.
 _SETTINGS = {
@@ -27,8 +24,10 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
+    "max.incremental.fetch.session.cache.slots": "0",  # each fetch names its topics: faults and journal see them
 }
 _LAST_LINES = 40
+_LAST_REQUESTS = 20
 
 open_brokers: dict[int, Broker] = {}
 """Those of this process, by `id`: what a failing test is told of."""
@@ -42,73 +41,43 @@ class Broker:
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> None:
-        self._settings = {**_SETTINGS, **{key: _setting(value) for key, value in (settings or {}).items()}}
+        given = {key: _setting(value) for key, value in (settings or {}).items()}
+        self._life = Life({**_SETTINGS, **given})
         self._topics = dict(topics or {})
-        self._process: Process | None = None
-        self._folder: Path | None = None
-        self._address = ""
-        self._ended = "has not been opened: use `with Broker() as broker`, or `open`"
+        self._requests: list[Request] = []  # of earlier lives
+        self._faults = Faults(self)
 
     # --- from start to end
 
     def open(self) -> Self:
         """Start; nothing happens to one that is open. Raises: Refused for settings that are not allowed."""
-        if self._process is not None:
-            return self
-        self._folder = Path(tempfile.mkdtemp(prefix="kohort-"))
-        taken = process.take()
-        try:
-            self._address = self._opened_in(taken)
-            for name, partitions in self._topics.items():
-                self.create_topic(name, partitions=partitions)
-        except Refused:
-            self._leave(taken)
-            raise
-        except BrokerDied:
-            self._process = None
-            open_brokers.pop(id(self), None)
-            taken.end(kill=True)
-            self._remove()
-            raise
+        if self._life.folder is None:
+            self._life.begin()
+            open_brokers[id(self)] = self
+            try:
+                for name, partitions in self._topics.items():
+                    self.create_topic(name, partitions=partitions)
+            except BaseException:
+                self.close()
+                raise
         return self
-
-    def _opened_in(self, taken: Process) -> str:
-        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **self._settings}
-        folder = str(self._folder)
-        answer = taken.ask("open", folder=folder, directory=f"{folder}/data", settings=settings)
-        self._process = taken
-        open_brokers[id(self)] = self
-        return str(answer["address"])
 
     def close(self) -> None:
         """Stop, and remove the directory. The process is kept for the next broker."""
-        taken, self._process = self._process, None
         open_brokers.pop(id(self), None)
-        if taken is None:
-            return
-        self._ended = "is closed"
-        try:
-            taken.ask("close")
-        except BrokerDied:
-            taken.end(kill=True)
-            raise
-        else:
-            process.give_back(taken)
-        finally:
-            self._remove()
+        if self._life.folder is not None:
+            self._life.end()
 
-    def _leave(self, taken: Process) -> None:
-        """It could not be opened; whether it was its directory or its topics."""
-        if self._process is not None:
-            self.close()
-        else:
-            process.give_back(taken)
-            self._remove()
+    def verify(self) -> None:
+        """Remove all faults. Raises: AssertionError when one of them was never hit."""
+        if self._life.process is not None and not self._life.is_paused:
+            self.faults.verify()
 
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+    def forget_faults(self) -> None:
+        """Remove all faults, whether they were hit or not."""
+        self._faults = Faults(self)
+        if self._life.process is not None and not self._life.is_paused:
+            self._life.ask("remove_faults")
 
     def __enter__(self) -> Self:
         return self.open()
@@ -116,7 +85,11 @@ class Broker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self.verify()
+        finally:
+            self.close()
 
     async def __aenter__(self) -> Self:
         return self.open()
@@ -127,15 +100,57 @@ class Broker:
         self.__exit__(kind, error, trace)
 
     def __repr__(self) -> str:
-        return f"<Broker {self._address}>" if self._process is not None else f"<Broker that {self._ended}>"
+        return f"<Broker that {self._life.state}>"
+
+    # --- what may happen to a broker
+
+    def stop(self) -> None:
+        """End it in good order; its directory and its address stay, for `start`."""
+        self._put_away()
+        self._life.stop()
+
+    def kill(self) -> None:
+        """End it by SIGKILL, in the middle of whatever it does; `start` recovers."""
+        self._put_away()
+        self._life.kill()
+
+    def start(self) -> None:
+        """Start it again, on its directory and at its address."""
+        if self._life.folder is None or self._life.process is not None:
+            raise Refused(f"this broker {self._life.state}")
+        self._life.start()
+        self.faults.put_back()
+
+    def restart(self) -> None:
+        """`stop` and `start`."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Let its process stand still (SIGSTOP): connections stay, and nothing is answered until `resume`."""
+        self._life.pause()
+
+    def resume(self) -> None:
+        """It goes on where it was."""
+        self._life.resume()
+
+    @property
+    def faults(self) -> Faults:
+        """What befalls requests: `broker.faults.on(API, ...)`."""
+        return self._faults
+
+    def _put_away(self) -> None:
+        self.faults.put_away()
+        self._requests = self.requests()
 
     # --- for clients
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port`, as every client takes it."""
-        self._asked()
-        return self._address
+        """`host:port`, as every client takes it; the same in all its lives."""
+        if self._life.folder is None:
+            raise Refused(f"this broker {self._life.state}")
+        return self._life.address
 
     def config(self, library: str) -> dict[str, Any]:
         """How a client of `library` is told where the broker is: aiokafka, confluent-kafka, kafka-python, ..."""
@@ -144,7 +159,7 @@ class Broker:
     @property
     def pid(self) -> int:
         """The process that serves it."""
-        return self._asked().pid
+        return self._life.running().pid
 
     # --- topics and records
 
@@ -234,10 +249,24 @@ class Broker:
 
     def log(self) -> str:
         """The broker's log lines so far."""
-        if self._folder is None:
-            raise Refused(f"this broker {self._ended}")
-        path = self._folder / "broker.log"
-        return path.read_text() if path.exists() else ""
+        return self._life.log()
+
+    def requests(self, api: str | None = None, *, client_id: str | None = None) -> list[Request]:
+        """What clients have asked, decoded, oldest first: the last 10,000 requests; of one API, of one client."""
+        told = self._life.ask("requests", api=api, client_id=client_id)
+        before = [
+            one
+            for one in self._requests
+            if (api is None or one.api.lower() == api.lower()) and client_id in (None, one.client_id)
+        ]
+        return before + [Request(**one) for one in told]
+
+    def recent_requests(self) -> str:
+        """The last of them, a line each, for an error."""
+        seen = self.requests()[-_LAST_REQUESTS:]
+        return (
+            "\n".join(["the last requests were:", *(f"  {one}" for one in seen)]) if seen else "nobody asked anything"
+        )
 
     def story(self) -> str:
         """What there is to know of it when a test has failed: the last lines of its log."""
@@ -245,12 +274,7 @@ class Broker:
 
     def ask(self, command: str, **words: Any) -> Any:
         """The broker's answer to a command of the control channel."""
-        return self._asked().ask(command, **words)
-
-    def _asked(self) -> Process:
-        if self._process is None:
-            raise Refused(f"this broker {self._ended}")
-        return self._process
+        return self._life.ask(command, **words)
 
 
 def _setting(value: object) -> str:

@@ -29,6 +29,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, Any, Any]:
+    """A fault that was never hit fails its test; no fault of one test befalls the next."""
+    try:
+        result = yield
+    except BaseException:
+        for broker in list(open_brokers.values()):
+            broker.forget_faults()
+        raise
+    for broker in list(open_brokers.values()):
+        broker.verify()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
     """A test that fails is shown what its brokers have logged."""
     report = yield

@@ -206,6 +206,7 @@ PLUGIN = """
 """
 
 
+@pytest.mark.slow
 def test_the_plugin_in_two_workers(tmp_path: Path):
     """xdist; a test that fails is shown the broker's log; an address from outside."""
     (tmp_path / "test_it.py").write_text(textwrap.dedent(PLUGIN))
