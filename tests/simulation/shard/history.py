@@ -171,6 +171,8 @@ class History:
                 for client in rivals:
                     client.die()
                 self.come(instance_id)
+        # What a trouble has set going shows later: a session that is about to end, a heartbeat on its way.
+        self.clock.run(2_000)
         for waited in range(0, CONVERGES_MS + 1, 500):
             if not self.living:  # the last one was fenced
                 self.come()
