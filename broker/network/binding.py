@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 def bind(listener: Listener | Address, *, send_buffer: int = -1, receive_buffer: int = -1) -> list[socket.socket]:
     """Sockets bound to the listener's address, not listening yet; two (IPv4, IPv6) when it names no host.
 
+    Of the addresses of a name it is the first of IPv4, else the first: `localhost` is 127.0.0.1 whatever the resolver
+    puts first. Source: java.net.InetAddress, whose java.net.preferIPv6Addresses is false, as Kafka's sockets use it.
+
     The buffers of accepted connections are those of their listening socket, in bytes; -1 leaves them to the system.
     Raises: OSError, its text naming the address.
     """
     if listener.host:
-        infos = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[:1]
+        infos = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = sorted(infos, key=lambda info: info[0] != socket.AF_INET)[:1]
     else:
         infos = socket.getaddrinfo(None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

@@ -18,7 +18,7 @@ from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.broker_process import ROOT, eventually
 from tests.support.connections import Harness
 from tests.support.virtual_runtime import VirtualRuntime
@@ -267,6 +267,40 @@ def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(
     assert code == 0
     assert '"event": "unknown_setting"' in err
     assert "num.partitons" in err
+
+
+def test_the_official_images_documented_environment(tmp_path: Path):
+    """What apache/kafka's page on Docker Hub tells to give, word for word but for the ports."""
+    documented = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://localhost:0,CONTROLLER://localhost:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:0",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_NUM_PARTITIONS": "3",
+        "KAFKA_LOG_DIRS": str(tmp_path / "data"),
+        "KAFKA_KOHORT_HTTP_LISTENER": "127.0.0.1:0",
+    }
+    program = Program("serve", environment=documented)
+    try:
+        line, port = program.ready()
+        assert f"localhost:{port}" in line
+        with Wire(f"127.0.0.1:{port}") as wire:
+            (node,) = wire.call(MetadataRequest(topics=[]), 1).brokers
+            assert (node.host, node.port) == ("localhost", port)
+            assert wire.create_topic("t", -1) == 0
+            assert len(wire.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 4).topics[0].partitions) == 3
+        program.process.send_signal(signal.SIGTERM)
+        code, _, err = program.end()
+        assert (code, [text for text in ("Traceback", "warning", "unknown_setting") if text in err]) == (0, [])
+    finally:
+        program.kill()
 
 
 def test_a_node_that_is_not_the_directorys_is_refused(serve):

@@ -1,6 +1,7 @@
 """Where to listen and what clients are told."""
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,28 @@ def test_port_0_is_a_free_one_and_the_same_for_both_families():
     finally:
         for sock in sockets:
             sock.close()
+
+
+@pytest.mark.parametrize(
+    ("resolved", "bound"),
+    [(("::1", "127.0.0.1"), "127.0.0.1"), (("127.0.0.1", "::1"), "127.0.0.1"), (("::1",), "::1")],
+)
+def test_of_a_names_addresses_the_first_of_ipv4_is_bound(
+    monkeypatch: pytest.MonkeyPatch, resolved: tuple[str, ...], bound: str
+):
+    """As Java does: `localhost` is ::1 first in most containers, and their health checks ask 127.0.0.1."""
+    asked = []
+
+    def resolve(host: str, port: int, **hints: int) -> list[Any]:
+        asked.append(host)
+        return [info for address in resolved for info in real(address, port, **hints)]
+
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    (sock,) = bind(Listener("PLAINTEXT", "localhost", 0, "localhost", 0))
+    with sock:
+        assert sock.getsockname()[0] == bound
+    assert asked == ["localhost"]
 
 
 def test_a_port_in_use_is_an_error_before_anything_else_happens():
