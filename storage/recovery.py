@@ -10,6 +10,7 @@ Source: Kafka's LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from protocol.records.crc import crc32c
 from storage.batch_file import LEAST_LENGTH
 from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
-from storage.files import sync_directory
+from storage.files import LogFile, sync_directory
 from storage.indexes import OFFSET_ENTRY_BYTES
 from storage.log_config import INT32_MAX
 from storage.producer_loading import aborted_in, drop_snapshots, load_producers
@@ -43,6 +44,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         size = found.sizes[".log"][base_offset]
         log.segments.append(Segment(log.directory, base_offset, size, now_ms, interval, log.disk))
     log.bases = [segment.base_offset for segment in log.segments]
+    _forget_presized(log, found)
     log.epochs.load()
     if not log.segments:
         _start_empty(log, log_start_offset, now_ms)
@@ -67,6 +69,15 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
     drop_snapshots(log, found)
     if now_ms >= 0:
         log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+
+
+def _forget_presized(log: PartitionLog, found: Found) -> None:
+    """The index of an empty segment that a killed Kafka had sized, and never wrote to, tells of nothing."""
+    for segment in log.segments:
+        if segment.size_bytes == 0 and found.sizes[".index"].get(segment.base_offset):
+            index = LogFile(segment.path(".index"), os.O_RDONLY, log.disk)
+            if not any(index.pread(OFFSET_ENTRY_BYTES, 0)):
+                found.sizes[".index"][segment.base_offset] = 0
 
 
 def _write_again(log: PartitionLog) -> None:

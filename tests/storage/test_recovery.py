@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,20 @@ def test_a_pre_sized_index_of_kafka_is_read(tmp_path: Path) -> None:
     }
 
 
+def test_a_pre_sized_index_of_an_empty_log_is_no_damage(tmp_path: Path) -> None:
+    """A killed Kafka leaves one for every partition that nobody has written to."""
+    opened(tmp_path).close()
+    for suffix, size in ((".index", 10_485_760), (".timeindex", 10_485_756)):
+        (tmp_path / f"{0:020d}{suffix}").write_bytes(bytes(size))
+    for clean in (True, False):
+        copy = tmp_path.with_name(f"copy-{clean}")
+        shutil.copytree(tmp_path, copy)
+        assert opened(copy, clean=clean).recovery.damaged == []
+    # One that Kafka has written to does tell of batches: they are gone.
+    (tmp_path / f"{0:020d}.index").write_bytes(struct.pack(">ii", 9, 400).ljust(10_485_760, b"\0"))
+    assert len(opened(tmp_path).recovery.damaged) == 1
+
+
 @pytest.mark.parametrize("mapped", [True, False])
 def test_c14_truncation_inside_a_batch_takes_it_whole(tmp_path: Path, mapped: bool) -> None:
     """C14: the log end is T all the same, and the next append gets it."""
@@ -199,6 +214,31 @@ def test_a_log_that_ends_below_its_start_is_begun_anew(tmp_path: Path) -> None:
 def test_an_empty_folder_begins_at_the_log_start(tmp_path: Path) -> None:
     log = opened(tmp_path, log_start_offset=7)
     assert (log.log_start_offset, log.append(batch(), leader_epoch=0)) == (7, 7)
+
+
+@pytest.mark.parametrize("kept_bytes", [1, 30, 61, -1])
+def test_a_segment_whose_first_batch_is_torn_is_empty(tmp_path: Path, kept_bytes: int) -> None:
+    """Of the last segment, and of the only one: nothing of it is left, and appending goes on in its place."""
+    for base_offset in (0, 3):
+        directory = tmp_path / f"from-{base_offset}"
+        log = opened(directory)
+        if base_offset:
+            log.append(batch(3), leader_epoch=0)
+            log.roll()
+        log.append(batch(2), leader_epoch=0)
+        log.flush()
+        path = log.segments[-1].path(".log")
+        whole = path.read_bytes()
+        path.write_bytes(whole[:kept_bytes])
+
+        torn = opened(directory)
+
+        assert (torn.log_end_offset, torn.segments[-1].size_bytes, path.read_bytes()) == (base_offset, 0, b"")
+        assert [(cut.path, cut.position) for cut in torn.recovery.cuts] == [(path, 0)]
+        assert torn.append(batch(2), leader_epoch=0) == base_offset
+        assert path.read_bytes() == whole
+        assert [offset for offset, _, _ in pairs(torn)] == list(range(base_offset + 2))
+        assert pairs(opened(directory)) == pairs(torn)
 
 
 def test_a_clean_marker_over_a_torn_log_is_not_believed(tmp_path: Path) -> None:
