@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.why import words
+from coordinator.why import cause_words, terms, words
 from coordinator.why.window import Window
 
 if TYPE_CHECKING:
@@ -47,16 +47,18 @@ def heading(told: Told, now_ms: int) -> str:
     last = Window(told.every, {}, now_ms).last_stable or {}
     ended = [record for record in told.every if record["kind"] == "rebalance_ended"]
     parts = [told.state or "unknown state"]
-    generation = max((record.get("generation") or 0 for record in told.every), default=0)
-    if generation > 0:
-        parts.append(f"generation {generation}")
+    newest = next((record for record in reversed(told.every) if record.get("generation")), {})
+    if newest:
+        noun = "epoch" if newest.get("group_type") == "consumer" else "generation"
+        parts.append(f"{noun} {newest['generation']}")
     if told.members is not None:
-        parts.append(words.plural(told.members, "member"))
+        parts.append(terms.plural(told.members, "member"))
     if told.members and ended and last:
         if last.get("partitions_total") is not None:
-            parts.append(words.plural(last["partitions_total"], "partition"))
+            parts.append(terms.plural(last["partitions_total"], "partition"))
         if last.get("protocol"):
-            parts.append(last["protocol"] + (f" ({last['mode']})" if last.get("mode", "unknown") != "unknown" else ""))
+            told_mode = last.get("mode", "unknown") != "unknown" and last.get("group_type") != "consumer"
+            parts.append(last["protocol"] + (f" ({last['mode']})" if told_mode else ""))
     return f"group {told.group_id}: {', '.join(parts)}"
 
 
@@ -69,8 +71,8 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
         elif kind == "rebalance_began":
             if record["rebalance_id"] not in ended:
                 at_ms = record["at_ms"]
-                why = words.cause(record.get("cause"))
-                going = f"goes on since {words.duration(now_ms - at_ms)}" if told.in_progress else "has not ended"
+                why = cause_words.cause(record.get("cause"))
+                going = f"goes on since {terms.duration(now_ms - at_ms)}" if told.in_progress else "has not ended"
                 yield _when(at_ms, now_ms), f"{record['from_generation']} -> ", "-", why, [going]
         else:
             text = words.event(record)
@@ -88,7 +90,7 @@ def _rebalance(record: Mapping[str, Any], now_ms: int, *, verbose: bool) -> Row:
     below = [] if inferred else [text for text in [words.consequences(record)] if text]
     if verbose:
         below += _details(record)
-    return _when(at_ms, now_ms), generations, words.duration(record.get("duration_ms")), why, below
+    return _when(at_ms, now_ms), generations, terms.duration(record.get("duration_ms")), why, below
 
 
 def _inferred(record: Mapping[str, Any]) -> str:
@@ -96,33 +98,33 @@ def _inferred(record: Mapping[str, Any]) -> str:
     said = {"joined": [], "left": [], "replaced": []}  # type: dict[str, list[str]]
     for member in record["members"]:
         if member["change"] in said:
-            said[member["change"]].append(words.who(member))
+            said[member["change"]].append(terms.who(member))
     parts = [f"{', '.join(names)} {how}" for how, names in said.items() if names]
     before = record.get("from_generation")
     missing = record["to_generation"] - before - 1 if before is not None else 0
     if missing > 0:
-        parts.append(f"{words.plural(missing, 'generation')} between left no record")
+        parts.append(f"{terms.plural(missing, 'generation')} between left no record")
     return "; ".join(parts) or "the same members"
 
 
 def _details(record: Mapping[str, Any]) -> Iterator[str]:
     for name in ("join_ms", "assign_ms", "sync_ms"):
         if record.get(name) is not None:
-            yield f"{name.removesuffix('_ms')} {words.duration(record[name])}"
-    shared = words.namesakes(record)
+            yield f"{name.removesuffix('_ms')} {terms.duration(record[name])}"
+    shared = terms.namesakes(record)
     for member in record.get("members") or ():
-        parts = [f"{words.who(member, shared=shared)} {member['change']}"]
+        parts = [f"{terms.who(member, shared=shared)} {member['change']}"]
         if member.get("joined_after_ms") is not None:
-            parts.append(f"joined after {words.duration(member['joined_after_ms'])}")
+            parts.append(f"joined after {terms.duration(member['joined_after_ms'])}")
         if member.get("synced_after_ms") is not None:
-            parts.append(f"synced after {words.duration(member['synced_after_ms'])}")
+            parts.append(f"synced after {terms.duration(member['synced_after_ms'])}")
         for name in ("partitions", "gained", "lost"):
             if member.get(name):
                 told = ", ".join(f"{topic} {numbers}" for topic, numbers in member[name].items())
                 parts.append(f"{'owns' if name == 'partitions' else name} {told}")
         yield "  " + "; ".join(parts)
     if record.get("members_truncated"):
-        yield f"  and {words.plural(record['members_truncated'], 'member')} more"
+        yield f"  and {terms.plural(record['members_truncated'], 'member')} more"
 
 
 def _when(at_ms: int, now_ms: int) -> str:

@@ -11,7 +11,7 @@ from coordinator.values import value
 REASON_MAX_CHARS = 255
 FURTHER_CAUSES_MAX = 100
 
-TRIGGERS = frozenset(
+CLASSIC_TRIGGERS = frozenset(
     {
         "member_joined",
         "member_left",
@@ -30,6 +30,11 @@ TRIGGERS = frozenset(
         "coordinator_restarted",
     }
 )
+
+CONSUMER_TRIGGERS = frozenset({"rebalance_timeout", "regex_changed", "assignor_changed", "migrated"})
+"""Those that only groups of KIP-848 have, and groups that come from it or go to it."""
+
+TRIGGERS = CLASSIC_TRIGGERS | CONSUMER_TRIGGERS
 
 
 @value

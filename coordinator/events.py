@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 from coordinator.values import value
 
 if TYPE_CHECKING:
+    from coordinator.consumer.epoch_rebalance import EpochRebalance
+    from coordinator.consumer.group import ConsumerGroup
     from coordinator.group import Group, Rebalance
+    from coordinator.view import Topics
 
 
 @value
@@ -27,6 +30,9 @@ class GroupEvent:
     group: Group | None = None  # as it was afterwards
     rebalance: Rebalance | None = None  # that began, or ended
     group_type: str = "classic"  # or consumer (KIP-848), whose epoch `generation` is then
+    consumer_group: ConsumerGroup | None = None  # as `group`, of the other type
+    epochs: EpochRebalance | None = None  # as `rebalance`
+    topics: Topics | None = None  # by which a consumer group's topic ids have names
 
     @property
     def key(self) -> str:

@@ -29,6 +29,7 @@ from protocol.records.group_records import OffsetCommitKey
 from protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
+    from coordinator.consumer.group import ConsumerMember
     from coordinator.group import Group
     from coordinator.outcome import Reply
     from coordinator.view import AnyGroup, AnyGroupOutcome, GroupOutcome, Topics
@@ -113,6 +114,11 @@ class Shard:
                 self.consumer_groups.pop(group_id, None)
                 self.groups[group_id] = group
         self._views.pop(group_id, None)
+
+    def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
+        """How long a member of a consumer group may be silent."""
+        classic = member.classic
+        return self._consumer_settings(group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
 
     def configured(self, group_id: str) -> None:
         """The settings of the group are others now."""

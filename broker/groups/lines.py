@@ -19,7 +19,9 @@ def sentence(event: str, facts: Facts) -> str | None:
     return None if tell is None else tell(facts)
 
 
-def _preparing(facts: Facts) -> str:
+def _preparing(facts: Facts) -> str | None:
+    if _is_consumer(facts):
+        return None
     return (
         f"Preparing to rebalance group {facts['group_id']} in state PreparingRebalance with old generation "
         f"{facts['generation']} (reason: {_reason(facts)})."
@@ -39,7 +41,7 @@ def _assignment(facts: Facts) -> str:
 
 
 def _empty(facts: Facts) -> str | None:
-    if facts.get("outcome") != "empty":
+    if facts.get("outcome") != "empty" or _is_consumer(facts):
         return None
     return f"Group {facts['group_id']} with generation {facts['generation']} is now empty."
 
@@ -76,6 +78,15 @@ def _replaced(facts: Facts) -> str:
     )
 
 
+def _bumped(facts: Facts) -> str:
+    return f"[GroupId {facts['group_id']}] Bumped group epoch to {facts['generation']}."
+
+
+def _is_consumer(facts: Facts) -> bool:
+    """Of such a group Kafka tells epochs, and no rebalances."""
+    return facts.get("group_type") == "consumer"
+
+
 _SENTENCES: Mapping[str, Callable[[Facts], str | None]] = {
     "rebalance_began": _preparing,
     "generation_began": _stabilized,
@@ -85,6 +96,7 @@ _SENTENCES: Mapping[str, Callable[[Facts], str | None]] = {
     "member_left": _left,
     "pending_member_expired": _pending,
     "member_replaced": _replaced,
+    "group_epoch_bumped": _bumped,
 }
 
 

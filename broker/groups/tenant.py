@@ -81,7 +81,7 @@ class GroupTenant:
 
     def fill_in(self, event: Input, armed_by: type[Input], shard: Shard, timers: Timers, now_ms: int) -> None:
         """Put what is known of silence into the input of a timer that fired."""
-        fill_in(event, armed_by, shard.groups, timers, now_ms)
+        fill_in(event, armed_by, shard, timers, now_ms)
 
     def publish(self, event: Any) -> None:
         """Tell everybody who listens what happened."""

@@ -11,6 +11,7 @@ from base64 import urlsafe_b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import Gathering, gathered, refuse_repetition
@@ -53,12 +54,14 @@ def consumer_group_heartbeat(
     owned = request.topic_partitions
     deferred = Deferred()
     groups = broker.groups
-    groups.leader_of(group_id).submit(
+    leader = groups.leader_of(group_id)
+    instance_id = request.instance_id
+    leader.submit(
         ConsumerHeartbeat(
             group_id,
             request.member_id,
             request.member_epoch,
-            request.instance_id,
+            instance_id,
             request.rack_id,
             request.rebalance_timeout_ms,
             None if names is None else tuple(sorted(set(names))),
@@ -71,6 +74,7 @@ def consumer_group_heartbeat(
             "/" + context.host,
             deferred,
             may_describe,
+            silent_ms(leader, group_id, instance_id) if instance_id and not request.member_epoch else None,
         )
     )
     return deferred

@@ -9,8 +9,11 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.ledger.epochs import holdings_of
 from broker.http.answers import JSON, Answer, Later, json_answer, json_list, problem, worked_out
 from broker.http.metrics import lag
+from coordinator.classic.protocols import CONSUMER
+from coordinator.consumer.group import ConsumerGroup
 from coordinator.group import GroupState
 from protocol.errors import KafkaError
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from broker.groups.ledger.reading import Steps
     from broker.http.app import App
     from broker.http.request import Request
-    from coordinator.group import Group
+    from coordinator.view import AnyGroup, Topics
 
 LAST = 10
 """Rebalances told when nobody says how many."""
@@ -111,7 +114,7 @@ def _names(app: App) -> list[str]:
 
 def _known(app: App, group_id: str) -> bool:
     shard = app.broker.groups.leader_of(group_id).shard
-    return group_id in shard.groups or group_id in shard.offsets
+    return group_id in shard.states or group_id in shard.offsets
 
 
 def _last(request: Request, default: int) -> int | Answer:
@@ -124,16 +127,16 @@ def _last(request: Request, default: int) -> int | Answer:
 def _summaries(app: App) -> Iterator[dict[str, Any]]:
     for leader in list(app.broker.groups.leaders):
         for group_id in sorted(leader.shard.all_keys()):
-            yield _summary(group_id, leader.shard.groups.get(group_id))
+            yield _summary(group_id, leader.shard.states.get(group_id))
 
 
-def _summary(group_id: str, found: Group | None) -> dict[str, Any]:
+def _summary(group_id: str, found: AnyGroup | None) -> dict[str, Any]:
     if found is None:
         return {"group_id": group_id, "state": GroupState.EMPTY.value, "protocol_type": None, "members": 0}
     return {
         "group_id": group_id,
         "state": found.state.value,
-        "protocol_type": found.protocol_type,
+        "protocol_type": CONSUMER if isinstance(found, ConsumerGroup) else found.protocol_type,
         "members": len(found.members),
     }
 
@@ -143,7 +146,7 @@ def _described(app: App, group_id: str) -> Steps[Answer]:
     state = yield from ledger.live_in_steps(group_id)
     if state is None:
         state = {"group_id": group_id, "state": GroupState.EMPTY.value, "members": []}
-    owners = _owners(app.broker.groups.leader_of(group_id).shard.groups.get(group_id))
+    owners = _owners(app.broker.groups.leader_of(group_id).shard.states.get(group_id), app.broker.catalogue.image)
     yield
     entries = yield from lag.of_group(app.broker, group_id)
     partitions = [
@@ -159,10 +162,12 @@ def _described(app: App, group_id: str) -> Steps[Answer]:
     return json_answer(state)
 
 
-def _owners(found: Group | None) -> dict[tuple[str, int], str]:
-    """Which member has which partition; nobody while a rebalance goes on."""
+def _owners(found: AnyGroup | None, topics: Topics) -> dict[tuple[str, int], str]:
+    """Which member has which partition; in a classic group nobody while a rebalance goes on."""
     owners: dict[tuple[str, int], str] = {}
-    if found is not None and found.protocol_type == "consumer" and found.state is GroupState.STABLE:
+    if isinstance(found, ConsumerGroup):
+        return {place: id_ for id_, one in holdings_of(found, topics).items() for place in one.partitions}
+    if found is not None and found.protocol_type == CONSUMER and found.state is GroupState.STABLE:
         for member in found.members.values():
             with suppress(MetadataError):
                 for key in assigned_partitions(member.assignment):

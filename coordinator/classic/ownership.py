@@ -13,6 +13,7 @@ from coordinator.classic.protocols import CONSUMER
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions, subscribed_topics
 
 if TYPE_CHECKING:
+    from coordinator.consumer.group import ConsumerMember
     from coordinator.group import Group, Member
 
 TopicPartition = tuple[str, int]
@@ -46,7 +47,9 @@ def holdings(group: Group) -> Holdings | None:
         return None
 
 
-def predecessor(member: Member, before: Holdings, now: Iterable[str], departed: Iterable[str]) -> str | None:
+def predecessor(
+    member: Member | ConsumerMember, before: Holdings, now: Iterable[str], departed: Iterable[str]
+) -> str | None:
     """The id under which the member was there before: its own, or its instance's older one."""
     if member.member_id in before:
         return member.member_id

@@ -21,15 +21,16 @@ from coordinator.classic.leave import answer as leave_answer
 from coordinator.classic.leave import refused as leave_refused
 from coordinator.classic.protocols import CONSUMER
 from coordinator.consumer.answers import Refused
+from coordinator.consumer.causes import cause_by, left_cause
 from coordinator.consumer.downgrade import downgrade_by_replacement, may_downgrade_by
 from coordinator.consumer.draft import Draft
-from coordinator.consumer.expiry import expel
 from coordinator.consumer.group import NO_REGEX, UNRELEASED, UNREVOKED, ClassicProtocol, ConsumerGroup, ConsumerMember
 from coordinator.consumer.heartbeat import check_capacity, settle
 from coordinator.consumer.inputs import ClassicMemberTimedOut
 from coordinator.consumer.members import joining_member, named_member
 from coordinator.consumer.records import group_tombstones
 from coordinator.consumer.removal import remove
+from coordinator.offsets.changes import fenced_event
 from coordinator.outcome import AppendFailed, AppendToken, Outcome, Reply
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -40,6 +41,7 @@ from protocol.records.consumer_protocol import MetadataError, encode_assignment,
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync
+    from coordinator.events import GroupEvent
     from coordinator.view import AnyGroupOutcome, View
 
 DISABLED = "disabled"
@@ -70,7 +72,8 @@ def join(view: View, request: Join, now_ms: int) -> AnyGroupOutcome:
     try:
         return _join(view, group, request, now_ms)
     except Refused as refused:
-        return Outcome(group, (), (Reply(request.reply_to, join_error(refused.error)),))
+        events = _fenced(group, request, "JoinGroup", refused, now_ms)
+        return Outcome(group, (), (Reply(request.reply_to, join_error(refused.error)),), (), events)
 
 
 def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGroupOutcome:
@@ -93,7 +96,7 @@ def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGr
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and holder.member_id != member_id and may_downgrade_by(view, group, holder):
             return downgrade_by_replacement(view, holder, request, now_ms)
-    before = joining_member(draft, member_id, instance_id, is_classic=True)
+    before = joining_member(draft, request, member_id)
     after = altered(
         before,
         rack_id=before.rack_id if said.rack_id is None else said.rack_id,
@@ -125,6 +128,12 @@ def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGr
     )
     draft.reply(request.reply_to, answer)
     return draft.outcome(request.reply_to, join_error)
+
+
+def _fenced(
+    group: ConsumerGroup, request: Join | Sync | Heartbeat, api: str, refused: Refused, now_ms: int
+) -> tuple[GroupEvent, ...]:
+    return (fenced_event(group, request, api, now_ms),) if refused.error is ErrorCode.FENCED_INSTANCE_ID else ()
 
 
 def _check_protocols(group: ConsumerGroup, request: Join) -> None:
@@ -187,7 +196,8 @@ def sync(view: View, request: Sync, now_ms: int) -> AnyGroupOutcome:
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, protocol):
             raise _inconsistent()
     except Refused as refused:
-        return Outcome(group, (), (Reply(request.reply_to, sync_error(refused.error)),))
+        events = _fenced(group, request, "SyncGroup", refused, now_ms)
+        return Outcome(group, (), (Reply(request.reply_to, sync_error(refused.error)),), (), events)
     if group.target_epoch > member.epoch and member.state != UNREVOKED:
         draft.expect_join(member)
         draft.reply(request.reply_to, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -214,7 +224,8 @@ def heartbeat(view: View, request: Heartbeat, now_ms: int) -> AnyGroupOutcome:
     try:
         member = _classic_member(group, request.member_id, request.instance_id, request.generation)
     except Refused as refused:
-        return Outcome(group, (), (Reply(request.reply_to, HeartbeatResponse(error_code=refused.error)),))
+        events = _fenced(group, request, "Heartbeat", refused, now_ms)
+        return Outcome(group, (), (Reply(request.reply_to, HeartbeatResponse(error_code=refused.error)),), (), events)
     draft = Draft(view, now_ms)
     draft.restart_session(member)
     error = ErrorCode.NONE
@@ -260,15 +271,12 @@ def leave(view: View, request: Leave, now_ms: int) -> AnyGroupOutcome:
     reply = Reply(request.reply_to, leave_answer(request, results))
     if not leavers:
         return Outcome(group, (), (reply,))
-    reasons = {member_id: leaver.reason for member_id, leaver in leavers.items()}
     return remove(
         view,
-        list(leavers),
-        "member_left",
+        [left_cause(now_ms, group.members[member_id], leaver, request) for member_id, leaver in leavers.items()],
         now_ms,
         reply=reply,
         refusal=lambda error: leave_refused(error_for_client(error)),
-        reasons=reasons,
     )
 
 
@@ -278,7 +286,12 @@ def classic_member_timed_out(view: View, timer: ClassicMemberTimedOut, now_ms: i
     member = group.members.get(timer.member_id) if group is not None else None
     if member is None or member.classic is None:
         return Outcome(group or view.group)
-    return expel(view, timer.member_id, f"{timer.waited_for}_timeout", now_ms)
+    detail: dict[str, Any] = {"last_heard_ms": timer.last_heard_ms}
+    if timer.waited_for == "join":
+        detail["rebalance_timeout_ms"] = member.rebalance_timeout_ms
+    else:
+        detail["waited_ms"] = member.rebalance_timeout_ms
+    return remove(view, [cause_by(now_ms, f"{timer.waited_for}_timeout", member, detail)], now_ms)
 
 
 def late_tick(view: View, timer: Any, now_ms: int) -> AnyGroupOutcome:

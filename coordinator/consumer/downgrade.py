@@ -14,9 +14,11 @@ from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.group_record import group_record
 from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, topics_of
 from coordinator.classic.rebalance import prepare
+from coordinator.consumer.causes import migrated_cause, replaced_facts
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, ConsumerToken, group_event
 from coordinator.consumer.group import NOTHING
 from coordinator.consumer.records import group_tombstones
+from coordinator.consumer.story import ended
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import CancelTimer, Outcome
 from coordinator.values import altered
@@ -28,12 +30,12 @@ if TYPE_CHECKING:
     from coordinator.classic.inputs import Join
     from coordinator.consumer.assignor import Partitions
     from coordinator.consumer.group import ConsumerGroup, ConsumerMember
+    from coordinator.events import GroupEvent
     from coordinator.outcome import ReplyTo
     from coordinator.view import AnyGroupOutcome, Topics, View
     from protocol.errors import ErrorCode
 
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})
-_CAUSES = {"member_left": "member_left", "session_expired": "session_expired", "sync_timeout": "sync_timeout"}
 
 
 def may_downgrade(view: View, group: ConsumerGroup, leaving: Collection[str]) -> bool:
@@ -59,7 +61,7 @@ def may_downgrade_by(view: View, group: ConsumerGroup, holder: ConsumerMember) -
 def downgrade(
     view: View,
     leaving: Collection[str],
-    cause: str,
+    cause: Cause,
     now_ms: int,
     *,
     reply_to: ReplyTo | None = None,
@@ -74,9 +76,7 @@ def downgrade(
         if member_id not in leaving
     }
     draft = _begin(view, group, members, now_ms)
-    gone = group.members[next(iter(leaving))]
-    trigger = _CAUSES.get(cause, "join_timeout")
-    prepare(draft, Cause(now_ms, trigger, gone.member_id, gone.instance_id, gone.client_id, gone.client_host))
+    prepare(draft, migrated_cause(cause, "consumer", "classic"))
     return _end(view, group, draft, reply_to, refusal)
 
 
@@ -108,9 +108,11 @@ def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, 
     }
     members[member_id] = successor
     draft = _begin(view, group, members, now_ms)
+    draft.event("member_replaced", replaced_facts(holder, request, member_id))
     if group.epoch > group.target_epoch:
         draft.update_member(successor, altered(successor, parked_join=request.reply_to, joined_at_ms=now_ms))
-        prepare(draft, Cause(now_ms, "static_replaced", member_id, request.instance_id, request.client_id))
+        said = request.instance_id, request.client_id, request.client_host
+        prepare(draft, migrated_cause(Cause(now_ms, "static_replaced", member_id, *said), "consumer", "classic"))
     else:
         leads = draft.leader_id == member_id
         everybody = member_list(draft.members.values(), draft.protocol_name) if leads else []
@@ -165,9 +167,18 @@ def _end(
         (*group_tombstones(group), *made.records),
         made.replies,
         (*cancelled, *made.timers),
-        (group_event("group_migrated", group, facts, draft.now_ms), *made.events),
+        (group_event("group_migrated", group, facts, draft.now_ms), *_cut_off(view, group, draft.now_ms), *made.events),
         ConsumerToken(view.group_id, group, reply_to, refusal, tuple(group.members)),
     )
+
+
+def _cut_off(view: View, group: ConsumerGroup, now_ms: int) -> tuple[GroupEvent, ...]:
+    """The end of the rebalance that goes on: the classic group's own takes its place."""
+    rebalance = group.story.rebalance
+    if rebalance is None:
+        return ()
+    by = f"{group.epoch}@{now_ms}"
+    return (ended(view, group, rebalance, "superseded", now_ms, group.story.assignor, by=by),)
 
 
 def _classic(member: ConsumerMember, target: Partitions, topics: Topics) -> Member:

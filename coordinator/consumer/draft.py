@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.inputs import InitialDelayPassed, JoinTimedOut, SessionExpired, SyncTimedOut
+from coordinator.consumer.epoch_rebalance import NO_STORY, Story
 from coordinator.consumer.fold import GroupFold
 from coordinator.consumer.group import UNREVOKED, ConsumerGroup
 from coordinator.consumer.inputs import ClassicMemberTimedOut, RebalanceTimedOut
 from coordinator.consumer.records import current_record
+from coordinator.consumer.story import follow
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, longest_rebalance_timeout_ms
 from coordinator.outcome import AppendFailed, AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
@@ -25,6 +27,7 @@ from protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from coordinator.cause import Cause
     from coordinator.consumer.assignor import Partitions
     from coordinator.consumer.group import ConsumerMember
     from coordinator.consumer.records import Record
@@ -60,13 +63,20 @@ class Draft:
     __slots__ = (
         "_fold",
         "before",
+        "causes",
         "created",
+        "departed",
         "events",
         "group_id",
+        "migrated_from",
         "now_ms",
+        "origin",
         "records",
         "replies",
+        "side_causes",
         "soft",
+        "story",
+        "successor_of",
         "timers",
         "touched",
         "view",
@@ -80,7 +90,8 @@ class Draft:
         group = view.consumer_group
         self.created = group is None
         self.before: ConsumerGroup | Group | None = view.group if group is None else group
-        self._fold = GroupFold(ConsumerGroup(view.group_id) if group is None else group)
+        self.origin = ConsumerGroup(view.group_id) if group is None else group  # what the ledger compares with
+        self._fold = GroupFold(self.origin)
         self.records: list[Record] = []
         self.replies: list[Reply] = []
         self.timers: list[SetTimer | CancelTimer] = []
@@ -88,6 +99,12 @@ class Draft:
         self.work: list[Work] = []
         self.touched: list[str] = []
         self.soft: dict[str, Any] = {}  # changes of what is not in the log
+        self.story: Story = NO_STORY if group is None else group.story
+        self.causes: list[Cause] = []  # of the epoch's rise
+        self.side_causes: list[Cause] = []  # that go with it, and would not have raised it
+        self.departed: list[tuple[ConsumerMember, str]] = []  # (member, `left`, `expired` or `removed`)
+        self.migrated_from: str | None = None  # `classic`: the group spoke that protocol until now
+        self.successor_of: ConsumerMember | None = None  # whose place the member of this request took
 
     # The group
 
@@ -184,8 +201,13 @@ class Draft:
             group = self.before  # nothing was decided, and nobody remembers
         else:
             group = self._fold.group()
-            if group is not None and self.soft:
-                group = altered(group, **self.soft)
+            if group is not None:
+                if self.records:
+                    self.story = follow(self, group)
+                if self.story is not group.story:
+                    self.soft["story"] = self.story
+                if self.soft:
+                    group = altered(group, **self.soft)
         token = None
         if self.records:
             token = ConsumerToken(self.group_id, self.before, reply_to, refusal, tuple(self.touched))

@@ -7,31 +7,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.consumer.causes import topics_cause
 from coordinator.consumer.metadata_hash import metadata_hash
 from coordinator.consumer.records import epoch_record, partition_metadata_tombstone, target_epoch_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coordinator.cause import Cause
     from coordinator.consumer.draft import Draft
 
 
-def update_epoch(draft: Draft, cause: str | None) -> None:
-    """Raise the epoch once if there is a `cause`, or if the topics are not what they were when it was last raised.
+def update_epoch(draft: Draft, causes: Sequence[Cause]) -> None:
+    """Raise the epoch once if there are `causes`, or if the topics are not what they were when it was last raised.
 
-    The topics are looked at when there is a cause, and when they are others than those looked at before.
+    The topics are looked at when there are causes, and when they are others than those looked at before.
     """
     group, topics = draft.group, draft.view.topics
-    if cause is None and draft.soft.get("hashed_topics", group.hashed_topics) is topics:
+    looked_at = draft.soft.get("hashed_topics", group.hashed_topics)
+    if not causes and looked_at is topics:
         return
     draft.soft["hashed_topics"] = topics
     now = metadata_hash(group.subscribed_topics, topics, draft.view.consumer_settings.rack)
-    if cause is None:
+    if not causes:
         if now == group.metadata_hash:
             return
-        cause = "partitions_changed"
+        causes = (topics_cause(draft.now_ms, group.subscribed_topics, looked_at, topics),)
     if group.has_partition_metadata:
         draft.write(partition_metadata_tombstone(draft.group_id))
     draft.write(epoch_record(draft.group_id, draft.group.epoch + 1, now))
-    draft.event("group_epoch_bumped", trigger=cause)
+    draft.causes += causes
+    draft.event("group_epoch_bumped", trigger=causes[0].trigger)
 
 
 def empty_epoch(draft: Draft) -> None:

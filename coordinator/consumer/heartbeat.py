@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.cause import FURTHER_CAUSES_MAX
 from coordinator.consumer.answers import Refused, heard, heartbeat_error
+from coordinator.consumer.causes import joined_cause, migrated_cause, regex_cause, replaced_cause, subscription_cause
 from coordinator.consumer.checks import check_shape, no_such_group
 from coordinator.consumer.draft import Draft
 from coordinator.consumer.epochs import update_epoch
@@ -17,16 +19,23 @@ from coordinator.consumer.members import joining_member, present_member
 from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
 from coordinator.consumer.records import member_record
 from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
+from coordinator.consumer.story import member_facts
 from coordinator.consumer.target import ids_of, update_target
 from coordinator.consumer.upgrade import make_way
+from coordinator.offsets.changes import fenced_event
 from coordinator.outcome import Outcome, Reply
 from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.cause import Cause
     from coordinator.consumer.group import ConsumerMember
     from coordinator.consumer.inputs import ConsumerHeartbeat
     from coordinator.view import AnyGroupOutcome, View
+
+
+_API = "ConsumerGroupHeartbeat"
+_TAKEN = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})
 
 
 def consumer_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
@@ -38,7 +47,9 @@ def consumer_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> A
         return _heartbeat(view, request, now_ms)
     except Refused as refused:
         answer = heartbeat_error(refused.error, refused.message)
-        return Outcome(view.consumer_group or view.group, (), (Reply(request.reply_to, answer),))
+        group = view.consumer_group
+        events = (fenced_event(group, request, _API, now_ms),) if group and refused.error in _TAKEN else ()
+        return Outcome(group or view.group, (), (Reply(request.reply_to, answer),), (), events)
 
 
 def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
@@ -51,7 +62,7 @@ def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupO
     if joins:
         member_id = request.member_id or request.new_member_id
         check_capacity(draft, member_id)
-        before = joining_member(draft, member_id, request.instance_id, is_classic=False)
+        before = joining_member(draft, request, member_id)
     else:
         before = present_member(draft.group, request)
     after = altered(
@@ -110,10 +121,10 @@ def settle(
     if not known or _differ(before, after):
         draft.write(member_record(draft.group_id, after))
     if not known:
-        draft.event("member_joined", **facts(after))
+        draft.event("member_joined", **member_facts(after))
     if after.regex != before.regex:
         drop_unused(draft)
-    update_epoch(draft, _cause(draft, before, after, known=known))
+    update_epoch(draft, _causes(draft, before, after, known=known))
     if after.classic is None:  # a JoinGroup does not say on whose behalf: the next heartbeat does
         maybe_refresh(draft, on_behalf_of)
     update_target(draft, after.member_id)
@@ -143,15 +154,28 @@ def settle(
     return member
 
 
-def _cause(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> str | None:
-    """Why the epoch must rise; None when what the member wants has not changed, or cannot be told yet."""
-    group = draft.group
-    if after.names != before.names:
-        return "subscription_changed" if known else "member_joined"
+def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> list[Cause]:
+    """Why the epoch must rise; nothing when what the member wants has not changed, or cannot be told yet."""
+    now_ms = draft.now_ms
+    if after.names == before.names and after.regex == before.regex:
+        return []
+    if not known:
+        cause = joined_cause(now_ms, after)
+        if draft.migrated_from is not None:
+            cause = migrated_cause(cause, draft.migrated_from, "consumer")
+    elif draft.successor_of is not None:
+        cause = replaced_cause(now_ms, draft.successor_of, after)
+    else:
+        cause = subscription_cause(now_ms, before, after)
+    causes = [] if after.names == before.names else [cause]
+    if after.regex == before.regex:
+        return causes
+    if after.regex == "" or after.regex in draft.group.regexes:
+        return [cause]
     # An expression that nobody has looked up yet raises the epoch when somebody has.
-    if after.regex != before.regex and (after.regex == "" or after.regex in group.regexes):
-        return "regex_changed" if known else "member_joined"
-    return None
+    later = regex_cause(now_ms, before, after) if causes else cause
+    draft.story = altered(draft.story, regex_causes=(*draft.story.regex_causes, later)[:FURTHER_CAUSES_MAX])
+    return causes
 
 
 def _differ(before: ConsumerMember, after: ConsumerMember) -> bool:
@@ -169,22 +193,12 @@ def _differ(before: ConsumerMember, after: ConsumerMember) -> bool:
     )
 
 
-def facts(member: ConsumerMember) -> dict[str, object]:
-    """Who it is, for events."""
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-    }
-
-
 def _tell_of_progress(draft: Draft, before: ConsumerMember, after: ConsumerMember) -> None:
     if before.epoch == after.epoch and same_partitions(before, after):
         return
     draft.event(
         "member_reconciled",
-        **facts(after),
+        **member_facts(after),
         member_epoch=after.epoch,
         state=STATE_NAMES.get(after.state, str(after.state)),
         partitions=sum(map(len, after.assigned.values())),

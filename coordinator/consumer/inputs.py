@@ -39,6 +39,7 @@ class ConsumerHeartbeat(GroupInput):
     client_host: str
     reply_to: ReplyTo
     on_behalf_of: Any = None  # whose topics a regular expression may stand for: the edge's business
+    away_ms: int | None = None  # how long ago the static member that it replaces was heard of
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class RebalanceTimedOut(GroupInput):
     group_id: str
     member_id: str
     epoch: int  # of the member, when the timer was set
+    last_heard_ms: int | None = None  # how long ago anything of it came
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class ClassicMemberTimedOut(GroupInput):
     group_id: str
     member_id: str
     waited_for: str  # `join` or `sync`
+    last_heard_ms: int | None = None  # how long ago anything of it came
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.consumer.answers import heard, heartbeat_error
+from coordinator.consumer.causes import cause_by
 from coordinator.consumer.checks import no_such_group
 from coordinator.consumer.draft import Draft
 from coordinator.consumer.group import LEAVE_STATIC_EPOCH, NOTHING, ConsumerMember
@@ -30,7 +31,7 @@ def leave_by_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> A
     member = named_member(group, request.member_id, request.instance_id)
     reply = Reply(request.reply_to, heard(request.member_id, request.epoch))
     if request.epoch != LEAVE_STATIC_EPOCH:
-        return remove(view, [member.member_id], "member_left", now_ms, reply=reply, refusal=heartbeat_error)
+        return remove(view, [cause_by(now_ms, "member_left", member, {})], now_ms, reply=reply, refusal=heartbeat_error)
     draft = Draft(view, now_ms)
     go_for_a_while(draft, member)
     draft.event("member_away", member_id=member.member_id, instance_id=member.instance_id, client_id=member.client_id)

@@ -13,16 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.consumer.answers import Refused
+from coordinator.consumer.causes import replaced_facts
 from coordinator.consumer.checks import check_epoch, fenced_instance, unknown_instance, unknown_member
 from coordinator.consumer.group import ConsumerMember
+from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.consumer.records import current_record, member_record, member_tombstones, target_record
 from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.classic.inputs import Join
     from coordinator.consumer.draft import Draft
     from coordinator.consumer.group import ConsumerGroup
-    from coordinator.consumer.inputs import ConsumerHeartbeat
 
 
 def present_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
@@ -47,13 +49,13 @@ def named_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return member
 
 
-def joining_member(draft: Draft, member_id: str, instance_id: str | None, *, is_classic: bool) -> ConsumerMember:
+def joining_member(draft: Draft, request: ConsumerHeartbeat | Join, member_id: str) -> ConsumerMember:
     """The member that joins: one that is there, a new one, or a successor, whose inheritance is written.
 
     A static member of the classic protocol always takes the place of whoever holds its instance id.
     Raises: Refused.
     """
-    group = draft.group
+    group, instance_id = draft.group, request.instance_id
     member = group.members.get(member_id)
     if member is not None:
         if member.instance_id != instance_id:
@@ -69,15 +71,15 @@ def joining_member(draft: Draft, member_id: str, instance_id: str | None, *, is_
     if holder_id is None:
         return ConsumerMember(member_id, instance_id=instance_id)
     holder = group.members[holder_id]
-    if not is_classic and holder.classic is None and not holder.is_away:
+    if isinstance(request, ConsumerHeartbeat) and holder.classic is None and not holder.is_away:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Instance id {instance_id!r} is still held by member {holder_id!r}.",
         )
-    return _succeed(draft, holder, member_id)
+    return _succeed(draft, holder, request, member_id)
 
 
-def _succeed(draft: Draft, holder: ConsumerMember, member_id: str) -> ConsumerMember:
+def _succeed(draft: Draft, holder: ConsumerMember, request: ConsumerHeartbeat | Join, member_id: str) -> ConsumerMember:
     """The new id has all that the old one had, and is as far as one that has just come."""
     group_id = draft.group_id
     target = draft.group.targets.get(holder.member_id)
@@ -88,10 +90,6 @@ def _succeed(draft: Draft, holder: ConsumerMember, member_id: str) -> ConsumerMe
     if target is not None:
         draft.write(target_record(group_id, member_id, target))
     draft.write(current_record(group_id, successor))
-    draft.event(
-        "member_replaced",
-        instance_id=holder.instance_id,
-        old_member_id=holder.member_id,
-        member_id=member_id,
-    )
+    draft.event("member_replaced", **replaced_facts(holder, request, member_id))
+    draft.successor_of = holder
     return successor

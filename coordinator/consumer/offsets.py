@@ -14,6 +14,7 @@ from coordinator.classic.checks import check_group_id
 from coordinator.consumer.draft import ConsumerToken, group_event
 from coordinator.consumer.group import NOTHING
 from coordinator.consumer.records import group_tombstones
+from coordinator.offsets.changes import commit_refused_events, offsets_gone_events, offsets_set_events
 from coordinator.offsets.commit import TOPIC_IDS_SINCE, accepted, all_partitions, utf16_length
 from coordinator.offsets.delete import stored_partitions
 from coordinator.offsets.describe import ERROR_SINCE
@@ -76,9 +77,11 @@ def commit(view: View, request: CommitOffsets, now_ms: int) -> AnyGroupOutcome:
     assert group is not None
     error = check_commit(view, group, request)
     if error is not ErrorCode.NONE:
-        return Outcome(group, (), (Reply(request.reply_to, all_partitions(request, error)),))
+        events = commit_refused_events(group, request, error, now_ms)
+        return Outcome(group, (), (Reply(request.reply_to, all_partitions(request, error)),), (), events)
     records, replies = accepted(view, request, now_ms)
-    return Outcome(group, records, replies, token=request if records else None)
+    events = () if group.members else offsets_set_events(view, request, records, now_ms)
+    return Outcome(group, records, replies, (), events, request if records else None)
 
 
 def check_commit(view: View, group: ConsumerGroup, request: CommitOffsets) -> ErrorCode:
@@ -192,8 +195,11 @@ def delete_offsets(view: View, request: DeleteOffsets, now_ms: int) -> AnyGroupO
                 records.append((OffsetCommitKey(view.group_id, *key), None))
         answers.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
     response = OffsetDeleteResponse(topics=merged(request.refused, answers, lambda topic: topic.name))
+    keys = [(key.topic, key.partition) for key, _ in records]
+    who = {"client_id": request.client_id, "client_host": request.client_host}
+    events = offsets_gone_events(view, keys, now_ms, by="client", **who)
     token = request if records else None
-    return Outcome(group, tuple(records), (Reply(request.reply_to, response),), token=token)
+    return Outcome(group, tuple(records), (Reply(request.reply_to, response),), (), events, token)
 
 
 def delete_group(view: View, request: DeleteGroup, now_ms: int) -> AnyGroupOutcome:
@@ -208,9 +214,10 @@ def delete_group(view: View, request: DeleteGroup, now_ms: int) -> AnyGroupOutco
         return Outcome(group, (), (Reply(request.reply_to, result(ErrorCode.NON_EMPTY_GROUP)),))
     records = _all_tombstones(view, group)
     reply = Reply(request.reply_to, result(ErrorCode.NONE))
-    event = _removed_event(view, group, now_ms, "deleted", len(records))
+    who = {"client_id": request.client_id, "client_host": request.client_host}
+    events = _removed_events(view, group, now_ms, by="deleted", **who)
     token = ConsumerToken(view.group_id, group, request.reply_to, result)
-    return Outcome(None, records, (reply,), (), (event,), token)
+    return Outcome(None, records, (reply,), (), events, token)
 
 
 def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> AnyGroupOutcome:
@@ -230,13 +237,14 @@ def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> AnyGroupO
             expired.append(key)
     if not group.members and len(expired) == len(view.offsets) and not view.pending_offsets:
         records = _all_tombstones(view, group)
-        event = _removed_event(view, group, now_ms, "expired", len(expired))
-        return Outcome(None, records, (), (), (event,), ConsumerGroupExpired(view.group_id, group))
+        events = _removed_events(view, group, now_ms, by="expired")
+        return Outcome(None, records, (), (), events, ConsumerGroupExpired(view.group_id, group))
     if not expired:
         return Outcome(group)
     tombstones = tuple([(OffsetCommitKey(view.group_id, *key), None) for key in expired])
     told = group_event("offsets_expired", group, {"offset_count": len(expired)}, now_ms)
-    return Outcome(group, tombstones, (), (), (told,), Tombstones())
+    events = (told, *offsets_gone_events(view, expired, now_ms, by="expiry"))
+    return Outcome(group, tombstones, (), (), events, Tombstones())
 
 
 def _all_tombstones(view: View, group: ConsumerGroup) -> tuple[tuple[Any, Any | None], ...]:
@@ -244,8 +252,21 @@ def _all_tombstones(view: View, group: ConsumerGroup) -> tuple[tuple[Any, Any | 
     return (*offsets, *group_tombstones(group))
 
 
-def _removed_event(view: View, group: ConsumerGroup, now_ms: int, by: str, count: int) -> GroupEvent:
-    return group_event("group_removed", group, {"by": by, "record_count": count}, now_ms)
+def _removed_events(
+    view: View,
+    group: ConsumerGroup,
+    now_ms: int,
+    *,
+    by: str,
+    client_id: str | None = None,
+    client_host: str | None = None,
+) -> tuple[GroupEvent, ...]:
+    """The group went, and all that it committed with it."""
+    who = {"client_id": client_id, "client_host": client_host}
+    cause = "group_deleted" if by == "deleted" else "expiry"
+    facts = {"by": by, **who, "members_at_last_generation": None, "offset_count": len(view.offsets)}
+    gone = offsets_gone_events(view, view.offsets, now_ms, by=cause, **who)
+    return (*gone, group_event("group_removed", group, facts, now_ms))
 
 
 def describe_as_classic(view: View, request: DescribeGroup, now_ms: int) -> AnyGroupOutcome:

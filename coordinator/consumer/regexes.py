@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import re2
 
+from coordinator.cause import Cause
 from coordinator.consumer.answers import Refused
 from coordinator.consumer.draft import Draft
 from coordinator.consumer.epochs import update_epoch
@@ -22,6 +23,7 @@ from coordinator.consumer.group import ResolvedRegex
 from coordinator.consumer.inputs import ResolveRegexes
 from coordinator.consumer.records import regex_record, regex_tombstone
 from coordinator.outcome import Outcome
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from coordinator.view import AnyGroupOutcome, View
 
 REFRESH_AT_MOST_EVERY_MS = 10_000
+REGEXES_TOLD_MAX = 20
 GIVE_UP_AFTER_MS = 60_000
 """A look-up that has not come back is asked for again."""
 
@@ -113,5 +116,8 @@ def regexes_resolved(view: View, result: RegexesResolved, now_ms: int) -> AnyGro
         draft.event("regex_resolved", regexes=changed)
     if result.resolved is not None:
         any_topics = any(change["added"] or change["removed"] for change in changed.values())
-        update_epoch(draft, "regex_changed" if any_topics else None)
+        asked_by = [cause for cause in draft.story.regex_causes if cause.member_id in group.members]
+        draft.story = altered(draft.story, regex_causes=())
+        told = Cause(now_ms, "regex_changed", detail={"regexes": dict(list(changed.items())[:REGEXES_TOLD_MAX])})
+        update_epoch(draft, (asked_by or (told,)) if any_topics else ())
     return draft.outcome()

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from coordinator.cause import Cause
 from coordinator.consumer.assignor import AssignmentSpec, MemberToAssign, TopicToAssign, compute
 from coordinator.consumer.draft import Draft
 from coordinator.consumer.group import NOTHING, ConsumerGroup
 from coordinator.consumer.inputs import ComputeTarget, TargetComputed
 from coordinator.consumer.records import target_epoch_record, target_record
 from coordinator.outcome import Outcome
+from coordinator.values import altered
 from protocol.records.group_records import EncodedValue, encode_key, encode_value
 
 if TYPE_CHECKING:
@@ -55,11 +57,21 @@ def update_target(draft: Draft, asked_by: str) -> None:
     is_new = not isinstance(before, ConsumerGroup) or asked_by not in before.members
     spec = assignment_spec(group, topics, view.consumer_settings.rack, asked_by if is_new else None)
     name = preferred_assignor(group, tuple(view.consumer_settings.assignors))
+    _tell_of_assignor(draft, name)
     if size <= AT_ONCE:
         _take_over(draft, group.epoch, compute(view.consumer_settings.assignors[name], spec))
     else:
         draft.soft["computing_epoch"] = group.epoch
         draft.work.append(ComputeTarget(draft.group_id, group.epoch, name, spec))
+
+
+def _tell_of_assignor(draft: Draft, name: str) -> None:
+    """What most members prefer does not raise the epoch: another assignor comes with the next target."""
+    before = draft.story.assignor
+    if before != name:
+        draft.story = altered(draft.story, assignor=name)
+        if before is not None:
+            draft.side_causes.append(Cause(draft.now_ms, "assignor_changed", detail={"old": before, "new": name}))
 
 
 def computed(work: ComputeTarget, assignor: Assignor) -> Generator[None, None, TargetComputed]:

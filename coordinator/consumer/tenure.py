@@ -11,7 +11,9 @@ from coordinator.consumer.answers import Refused, heartbeat_error
 from coordinator.consumer.checks import check_shape
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, group_event, timers_of
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
+from coordinator.consumer.story import resumed
 from coordinator.outcome import CancelTimer, Outcome, Reply
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import DescribedConsumerGroup
 
@@ -29,7 +31,11 @@ def loaded(view: View, event: Loaded, now_ms: int) -> AnyGroupOutcome:
     timers = tuple([timer for member in group.members.values() for timer in timers_of(view, member, now_ms)])
     facts = {"members": len(group.members), "load_ms": event.load_ms, "unclean": event.unclean}
     told = group_event("coordinator_loaded", group, facts, now_ms)
-    return Outcome(group, timers=timers, events=(told,))
+    resuming = resumed(view, group, now_ms)
+    if resuming is None:
+        return Outcome(group, timers=timers, events=(told,))
+    rebalance, began = resuming
+    return Outcome(altered(group, story=altered(group.story, rebalance=rebalance)), timers=timers, events=(told, began))
 
 
 def unload(view: View, event: Unload, now_ms: int) -> AnyGroupOutcome:

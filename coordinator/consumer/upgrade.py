@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.classic.answers import join_error, sync_error
+from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.protocols import CONSUMER, select_protocol
+from coordinator.classic.story import ended
 from coordinator.consumer.answers import Refused
 from coordinator.consumer.group import STABLE, ClassicProtocol, ConsumerMember, plain
 from coordinator.consumer.metadata_hash import metadata_hash
@@ -23,8 +25,10 @@ from coordinator.consumer.records import (
     target_epoch_record,
     target_record,
 )
+from coordinator.events import GroupEvent
 from coordinator.group import GroupState
 from coordinator.outcome import CancelTimer
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions, has_user_data, subscription
 from protocol.records.group_records import GroupMetadataKey
@@ -43,6 +47,7 @@ def make_way(draft: Draft) -> None:
         return
     if classic.state is not GroupState.EMPTY:
         _take_over(draft, classic)
+        draft.migrated_from = "classic"
         return
     draft.write_foreign((GroupMetadataKey(draft.group_id), None))
 
@@ -68,7 +73,18 @@ def _take_over(draft: Draft, classic: Group) -> None:
     for member_id in classic.pending_members:
         draft.cancel_timer("heartbeat", member_id)
     answer_parked(draft, classic)
+    _cut_off(draft, classic)
+    now = draft.group
+    draft.origin = altered(now, members=dict(now.members))
     draft.event("group_migrated", to="consumer", members=len(members))
+
+
+def _cut_off(draft: Draft, classic: Group) -> None:
+    """The end of the rebalance that goes on: the epoch that the newcomer brings takes its place."""
+    if classic.rebalance is not None:
+        cut = ClassicDraft(draft.view, classic, draft.now_ms)
+        ended(cut, "superseded", by=f"{classic.generation}@{draft.now_ms}")
+        draft.events += [event for event in cut.outcome().events if isinstance(event, GroupEvent)]
 
 
 def answer_parked(draft: Draft, classic: Group) -> None:

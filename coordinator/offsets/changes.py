@@ -8,25 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from coordinator.consumer.group import ConsumerGroup
 from coordinator.events import GroupEvent
+from coordinator.group import Group
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from coordinator.group import Group
+    from coordinator.consumer.group import ConsumerMember
+    from coordinator.group import Member
     from coordinator.offsets.inputs import CommitOffsets
-    from coordinator.view import CommittedOffset, View
+    from coordinator.view import AnyGroup, CommittedOffset, View
 
 TOPICS_MAX = 20
 OFFSETS_MAX = 200
 _REFUSALS_TOLD = frozenset(
-    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID},
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    },
 )
 
 Changed = tuple[str, int, int | None, int | None]
 """(topic, partition, the offset before, the offset after); None: there is none."""
 
 
-def commit_refused_events(group: Group | None, commit: CommitOffsets, error: ErrorCode, now_ms: int) -> tuple[Any, ...]:
+def commit_refused_events(
+    group: AnyGroup | None, commit: CommitOffsets, error: ErrorCode, now_ms: int
+) -> tuple[Any, ...]:
     """One commit of a stale generation, an unknown member or a fenced one. The reader counts those of a second."""
     if group is None or error not in _REFUSALS_TOLD:
         return ()
@@ -39,22 +49,34 @@ def commit_refused_events(group: Group | None, commit: CommitOffsets, error: Err
         "request_generation": commit.generation,
         "topics": [topic.name for topic in commit.topics][:TOPICS_MAX],
     }
-    events = [GroupEvent("commit_refused", commit.group_id, group.generation, facts, now_ms, group)]
+    events = [event_of(group, "commit_refused", facts, now_ms)]
     if error is ErrorCode.FENCED_INSTANCE_ID:
-        holder_id = group.static_members.get(commit.instance_id or "")
-        holder = group.members.get(holder_id or "")
-        fenced = {
-            "api": "OffsetCommit",
-            "instance_id": commit.instance_id,
-            "refused_member_id": commit.member_id,
-            "client_id": commit.client_id,
-            "client_host": commit.client_host,
-            "holder_member_id": holder_id,
-            "holder_client_id": holder.client_id if holder is not None else None,
-            "holder_client_host": holder.client_host if holder is not None else None,
-        }
-        events.append(GroupEvent("member_fenced", commit.group_id, group.generation, fenced, now_ms, group))
+        events.append(fenced_event(group, commit, "OffsetCommit", now_ms))
     return tuple(events)
+
+
+def fenced_event(group: AnyGroup, request: Any, api: str, now_ms: int) -> GroupEvent:
+    """A request of somebody whose instance id another holds. What does not say its client is known by its member id."""
+    holder_id = group.static_members.get(request.instance_id or "")
+    holder: Member | ConsumerMember | None = group.members.get(holder_id or "")
+    facts = {
+        "api": api,
+        "instance_id": request.instance_id,
+        "refused_member_id": request.member_id,
+        "client_id": getattr(request, "client_id", ""),
+        "client_host": getattr(request, "client_host", ""),
+        "holder_member_id": holder_id,
+        "holder_client_id": holder.client_id if holder is not None else None,
+        "holder_client_host": holder.client_host if holder is not None else None,
+    }
+    return event_of(group, "member_fenced", facts, now_ms)
+
+
+def event_of(group: AnyGroup, kind: str, facts: dict[str, Any], now_ms: int) -> GroupEvent:
+    """Something that happened to a group of either type."""
+    if isinstance(group, ConsumerGroup):
+        return GroupEvent(kind, group.group_id, group.epoch, facts, now_ms, group_type="consumer", consumer_group=group)
+    return GroupEvent(kind, group.group_id, group.generation, facts, now_ms, group)
 
 
 def offsets_set_events(view: View, commit: CommitOffsets, records: Iterable[Any], now_ms: int) -> tuple[Any, ...]:
@@ -94,8 +116,8 @@ def changed_events(
     client_host: str | None = None,
 ) -> tuple[Any, ...]:
     """At most one event, with at most 200 offsets."""
-    group = view.group
-    if group is None or group.is_simple or not changed:
+    group: AnyGroup | None = view.consumer_group or view.group
+    if group is None or not changed or (isinstance(group, Group) and group.is_simple):
         return ()
     facts = {
         "by": by,
@@ -104,4 +126,4 @@ def changed_events(
         "offset_count": len(changed),
         "offsets": changed[:OFFSETS_MAX],
     }
-    return (GroupEvent("offsets_changed", view.group_id, group.generation, facts, now_ms, group),)
+    return (event_of(group, "offsets_changed", facts, now_ms),)

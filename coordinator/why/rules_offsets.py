@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from coordinator.why.terms import duration, plural
 from coordinator.why.window import Finding, Window, name_of
-from coordinator.why.words import duration, plural
 
 COMMITS_PER_SECOND = 5
 EXPIRES_WITHIN_MS = 24 * 60 * 60_000

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from coordinator.why.cause_words import cause
+from coordinator.why.terms import duration, plural
 from coordinator.why.window import Facts, Finding, Window, identity, name_of
-from coordinator.why.words import cause, duration, partition_count, plural
+from coordinator.why.words import partition_count
 
 STORM_REBALANCES = 5
 STORM_MS = 5 * 60_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
-from coordinator.why.words import host, who
+from coordinator.why.terms import host, who
 
 Facts = Mapping[str, Any]
 

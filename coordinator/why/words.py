@@ -6,198 +6,11 @@ an older record lacks, or a trigger that is new, still gives a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
+from coordinator.why.cause_words import cause
+from coordinator.why.terms import Facts, duration, host, namesakes, plural, who
 from protocol.records.ledger import numbers
-
-Facts = Mapping[str, Any]
-
-
-def duration(ms: float | None) -> str:
-    """As people say it: `0.3 s`, `61.0 s`, `3 min 20 s`, `2 h 5 min`, `3 days`."""
-    if ms is None:
-        return "-"
-    if ms < 120_000:
-        return f"{ms / 1_000:.1f} s"
-    minutes, seconds = divmod(round(ms / 1_000), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{hours // 24} days"
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 commit`, `3 commits`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def host(text: str | None) -> str:
-    """A client's host without the slash that Java prints before it."""
-    return (text or "").removeprefix("/")
-
-
-Namesakes = Mapping[str, bool]
-"""Client ids that several members of one generation have; True where host and client id together are not one's own."""
-
-_BEFORE = frozenset({"stayed", "left", "expired", "removed"})
-_AFTER = frozenset({"stayed", "joined", "replaced"})
-_TOLD_OF_ID = 9
-"""Of what follows the client id in a member id, a hyphen and a uuid: enough to know it by, and to search for."""
-
-
-def namesakes(record: Facts) -> Namesakes:
-    """Who has another's name in a `rebalance_ended`: clients that were given no name all have the library's."""
-    shared: dict[str, bool] = {}
-    for there in (_BEFORE, _AFTER):
-        hosts: dict[str, list[str]] = {}
-        for member in record.get("members") or ():
-            if member.get("change") in there and member.get("client_id") and not member.get("instance_id"):
-                hosts.setdefault(str(member["client_id"]), []).append(host(member.get("client_host")))
-        for name, where in hosts.items():
-            if len(where) > 1:
-                shared[name] = shared.get(name, False) or len(set(where)) < len(where)
-    return shared
-
-
-def who(facts: Facts, *, with_host: bool = True, shared: Namesakes | None = None) -> str:
-    """A member as people know it: its client id, or instance id, and its host.
-
-    Where its name is `shared` the host is told, and where that is not enough the beginning of the member id.
-    """
-    client_id, member_id = facts.get("client_id"), facts.get("member_id")
-    name = facts.get("instance_id") or client_id or member_id or "somebody"
-    where = host(facts.get("client_host"))
-    if shared and client_id and not facts.get("instance_id") and client_id in shared:
-        if shared[client_id] and member_id and str(member_id).startswith(f"{client_id}-"):
-            name = str(member_id)[: len(client_id) + _TOLD_OF_ID]
-        else:
-            with_host = True
-    return f"{name} ({where})" if with_host and where else str(name)
-
-
-def quoted(text: str | None) -> str:
-    """A client's own words, without their full stop."""
-    return f'"{(text or "").rstrip(".")}"'
-
-
-def cause(facts: Facts | None, *, with_host: bool = True, shared: Namesakes | None = None) -> str:
-    """What somebody did, or what befell it."""
-    if not facts:
-        return "the cause is not known"
-    name = who(facts, with_host=with_host, shared=shared)
-    detail: Facts = facts.get("detail") or {}
-    reason = facts.get("reason")
-    tell = _CAUSES.get(str(facts.get("trigger")))
-    if tell is None:
-        return f"{name}: {facts.get('trigger')}" + (f": {quoted(reason)}" if reason else "")
-    return tell(name, detail, reason)
-
-
-def _joined(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} joined" + (f": {quoted(reason)}" if reason and reason != "not provided" else "")
-
-
-def _left(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} left" + (f": {quoted(reason)}" if reason else "")
-
-
-def _removed(name: str, detail: Facts, reason: str | None) -> str:
-    by = who({"client_id": detail.get("by_client_id"), "client_host": detail.get("by_client_host")})
-    return f"{name} was removed by {by}" + (f": {quoted(reason)}" if reason else "")
-
-
-def _session(name: str, detail: Facts, reason: str | None) -> str:
-    timeout_ms, silent_ms = detail.get("session_timeout_ms"), detail.get("last_heard_ms")
-    if silent_ms is None:
-        return f"{name} was silent for its session timeout of {duration(timeout_ms)}"
-    last = f" since its {detail['last_api']}" if detail.get("last_api") else ""
-    if timeout_ms is not None and abs(silent_ms - timeout_ms) < 1_000:
-        return f"{name} was silent for {duration(silent_ms)}{last}, its session timeout"
-    return f"{name} was silent for {duration(silent_ms)}{last}; its session timeout is {duration(timeout_ms)}"
-
-
-def _join_timeout(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} did not rejoin within its rebalance timeout of {duration(detail.get('rebalance_timeout_ms'))}"
-
-
-def _sync_timeout(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} joined and did not ask for its assignment for {duration(detail.get('waited_ms'))}"
-
-
-def _poll_timeout(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} left: {quoted(reason or detail.get('text'))}"
-
-
-def _subscription(name: str, detail: Facts, reason: str | None) -> str:
-    parts = []
-    if detail.get("topics_added"):
-        parts.append("subscribed to " + _names(detail["topics_added"]))
-    if detail.get("topics_removed"):
-        parts.append("unsubscribed from " + _names(detail["topics_removed"]))
-    if detail.get("protocols_changed"):
-        before, after = detail["protocols_changed"]
-        parts.append(f"offers other protocols: {', '.join(after)} instead of {', '.join(before)}")
-    return f"{name} " + (" and ".join(parts) or "joined again with other metadata" + _because(reason))
-
-
-def _partitions(name: str, detail: Facts, reason: str | None) -> str:
-    topics = detail.get("topics") or {}
-    told = [f"{topic} has {now} partitions instead of {before}" for topic, (before, now) in topics.items()]
-    return ", ".join(told) + f", which {name} saw" if told else f"{name} saw other partitions"
-
-
-def _leader(name: str, detail: Facts, reason: str | None) -> str:
-    return f"the leader {name} joined again" + _because(reason)
-
-
-def _static(name: str, detail: Facts, reason: str | None) -> str:
-    return f"{name} came back under a new member id and the group had to rebalance"
-
-
-def _followup(name: str, detail: Facts, reason: str | None) -> str:
-    return f"the second round of {detail.get('follows')}: {name} had given up what it had to"
-
-
-def _append_failed(name: str, detail: Facts, reason: str | None) -> str:
-    return f"the assignment could not be written ({detail.get('error')}), so all had to join again"
-
-
-def _over_capacity(name: str, detail: Facts, reason: str | None) -> str:
-    return f"the group has {detail.get('size')} members and may have {detail.get('limit')}"
-
-
-def _restarted(name: str, detail: Facts, reason: str | None) -> str:
-    return f"the broker had stopped in the middle of a rebalance, and {name} joined again"
-
-
-_CAUSES: Mapping[str, Callable[[str, Facts, str | None], str]] = {
-    "member_joined": _joined,
-    "member_left": _left,
-    "member_removed": _removed,
-    "session_expired": _session,
-    "join_timeout": _join_timeout,
-    "sync_timeout": _sync_timeout,
-    "poll_timeout": _poll_timeout,
-    "subscription_changed": _subscription,
-    "partitions_changed": _partitions,
-    "leader_rejoined": _leader,
-    "static_replaced": _static,
-    "cooperative_followup": _followup,
-    "append_failed": _append_failed,
-    "over_capacity": _over_capacity,
-    "coordinator_restarted": _restarted,
-}
-
-
-def _because(reason: str | None) -> str:
-    return f": {quoted(reason)}" if reason and reason != "not provided" else ""
-
-
-def _names(topics: Sequence[str]) -> str:
-    return ", ".join(f'"{topic}"' for topic in topics)
 
 
 def causes(record: Facts) -> str:
@@ -232,12 +45,34 @@ def consequences(record: Facts) -> str:
         parts.append(f"{plural(unassigned, 'partition')} without an owner")
     stopped_ms = record.get("stopped_ms")
     if stopped_ms is not None and stopped_ms >= 50:
-        everybody = "those who gained or lost" if record.get("mode") == "cooperative" else "all"
-        parts.append(f"{everybody} stood still for {duration(stopped_ms)}")
+        if record.get("group_type") == "consumer":
+            parts.append(f"what moved stood still for {duration(stopped_ms)} at most")
+        else:
+            everybody = "those who gained or lost" if record.get("mode") == "cooperative" else "all"
+            parts.append(f"{everybody} stood still for {duration(stopped_ms)}")
     return "; ".join(parts)
 
 
+def _epoch_waits(record: Facts) -> list[str]:
+    """Consumer groups: members learn of a target, and go on, with their own heartbeats; nobody is slow for that."""
+    parts = []
+    shared = namesakes(record)
+    assign_ms, sync_ms = record.get("assign_ms") or 0, record.get("sync_ms") or 0
+    if assign_ms >= 2_000:
+        parts.append(f"the assignment was computed after {duration(assign_ms)}")
+    revoker, last = record.get("slowest_to_revoke"), record.get("slowest_to_sync")
+    if revoker and revoker["after_ms"] >= 50:
+        name = who(revoker, with_host=False, shared=shared)
+        parts.append(f"waited {duration(revoker['after_ms'])} for {name} to give up what moved")
+    if last and sync_ms >= 1_000 and sync_ms > 2 * (revoker["after_ms"] if revoker else 0):
+        name = who(last, with_host=False, shared=shared)
+        parts.append(f"the last heartbeat that took it up was {name}'s, after {duration(last['after_ms'])}")
+    return parts
+
+
 def _waits(record: Facts) -> list[str]:
+    if record.get("group_type") == "consumer":
+        return _epoch_waits(record)
     parts = []
     shared = namesakes(record)
     delay_ms = record.get("initial_delay_ms") or 0
@@ -272,7 +107,9 @@ def _refused(record: Facts) -> str:
     count, error = record.get("count") or 1, record.get("error")
     times = f"{count:,} times" if count > 1 else "once"
     name = who(record, with_host=False)
-    if error == "ILLEGAL_GENERATION":
+    if error in ("ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH") and record.get("group_type") == "consumer":
+        why = f"epoch {record.get('request_generation')}, the group was at {record.get('generation')}"
+    elif error == "ILLEGAL_GENERATION":
         why = f"generation {record.get('request_generation')}, the group was at {record.get('generation')}"
     elif error == "UNKNOWN_MEMBER_ID":
         why = "it is no member"
@@ -354,6 +191,11 @@ def in_progress(facts: Facts) -> str:
     phase = facts.get("phase")
     if facts.get("initial_delay"):
         return text + ": it waits for more members, as group.initial.rebalance.delay.ms says"
+    if facts.get("group_type") == "consumer":
+        if phase == "assign":
+            return text + ": its assignment has not been computed yet"
+        what = "to give up what it must" if phase == "revoke" else "to take it up with a heartbeat"
+        return text + f": it waits for {names} {what}"
     if phase == "assign":
         return text + ": the leader plans" + (f", {names}" if names else "")
     if names:

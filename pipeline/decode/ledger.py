@@ -96,7 +96,9 @@ def _members(row: dict[str, Any], event: Mapping[str, Any]) -> None:
     row["left"] = sorted(member for change, member in by_change if change in _LEFT)
     truncated = event.get("members_truncated") or 0
     row["members_after"] = len(members) - len(row["left"]) + truncated if event.get("members") is not None else None
-    waited = [event.get(name) for name in ("slowest_to_join", "slowest_to_sync")]
+    # In a consumer group members come to an epoch by their own heartbeats: who had to give up is who was waited for.
+    names = ("slowest_to_revoke",) if event.get("slowest_to_revoke") else ("slowest_to_join", "slowest_to_sync")
+    waited = [event.get(name) for name in names]
     slowest = [one for one in waited if isinstance(one, Mapping) and isinstance(one.get("after_ms"), int)]
     if slowest:
         row["slowest_member"] = max(slowest, key=lambda one: one["after_ms"]).get("member_id")

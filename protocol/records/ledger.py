@@ -111,6 +111,7 @@ class RebalanceEnded(LedgerRecord):
     sync_ms: int | None
     initial_delay_ms: int | None
     slowest_to_join: WaitedFor | None
+    slowest_to_revoke: WaitedFor | None  # consumer groups: from when it was told to give partitions up
     slowest_to_sync: WaitedFor | None
     stopped_ms: int | None
     protocol_type: str | None

@@ -69,7 +69,7 @@ class Member:
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        self.consumer = Consumer(config)
+        self.consumer = Consumer({name: value for name, value in config.items() if value is not None})
         self.consumer.subscribe(topics, on_assign=self._assigned)
         self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()

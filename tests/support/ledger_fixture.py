@@ -9,13 +9,18 @@ from broker.catalogue.internal_topics import LEDGER_TOPIC
 from broker.composition import Composition
 from broker.config.settings import Settings
 from broker.groups.ledger import reading
+from broker.groups.ledger.epochs import holdings_of
+from broker.handlers import consumer_groups as consumer_handlers
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers
 from broker.handlers import topics as topic_handlers
 from broker.handlers.context import Deferred, RequestContext
+from coordinator.classic.ownership import by_topic
+from coordinator.consumer.group import ConsumerState
 from protocol.messages import create_topics as create_topics_api
 from protocol.messages import join_group as join_api
 from protocol.messages import leave_group as leave_api
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -161,6 +166,54 @@ class House:
         )
         return self.ask(group_handlers, "heartbeat", request, 4)
 
+    def beat(
+        self,
+        member_id: str,
+        epoch: int | None = None,
+        *,
+        group_id: str = "g",
+        client: str | None = None,
+        topics: tuple[str, ...] | None = None,
+        owned: dict[str, list[int]] | None = None,
+        instance_id: str | None = None,
+    ) -> Answer:
+        """ConsumerGroupHeartbeat (KIP-848), by default at the epoch that the member has. Its client id is its own."""
+        image = self.broker.catalogue.image
+        if epoch is None:
+            group = self.broker.groups.leader_of(group_id).shard.consumer_groups[group_id]
+            epoch = group.members[member_id].epoch
+        if epoch == 0:
+            owned = {}
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rebalance_timeout_ms=REBALANCE_MS if epoch == 0 else -1,
+            subscribed_topic_names=None if topics is None else list(topics),
+            topic_partitions=None
+            if owned is None
+            else [
+                TopicPartitions(topic_id=image.topic_id(topic) or bytes(16), partitions=held)
+                for topic, held in owned.items()
+            ],
+        )
+        return self.ask(consumer_handlers, "consumer_group_heartbeat", request, 1, client or member_id)
+
+    def settle(self, *member_ids: str, group_id: str = "g", instances: dict[str, str] | None = None) -> None:
+        """Members of a consumer group heartbeat until everybody has what the target says."""
+        for _ in range(6):
+            for member_id in member_ids:
+                group = self.broker.groups.leader_of(group_id).shard.consumer_groups[group_id]
+                held = holdings_of(group, self.broker.catalogue.image)[member_id].partitions
+                self.beat(
+                    member_id,
+                    group_id=group_id,
+                    owned=by_topic(held),
+                    instance_id=(instances or {}).get(member_id),
+                )
+        assert group.state is ConsumerState.STABLE
+
     def leave(self, member_id: str, *, reason: str | None = None, group_id: str = "g", client: str = "c") -> Answer:
         leaver = leave_api.MemberIdentity(member_id=member_id, reason=reason)
         return self.ask(
@@ -176,6 +229,7 @@ class House:
         generation: int = -1,
         group_id: str = "g",
         client: str = "c",
+        version: int = 8,
     ) -> Answer:
         partitions = [
             OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
@@ -187,7 +241,7 @@ class House:
             member_id=member_id,
             topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)],
         )
-        return self.ask(offset_handlers, "offset_commit", request, 8, client)
+        return self.ask(offset_handlers, "offset_commit", request, version, client)
 
     def delete_group(self, group_id: str = "g", client: str = "admin") -> Answer:
         return self.ask(group_handlers, "delete_groups", DeleteGroupsRequest(groups_names=[group_id]), 2, client)

@@ -16,11 +16,13 @@ from broker.catalogue.internal_topics import LEDGER_TOPIC, OFFSETS_TOPIC, ledger
 from broker.groups.ledger import making, reading
 from broker.groups.ledger.past import Past, follow
 from broker.groups.ledger.refusals import Refusals
+from broker.groups.ledger.shape import Record as LedgerRecord
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
+from coordinator.why.live_consumer import epoch_in_progress, live_consumer_state
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partition, Partitions
     from coordinator.events import GroupEvent
-    from coordinator.group import Group
+    from coordinator.view import AnyGroup
     from coordinator.why.window import Finding
 
 log = get_logger()
@@ -55,7 +57,7 @@ class _Loaded:
 
     __slots__ = ("at_ms", "groups", "index")
 
-    def __init__(self, index: int, groups: Mapping[str, Group], at_ms: int) -> None:
+    def __init__(self, index: int, groups: Mapping[str, AnyGroup], at_ms: int) -> None:
         self.index = index
         self.groups = groups
         self.at_ms = at_ms
@@ -93,9 +95,7 @@ class Ledger:
     # -- what happens --------------------------------------------------------------------------------------
 
     def happened(self, event: GroupEvent) -> None:
-        """Put an event aside. Groups of the new consumer protocol are not told of yet."""
-        if event.group_type != "classic":
-            return
+        """Put an event aside."""
         if event.kind not in making.RECORDED or not (self.enabled or self.listeners):
             return
         if event.kind == "commit_refused":
@@ -105,8 +105,8 @@ class Ledger:
 
     def loaded(self, leader: GroupLeader) -> None:
         """A leader's groups were read from the log: rebalances that were going on are over."""
-        if self.enabled and (leader.shard.groups or leader.index in self._pasts):
-            self._put(_Loaded(leader.index, dict(leader.shard.groups), self._runtime.now_ms()))
+        if self.enabled and (leader.shard.states or leader.index in self._pasts):
+            self._put(_Loaded(leader.index, dict(leader.shard.states), self._runtime.now_ms()))
 
     def _put(self, item: GroupEvent | _Loaded) -> None:
         if len(self._queue) >= BACKLOG_MAX:
@@ -173,7 +173,7 @@ class Ledger:
         log.exception("ledger_failed")
         self._wrote(None)
 
-    def _records(self, item: GroupEvent | _Loaded) -> list[making.Record]:
+    def _records(self, item: GroupEvent | _Loaded) -> list[LedgerRecord]:
         """What an item becomes. Raises: PartitionLoading, StorageError, and nothing has changed."""
         if isinstance(item, _Loaded):
             return self._interrupted(item)
@@ -187,23 +187,25 @@ class Ledger:
             del pasts[item.group_id]
         return [record]
 
-    def _interrupted(self, loaded: _Loaded) -> list[making.Record]:
-        pasts = self._pasts_of(loaded.index)
+    def _interrupted(self, loaded: _Loaded) -> list[LedgerRecord]:
+        pasts, topics = self._pasts_of(loaded.index), self._catalogue.image
         records = []
         for group_id, past in list(pasts.items()):
             group = loaded.groups.get(group_id)
             if past.open is not None:
-                records.append(making.interrupted(past.open, group, self._common(loaded.index), loaded.at_ms))
-                if group is not None and group.generation > past.open.get("from_generation", -1):
-                    past.generation = group.generation
+                common = self._common(loaded.index)
+                records.append(making.interrupted(past.open, group, topics, common, loaded.at_ms))
+                began_at = int(past.open.get("from_generation", -1))
+                if (now_at := making.reached(group, began_at)) > began_at:
+                    past.generation = now_at
                 past.open = None
             if group is None:
                 del pasts[group_id]
             else:
-                past.loaded(group)
+                past.loaded(group, topics)
         return records
 
-    def _stage(self, staged: dict[int, list[Record]], record: making.Record) -> None:
+    def _stage(self, staged: dict[int, list[Record]], record: LedgerRecord) -> None:
         index = self._partition_index(record["group_id"])
         batch = staged.setdefault(index, [])
         value, headers = encode_value(record), ((KIND_HEADER, record["kind"].encode()),)
@@ -236,7 +238,7 @@ class Ledger:
             self._failing = True
             log.error("ledger_not_written", records=count, error=why)
 
-    def _tell(self, record: making.Record) -> None:
+    def _tell(self, record: LedgerRecord) -> None:
         for listener in self.listeners:
             try:
                 listener(record)
@@ -341,7 +343,11 @@ class Ledger:
 
     def in_progress(self, group_id: str) -> dict[str, Any] | None:
         """The rebalance that goes on, with who is missing and for how long (`coordinator.why.live`)."""
-        return in_progress(self._groups.leader_of(group_id).shard.groups.get(group_id), self._runtime.now_ms())
+        shard, now_ms = self._groups.leader_of(group_id).shard, self._runtime.now_ms()
+        consumer_group = shard.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            return epoch_in_progress(consumer_group, now_ms)
+        return in_progress(shard.groups.get(group_id), now_ms)
 
     def live(self, group_id: str) -> dict[str, Any] | None:
         """The group as it is now, with all that findings look at (`coordinator.why.live`); None when there is none.
@@ -353,10 +359,14 @@ class Ledger:
     def live_in_steps(self, group_id: str) -> reading.Steps[dict[str, Any] | None]:
         """As `live`, for who must let others have their turn."""
         leader = self._groups.leader_of(group_id)
-        group = leader.shard.groups.get(group_id)
-        if group is None:
+        group, consumer_group = leader.shard.groups.get(group_id), leader.shard.consumer_groups.get(group_id)
+        if consumer_group is not None:
+            settings = self._groups.consumer_settings.of_group(group_id)
+            live = live_consumer_state(consumer_group, self._catalogue.image, settings)
+        elif group is not None:
+            live = live_state(group)
+        else:
             return None
-        live = live_state(group)
         live["offsets"] = len(leader.shard.offsets.get(group_id, ()))
         live["offsets_retention_ms"] = leader.shard.settings.offsets_retention_ms
         timers = self._runtime.timers

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.ledger import epochs
 from broker.groups.ledger.past import Past
+from broker.groups.ledger.shape import PHASES, Record, nothing_moved, partition_text
 from coordinator.classic.causes import rebalance_mode
-from coordinator.classic.ownership import NOTHING, Holding, by_topic, holdings, imbalance, moves, predecessor
+from coordinator.classic.ownership import NOTHING, Holding, holdings, imbalance, moves, predecessor
 from coordinator.classic.story import cause_record, member_facts
+from coordinator.consumer.group import ConsumerGroup, ConsumerState
 from coordinator.group import GroupState
-from protocol.records.ledger import MOVES_MAX, VERSION, spans
+from protocol.records.ledger import MOVES_MAX, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,8 +20,7 @@ if TYPE_CHECKING:
     from coordinator.classic.ownership import Holdings
     from coordinator.events import GroupEvent
     from coordinator.group import Group, Member, Rebalance
-
-Record = dict[str, Any]
+    from coordinator.view import AnyGroup, Topics
 
 RECORDED = frozenset(
     {
@@ -34,28 +36,6 @@ RECORDED = frozenset(
 )
 """The kinds of events that records are made of."""
 
-_PHASES = (
-    "rebalance_id",
-    "from_generation",
-    "to_generation",
-    "outcome",
-    "began_at_ms",
-    "joined_at_ms",
-    "assigned_at_ms",
-    "ended_at_ms",
-    "duration_ms",
-    "join_ms",
-    "assign_ms",
-    "sync_ms",
-    "initial_delay_ms",
-    "slowest_to_join",
-    "slowest_to_sync",
-    "protocol_type",
-    "protocol",
-    "mode",
-    "leader",
-    "leader_changed",
-)
 _PLAIN = {
     "member_replaced": (
         "instance_id",
@@ -92,7 +72,7 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Recor
         "kind": event.kind,
         "at_ms": event.at_ms,
         "group_id": event.group_id,
-        "group_type": "classic",
+        "group_type": event.group_type,
         "generation": event.generation,
         **common,
     }
@@ -111,28 +91,31 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Recor
         ]
         record["truncated"] = facts["offset_count"] - len(facts["offsets"])
     elif event.kind == "rebalance_began":
-        _began(record, event, past)
+        (_began if event.epochs is None else epochs.began)(record, event, past)
     elif event.kind == "rebalance_ended":
-        _ended(record, event, past)
+        (_ended if event.epochs is None else epochs.ended)(record, event, past)
     return record
 
 
-def interrupted(began: Mapping[str, Any], group: Group | None, common: Mapping[str, Any], now_ms: int) -> Record:
+def interrupted(
+    began: Mapping[str, Any], group: AnyGroup | None, topics: Topics, common: Mapping[str, Any], now_ms: int
+) -> Record:
     """The end of a rebalance that a stop of the coordinator cut off, as it is found when the group is loaded.
 
     The leader's assignment may have been written all the same: then the members are told as they were loaded.
     """
     from_generation = int(began.get("from_generation", -1))
-    generation = group.generation if group is not None else from_generation
+    generation = reached(group, from_generation)
     record: Record = {
         "version": VERSION,
         "kind": "rebalance_ended",
         "at_ms": now_ms,
         "group_id": began["group_id"],
-        "group_type": "classic",
+        "group_type": began.get("group_type") or "classic",
         "generation": generation,
         **common,
-        **dict.fromkeys(_PHASES),
+        **dict.fromkeys(PHASES),
+        "slowest_to_revoke": None,
         "rebalance_id": began.get("rebalance_id"),
         "from_generation": from_generation,
         "to_generation": generation,
@@ -143,9 +126,12 @@ def interrupted(began: Mapping[str, Any], group: Group | None, common: Mapping[s
         "further_causes_truncated": 0,
         "began_at_ms": began.get("at_ms"),
         "mode": "unknown",
-        **_nothing_moved(None),
+        **nothing_moved(None),
     }
-    if group is not None and generation > from_generation:
+    if isinstance(group, ConsumerGroup):
+        if generation > from_generation:
+            record |= epochs.loaded_members(group, topics)
+    elif group is not None and generation > from_generation:
         now = holdings(group)
         record |= {
             "protocol_type": group.protocol_type,
@@ -158,6 +144,15 @@ def interrupted(began: Mapping[str, Any], group: Group | None, common: Mapping[s
             ],
         }
     return record
+
+
+def reached(group: AnyGroup | None, from_generation: int) -> int:
+    """The generation that a loaded group is at, or the epoch that all its members have reached."""
+    if group is None:
+        return from_generation
+    if isinstance(group, ConsumerGroup):
+        return group.epoch if group.state in (ConsumerState.STABLE, ConsumerState.EMPTY) else from_generation
+    return group.generation
 
 
 def _began(record: Record, event: GroupEvent, past: Past) -> None:
@@ -178,14 +173,15 @@ def _began(record: Record, event: GroupEvent, past: Past) -> None:
 def _ended(record: Record, event: GroupEvent, past: Past) -> None:
     rebalance, group, facts = event.rebalance, event.group, event.facts
     assert rebalance is not None
-    record |= {name: facts[name] for name in _PHASES}
+    record |= {name: facts[name] for name in PHASES}
+    record["slowest_to_revoke"] = None
     record["by"] = facts.get("by")
     record["first_cause"] = cause_record(rebalance.first_cause)
     record["further_causes"] = [cause_record(cause) for cause in rebalance.further_causes]
     record["further_causes_truncated"] = rebalance.further_causes_cut
     outcome = facts["outcome"]
     if group is None or outcome not in ("stable", "empty"):
-        record |= _nothing_moved(None)
+        record |= nothing_moved(None)
         if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:
             past.open = None
         return
@@ -205,20 +201,6 @@ def _ended(record: Record, event: GroupEvent, past: Past) -> None:
         record["imbalance"] = imbalance(group, now)
     record["stopped_ms"] = _stopped_ms(record, group)
     past.holdings, past.generation = now, group.generation
-
-
-def _nothing_moved(moved: int | None) -> Record:
-    return {
-        "stopped_ms": None,
-        "members": [],
-        "members_truncated": 0,
-        "partitions_total": None,
-        "partitions_moved": moved,
-        "partitions_unassigned": None,
-        "moves": [],
-        "moves_truncated": 0,
-        "imbalance": None,
-    }
 
 
 def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) -> Record:
@@ -246,7 +228,7 @@ def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) 
         if known is not None:
             members.append(_member(known, "removed", rebalance, NOTHING, NOTHING, before[member_id].partitions))
     moved = moves(before, now, successors)
-    return _nothing_moved(len(moved)) | {
+    return nothing_moved(len(moved)) | {
         "members": members,
         "moves": moved[:MOVES_MAX],
         "moves_truncated": max(len(moved) - MOVES_MAX, 0),
@@ -268,7 +250,7 @@ def _members_alone(group: Group, rebalance: Rebalance, now: Holdings | None) -> 
         for member_id, (member, how) in gone.items()
         if member_id not in group.members
     ]
-    return _nothing_moved(None) | {"members": members}
+    return nothing_moved(None) | {"members": members}
 
 
 def _member(
@@ -287,9 +269,9 @@ def _member(
         "change": change,
         "joined_after_ms": _after(member.joined_at_ms, rebalance) if took_part else None,
         "synced_after_ms": _after(member.synced_at_ms, rebalance) if took_part else None,
-        "partitions": _text(has),
-        "gained": _text(gained),
-        "lost": _text(lost),
+        "partitions": partition_text(has),
+        "gained": partition_text(gained),
+        "lost": partition_text(lost),
     }
 
 
@@ -297,12 +279,6 @@ def _after(at_ms: int | None, rebalance: Rebalance | None) -> int | None:
     if at_ms is None or rebalance is None:
         return None
     return max(at_ms - rebalance.began_at_ms, 0)
-
-
-def _text(partitions: Iterable[tuple[str, int]] | None) -> dict[str, str] | None:
-    if partitions is None:
-        return None
-    return {topic: spans(found) for topic, found in by_topic(partitions).items()} if partitions else {}
 
 
 def _stopped_ms(record: Record, group: Group) -> int | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.ledger.epochs import holdings_of
 from coordinator.classic.ownership import holdings
+from coordinator.consumer.group import ConsumerGroup, ConsumerState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coordinator.classic.ownership import Holdings
-    from coordinator.group import Group
+    from coordinator.view import AnyGroup, Topics
 
 
 class Past:
@@ -30,8 +32,13 @@ class Past:
         self.holdings: Holdings | None = None
         self.open = open_
 
-    def loaded(self, group: Group) -> None:
+    def loaded(self, group: AnyGroup, topics: Topics) -> None:
         """The group was read from its log; what its members own is what the record of that generation says."""
+        if isinstance(group, ConsumerGroup):
+            settled = group.epoch == self.generation and group.state in (ConsumerState.STABLE, ConsumerState.EMPTY)
+            self.holdings = holdings_of(group, topics) if settled else None
+            self.generation = group.epoch
+            return
         self.holdings = holdings(group) if group.generation == self.generation else None
         self.generation = group.generation
 

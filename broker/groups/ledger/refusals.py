@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.events import GroupEvent
+from coordinator.values import altered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.loop.runtime import Runtime
+    from coordinator.events import GroupEvent
 
 WINDOW_MS = 1_000
 _WINDOWS_MAX = 10_000
@@ -37,14 +38,7 @@ class Refusals:
             topics = known.facts["topics"]
             topics += [name for name in facts["topics"] if name not in topics][: _TOPICS_MAX - len(topics)]
             return
-        counted = GroupEvent(
-            "commits_refused",
-            event.group_id,
-            event.generation,
-            {**facts, "topics": list(facts["topics"]), "count": 1},
-            event.at_ms,
-            event.group,
-        )
+        counted = altered(event, kind="commits_refused", facts={**facts, "topics": list(facts["topics"]), "count": 1})
         if len(self._windows) >= _WINDOWS_MAX:
             self._tell(counted)
             return

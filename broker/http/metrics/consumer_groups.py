@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from broker.http.metrics.labels import escaped
 from broker.http.metrics.lag import LagTable
+from coordinator.classic.protocols import CONSUMER
+from coordinator.consumer.group import ConsumerGroup, ConsumerState
 from coordinator.group import GroupState
 
 if TYPE_CHECKING:
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from broker.http.metrics.lag import GroupRow
 
 _ROWS_AT_ONCE = 100
-_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
+_STATES = [
+    *(state.value for state in GroupState if state is not GroupState.DEAD),
+    ConsumerState.ASSIGNING.value,
+    ConsumerState.RECONCILING.value,
+]
 
 
 def section(scrape: Scrape) -> Iterator[str]:
@@ -101,9 +107,9 @@ def _seconds(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
         "gauge",
         "How long the rebalance that is going on in a group has taken so far; no series when there is none.",
         (
-            f'{{group="{row.label}"}} {(now_ms - row.group.rebalance.began_at_ms) / 1_000}'
+            f'{{group="{row.label}"}} {(now_ms - row.rebalancing_since_ms) / 1_000}'
             for row in rows
-            if row.group is not None and row.group.rebalance is not None
+            if row.rebalancing_since_ms is not None
         ),
     )
 
@@ -191,12 +197,15 @@ def _kminion(scrape: Scrape, rows: list[GroupRow]) -> Iterator[str]:
 
 def _kminion_info(row: GroupRow, node: int) -> str:
     group = row.group
-    state = group.state if group is not None else GroupState.EMPTY
-    protocol = escaped(group.protocol_name or "") if group is not None else ""
-    protocol_type = escaped(group.protocol_type or "") if group is not None else ""
+    state = group.state.value if group is not None else GroupState.EMPTY.value
+    protocol = protocol_type = ""
+    if isinstance(group, ConsumerGroup):
+        protocol, protocol_type = escaped(group.story.assignor or ""), CONSUMER
+    elif group is not None:
+        protocol, protocol_type = escaped(group.protocol_name or ""), escaped(group.protocol_type or "")
     return (
         f'{{coordinator_id="{node}",group_id="{row.label}",protocol="{protocol}",protocol_type="{protocol_type}",'
-        f'state="{state.value}"}} {int(state is GroupState.STABLE)}'
+        f'state="{state}"}} {int(state == GroupState.STABLE.value)}'
     )
 
 

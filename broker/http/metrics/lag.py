@@ -13,6 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.http.metrics.labels import escaped
+from coordinator.consumer.group import ConsumerGroup
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.partitions import Partition
-    from coordinator.group import Group
     from coordinator.shard import Shard
+    from coordinator.view import AnyGroup
 
     Moment = dict[tuple[str, int], tuple[int, int]]
     Moments = dict[str, Moment]
@@ -48,11 +49,12 @@ class GroupRow:
     and for somebody to free, while nobody is served.
     """
 
-    __slots__ = ("committed", "group", "keys", "label", "lags", "lags_s")
+    __slots__ = ("committed", "group", "keys", "label", "lags", "lags_s", "rebalancing_since_ms")
 
-    def __init__(self, label: str, group: Group | None) -> None:
+    def __init__(self, label: str, group: AnyGroup | None) -> None:
         self.label = label  # the group's id as a label has it
         self.group = group
+        self.rebalancing_since_ms = _rebalancing_since_ms(group)  # None: no rebalance goes on
         self.keys: list[tuple[str, int]] = []
         self.committed = array("q")
         self.lags = array("q")
@@ -108,7 +110,7 @@ class LagTable:
         self, broker: Broker, shard: Shard, group_id: str, opened: Mapping[tuple[str, int], Partition]
     ) -> Iterator[str]:
         now_ms = broker.runtime.now_ms()
-        row = GroupRow(escaped(group_id), shard.groups.get(group_id))
+        row = GroupRow(escaped(group_id), shard.states.get(group_id))
         committed = shard.offsets.get(group_id, {})
         before = self.moments.get(group_id, {})
         behind: dict[tuple[str, int], tuple[int, int]] = {}
@@ -128,6 +130,13 @@ class LagTable:
             self.moments.pop(group_id, None)
         self.rows.append(row)
         yield ""
+
+
+def _rebalancing_since_ms(group: AnyGroup | None) -> int | None:
+    if group is None:
+        return None
+    rebalance = group.story.rebalance if isinstance(group, ConsumerGroup) else group.rebalance
+    return None if rebalance is None else rebalance.began_at_ms
 
 
 def _lag(

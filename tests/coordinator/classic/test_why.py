@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.cause import FURTHER_CAUSES_MAX, TRIGGERS
+from coordinator.cause import CLASSIC_TRIGGERS, FURTHER_CAUSES_MAX
 from coordinator.classic.inputs import Leaver, Loaded
 from coordinator.loading import group_of
 from coordinator.view import GroupSettings
@@ -455,7 +455,7 @@ def test_every_way_into_a_rebalance_has_its_one_trigger(path, trigger, state):
 
 def test_every_trigger_has_a_path():
     """Ledger 3: and the other way round."""
-    assert {trigger for _, trigger, _ in PATHS} == TRIGGERS
+    assert {trigger for _, trigger, _ in PATHS} == CLASSIC_TRIGGERS
 
 
 def test_a_leader_that_comes_long_after_a_restart_is_not_told_as_one_of_it():

@@ -17,6 +17,7 @@ from typing import Any
 from coordinator.classic import inputs as classic
 from coordinator.consumer import inputs
 from coordinator.consumer.assignor import AssignmentSpec, Assignor, Steps
+from coordinator.consumer.epoch_rebalance import NO_STORY
 from coordinator.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.consumer.regexes import matching
 from coordinator.consumer.target import computed
@@ -330,8 +331,10 @@ class Driver:
             return ErrorCode(answer.error_code)
         return [part.committed_offset for found in answer.topics for part in found.partitions]
 
-    def leave_group(self, *leavers: tuple[str, str | None], version: int = 5) -> list[ErrorCode]:
-        members = [classic.Leaver(member_id, instance_id) for member_id, instance_id in leavers]
+    def leave_group(
+        self, *leavers: tuple[str, str | None], version: int = 5, reason: str | None = None
+    ) -> list[ErrorCode]:
+        members = [classic.Leaver(member_id, instance_id, reason) for member_id, instance_id in leavers]
         answer = self.ask(classic.Leave(self.group_id, members, version, None))
         return [ErrorCode(member.error_code) for member in answer.members]
 
@@ -477,6 +480,7 @@ def durable(group: ConsumerGroup) -> ConsumerGroup:
         regexes_asked_at_ms=None,
         computing_epoch=None,
         asked_to_join={},
+        story=NO_STORY,
     )
 
 

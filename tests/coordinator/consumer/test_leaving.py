@@ -46,7 +46,7 @@ def test_a_silent_member_is_removed():
     broker.beat("a")
     broker.advance(1)
     assert set(broker.group.members) == {"a"}
-    assert broker.kinds()[-1] == "session_expired"
+    assert broker.kinds()[0] == "session_expired"
     broker.advance(SESSION)
     assert broker.state == "Empty"
 

@@ -165,8 +165,8 @@ def test_a_fault_of_kafka_built_in_again_is_found(fault: str):
     if fault == "KAFKA-19233":  # a join under a known id must be at the member's epoch
         real_joining = members.joining_member
 
-        def strict(draft: Any, member_id: str, instance_id: Any, *, is_classic: bool) -> Any:
-            member = real_joining(draft, member_id, instance_id, is_classic=is_classic)
+        def strict(draft: Any, request: Any, member_id: str) -> Any:
+            member = real_joining(draft, request, member_id)
             if member.epoch > 0:
                 raise checks._fenced("a greater epoch is known")
             return member
@@ -179,11 +179,11 @@ def test_a_fault_of_kafka_built_in_again_is_found(fault: str):
     else:  # a static member is its own rival
         real_joining = members.joining_member
 
-        def rival(draft: Any, member_id: str, instance_id: Any, *, is_classic: bool) -> Any:
+        def rival(draft: Any, request: Any, member_id: str) -> Any:
             group: ConsumerGroup = draft.group
-            if instance_id is not None and instance_id in group.static_members:
+            if request.instance_id is not None and request.instance_id in group.static_members:
                 raise heartbeat.Refused(E.UNRELEASED_INSTANCE_ID, "still held")
-            return real_joining(draft, member_id, instance_id, is_classic=is_classic)
+            return real_joining(draft, request, member_id)
 
         broken = patch.object(heartbeat, "joining_member", rival)
         test = test_leaving.test_k39_a_static_member_that_begins_anew_is_itself

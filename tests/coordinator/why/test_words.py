@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.cause import TRIGGERS
-from coordinator.why import words
+from coordinator.why import cause_words, terms, words
 from tests.coordinator.why.records import NOW, cause, member, rebalance
 
 
@@ -16,7 +16,7 @@ from tests.coordinator.why.records import NOW, cause, member, rebalance
 )  # fmt: skip
 def test_durations_are_rounded_as_people_say_them(ms: int | None, said: str):
     """Ledger 5."""
-    assert words.duration(ms) == said
+    assert terms.duration(ms) == said
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ def test_durations_are_rounded_as_people_say_them(ms: int | None, said: str):
 )  # fmt: skip
 def test_a_cause_is_told_with_who_and_how(why: dict, said: str):
     """Ledger 5: the words of the example."""
-    assert said in words.cause(why)
+    assert said in cause_words.cause(why)
 
 
 def test_every_trigger_has_its_own_sentence():
     """Ledger 3: none is told by its bare name, with details or without."""
     for trigger in TRIGGERS:
-        assert trigger not in words.cause(cause(trigger))
-    assert words.cause(None) == "the cause is not known"
+        assert trigger not in cause_words.cause(cause(trigger))
+    assert cause_words.cause(None) == "the cause is not known"
 
 
 def test_what_followed_names_the_waiting_the_moves_and_the_standstill():

@@ -34,10 +34,12 @@ def _row(event: dict[str, Any], offset: int, began_with: int | None) -> Row:
     members = event["members"]
     left = sorted(member["member_id"] for member in members if member["change"] in ("left", "expired", "removed"))
     waited = [one for one in (event["slowest_to_join"], event["slowest_to_sync"]) if one]
+    waited = [event["slowest_to_revoke"]] if event.get("slowest_to_revoke") else waited
     cause = event["first_cause"]
     names = ("group_id", "from_generation", "to_generation", "duration_ms", "sync_ms", "leader_changed", "protocol")
     return {
         **{name: event[name] for name in (*names, "partitions_total", "partitions_moved", "stopped_ms")},
+        "leader_changed": bool(event["leader_changed"]),  # nobody leads a consumer group
         "source": "ledger",
         "missing_generations": event["to_generation"] - event["from_generation"] - 1,
         "started_at": event["began_at_ms"],

@@ -1,0 +1,273 @@
+"""The events of a consumer group's rebalance: how it began, who was waited for, how it ended (D10).
+
+A draft that wrote records is followed here once, at its end; a heartbeat that writes nothing never comes by. What one
+follows costs as much as the members that the draft touched, and all members only when a target was computed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.cause import FURTHER_CAUSES_MAX, Cause
+from coordinator.classic.story import cause_facts
+from coordinator.consumer.epoch_rebalance import EpochRebalance, Revocation
+from coordinator.consumer.group import STABLE, UNREVOKED, ConsumerGroup
+from coordinator.events import GroupEvent
+from coordinator.values import altered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from coordinator.consumer.draft import Draft
+    from coordinator.consumer.epoch_rebalance import Story
+    from coordinator.consumer.group import ConsumerMember
+    from coordinator.view import Topics, View
+
+MODE = "cooperative"
+"""Of every such group: who keeps a partition goes on reading it."""
+_WAITED_FOR_MIN_MS = 10
+
+
+def follow(draft: Draft, group: ConsumerGroup) -> Story:
+    """What the group remembers from now on; events of what began and ended are in the draft.
+
+    `group`: as the draft leaves it.
+    """
+    origin, story = draft.origin, draft.story
+    rebalance = story.rebalance
+    if draft.causes:
+        rebalance = _caused(draft, origin, group, rebalance)
+    if rebalance is None:
+        return story
+    if draft.departed:
+        rebalance = altered(rebalance, departed=(*rebalance.departed, *draft.departed))
+    if draft.side_causes:
+        rebalance = _with_causes(rebalance, draft.side_causes)
+    rebalance = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft.now_ms)
+    outcome = _outcome(rebalance, group)
+    if outcome is not None:
+        draft.events.append(ended(draft.view, group, rebalance, outcome, draft.now_ms, story.assignor))
+        rebalance = None
+    return altered(story, rebalance=rebalance)
+
+
+def resumed(view: View, group: ConsumerGroup, now_ms: int) -> tuple[EpochRebalance, GroupEvent] | None:
+    """The group was loaded on its way to an epoch: the rest of that way is a rebalance of its own."""
+    awaited = _awaited(group)
+    if not group.members or (group.epoch == group.target_epoch and not awaited):
+        return None
+    behind = [member.epoch for member in group.members.values() if 0 < member.epoch < group.epoch]
+    rebalance = EpochRebalance(
+        min(behind, default=group.epoch - 1),
+        now_ms,
+        group.state.value,
+        Cause(now_ms, "coordinator_restarted", detail={"loaded_at_ms": now_ms}),
+        group.members,
+        assigned_at_ms=now_ms if group.epoch == group.target_epoch else None,
+        awaited=awaited,
+        revoking={member.member_id: now_ms for member in group.members.values() if member.state == UNREVOKED},
+    )
+    return rebalance, began_event(group, rebalance, view.topics)
+
+
+def _caused(
+    draft: Draft, origin: ConsumerGroup, group: ConsumerGroup, rebalance: EpochRebalance | None
+) -> EpochRebalance:
+    causes, now_ms = draft.causes, draft.now_ms
+    if rebalance is not None and rebalance.assigned_at_ms is None:
+        return _with_causes(rebalance, causes)
+    new = EpochRebalance(
+        origin.epoch,
+        now_ms,
+        origin.state.value,
+        causes[0],
+        origin.members,
+        departed=() if rebalance is None else rebalance.departed,
+        revoking={} if rebalance is None else rebalance.revoking,
+        unread={} if rebalance is None else rebalance.unread,
+    )
+    if rebalance is not None:
+        view, assignor = draft.view, draft.story.assignor
+        draft.events.append(ended(view, group, rebalance, "superseded", now_ms, assignor, by=new.rebalance_id))
+    if len(causes) > 1:
+        new = _with_causes(new, causes[1:])
+    draft.events.append(began_event(group, new, draft.view.topics))
+    return new
+
+
+def _with_causes(rebalance: EpochRebalance, causes: Sequence[Cause]) -> EpochRebalance:
+    room = FURTHER_CAUSES_MAX - len(rebalance.further_causes)
+    return altered(
+        rebalance,
+        further_causes=(*rebalance.further_causes, *causes[:room]),
+        further_causes_cut=rebalance.further_causes_cut + max(len(causes) - room, 0),
+    )
+
+
+def _gone_on(
+    rebalance: EpochRebalance, origin: ConsumerGroup, group: ConsumerGroup, touched: Iterable[str], now_ms: int
+) -> EpochRebalance:
+    """The rebalance after these members changed, or went."""
+    awaited, assigned_at_ms = rebalance.awaited, rebalance.assigned_at_ms
+    arrived, revoking, unread = dict(rebalance.arrived), dict(rebalance.revoking), dict(rebalance.unread)
+    slowest, stopped_ms = rebalance.slowest_to_revoke, rebalance.stopped_ms
+    taken: list[tuple[bytes, int]] = []
+    for member_id in touched:
+        before, after = origin.members.get(member_id), group.members.get(member_id)
+        awaited += (after is not None and not _is_there(after, group)) - (
+            before is not None and not _is_there(before, origin)
+        )
+        if after is not None and _is_there(after, group):
+            arrived[member_id] = now_ms
+        if after is not None and after.state == UNREVOKED:
+            revoking.setdefault(member_id, now_ms)
+        elif member_id in revoking:
+            took_ms = now_ms - revoking.pop(member_id)
+            if after is not None and (slowest is None or took_ms > slowest.after_ms):
+                slowest = Revocation(after, took_ms)
+        had, has = _read_by(before), _read_by(after)
+        for place in had - has:
+            unread[place] = now_ms
+        taken += has - had
+    for place in taken:
+        since_ms = unread.pop(place, None)
+        if since_ms is not None:
+            stopped_ms = max(stopped_ms, now_ms - since_ms)
+    if group.target_epoch != origin.target_epoch or (assigned_at_ms is None and group.target_epoch == group.epoch):
+        assigned_at_ms, awaited = now_ms, _awaited(group)
+        arrived = {member_id: now_ms for member_id in arrived if _is_there(group.members.get(member_id), group)}
+    return altered(
+        rebalance,
+        assigned_at_ms=assigned_at_ms,
+        awaited=awaited,
+        arrived=arrived,
+        revoking=revoking,
+        slowest_to_revoke=slowest,
+        unread=unread,
+        stopped_ms=stopped_ms,
+    )
+
+
+def _outcome(rebalance: EpochRebalance, group: ConsumerGroup) -> str | None:
+    if not group.members:
+        return "empty"
+    return "stable" if group.epoch == group.target_epoch and not rebalance.awaited else None
+
+
+def _is_there(member: ConsumerMember | None, group: ConsumerGroup) -> bool:
+    return member is not None and member.state == STABLE and member.epoch == group.target_epoch
+
+
+def _awaited(group: ConsumerGroup) -> int:
+    epoch = group.target_epoch
+    return sum([member.state != STABLE or member.epoch != epoch for member in group.members.values()])
+
+
+def _read_by(member: ConsumerMember | None) -> set[tuple[bytes, int]]:
+    if member is None:
+        return set()
+    return {(topic_id, partition) for topic_id, held in member.assigned.items() for partition in held}
+
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+
+def began_event(group: ConsumerGroup, rebalance: EpochRebalance, topics: Topics) -> GroupEvent:
+    """A rebalance begins, here and now."""
+    facts = {
+        "group_type": "consumer",
+        "rebalance_id": rebalance.rebalance_id,
+        "from_generation": rebalance.from_epoch,
+        "state_before": rebalance.state_before,
+        "members_before": len(rebalance.members_before),
+        **cause_facts(rebalance.first_cause),
+    }
+    return _event("rebalance_began", group, rebalance, facts, rebalance.began_at_ms, topics)
+
+
+def ended(
+    view: View,
+    group: ConsumerGroup,
+    rebalance: EpochRebalance,
+    outcome: str,
+    now_ms: int,
+    assignor: str | None,
+    *,
+    by: str | None = None,
+) -> GroupEvent:
+    """`outcome`: `stable`, `empty` or `superseded` (by which rebalance)."""
+    assigned_at_ms = rebalance.assigned_at_ms
+    facts: dict[str, Any] = {
+        "group_type": "consumer",
+        "rebalance_id": rebalance.rebalance_id,
+        "from_generation": rebalance.from_epoch,
+        "to_generation": rebalance.from_epoch if outcome == "superseded" else group.epoch,
+        "outcome": outcome,
+        "began_at_ms": rebalance.began_at_ms,
+        "joined_at_ms": None,
+        "assigned_at_ms": assigned_at_ms,
+        "ended_at_ms": now_ms,
+        "duration_ms": now_ms - rebalance.began_at_ms,
+        "join_ms": None,
+        "assign_ms": None if assigned_at_ms is None else assigned_at_ms - rebalance.began_at_ms,
+        "sync_ms": None if assigned_at_ms is None else now_ms - assigned_at_ms,
+        "initial_delay_ms": 0,
+        "protocol_type": "consumer",
+        "protocol": assignor,
+        "mode": MODE,
+        "leader": None,
+        "leader_changed": None,
+        "members": len(group.members),
+        "slowest_to_join": None,
+        "slowest_to_revoke": _slowest_to_revoke(rebalance),
+        "slowest_to_sync": _slowest_to_sync(rebalance, group.members),
+        "stopped_ms": rebalance.stopped_ms,
+        "session_timeout_ms": view.consumer_settings.session_timeout_ms,
+        **cause_facts(rebalance.first_cause),
+    }
+    if by is not None:
+        facts["by"] = by
+    return _event("rebalance_ended", group, rebalance, facts, now_ms, view.topics)
+
+
+def _event(
+    kind: str, group: ConsumerGroup, rebalance: EpochRebalance, facts: dict[str, Any], now_ms: int, topics: Topics
+) -> GroupEvent:
+    return GroupEvent(
+        kind,
+        group.group_id,
+        group.epoch,
+        facts,
+        now_ms,
+        group_type="consumer",
+        consumer_group=group,
+        epochs=rebalance,
+        topics=topics,
+    )
+
+
+def member_facts(member: ConsumerMember) -> dict[str, Any]:
+    """Who it is, as keys of a log line."""
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+    }
+
+
+def _slowest_to_revoke(rebalance: EpochRebalance) -> dict[str, Any] | None:
+    slowest = rebalance.slowest_to_revoke
+    if slowest is None or slowest.after_ms <= _WAITED_FOR_MIN_MS:
+        return None
+    return {**member_facts(slowest.member), "after_ms": slowest.after_ms}
+
+
+def _slowest_to_sync(rebalance: EpochRebalance, members: Mapping[str, ConsumerMember]) -> dict[str, Any] | None:
+    """The last one to come to the epoch, counted from when its target was computed."""
+    if rebalance.assigned_at_ms is None:
+        return None
+    came = [(at_ms, member_id) for member_id, at_ms in rebalance.arrived.items() if member_id in members]
+    at_ms, member_id = max(came, key=lambda pair: pair[0], default=(0, ""))
+    after_ms = at_ms - rebalance.assigned_at_ms
+    return {**member_facts(members[member_id]), "after_ms": after_ms} if after_ms > _WAITED_FOR_MIN_MS else None

@@ -1,0 +1,62 @@
+"""What the ledger tells of unmodified clients that speak the consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.clients import harness, ledger_reading
+from tests.clients.ledger_reading import Member, members
+from tests.clients.test_consumer_protocol import QUICK_CONSUMERS
+from tests.support.broker_process import BrokerProcess, Kohort, eventually
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with Kohort(tmp_path_factory.mktemp("broker"), QUICK_CONSUMERS) as running:
+        yield running
+
+
+def member(address: str, group_id: str, client_id: str, topics: list[str], **settings: object) -> Member:
+    """Cooperative as every such member is, so that what it is given is told piece by piece."""
+    plain = {"session.timeout.ms": None, "heartbeat.interval.ms": None}  # the broker's affair
+    return Member(address, group_id, client_id, topics, group_protocol="consumer", **plain, **settings)
+
+
+def ended(quick: BrokerProcess, group_id: str, count: int) -> list[ledger_reading.Record]:
+    def found() -> list[ledger_reading.Record]:
+        told = ledger_reading.records(quick.address, group_id, "rebalance_ended")
+        return [record for record in told if record["outcome"] != "superseded"]
+
+    eventually(lambda: len(found()) >= count)
+    return found()
+
+
+def test_librdkafka_members_join_are_slow_and_leave(quick: BrokerProcess, name: str):
+    """Who joined, whose revocation was waited for, what moved, who left; and `why` says it."""
+    harness.create_topic(quick.address, name, 4)
+    slow = member(quick.address, name, "slow", [name])
+    with members(slow):
+        eventually(lambda: slow.owned == [0, 1, 2, 3])
+        slow.stall(2.0)  # nobody answers the broker's wish to have partitions back
+        quickly = member(quick.address, name, "quick", [name])
+        with members(quickly):
+            eventually(lambda: bool(quickly.owned))
+            second = ended(quick, name, 2)[1]
+    left = ended(quick, name, 3)[2]
+
+    assert (second["group_type"], second["outcome"], second["partitions_moved"]) == ("consumer", "stable", 2)
+    assert (second["first_cause"]["trigger"], second["first_cause"]["client_id"]) == ("member_joined", "quick")
+    waited = second["slowest_to_revoke"]
+    assert waited["client_id"] == "slow"
+    assert 500 < waited["after_ms"] < 20_000
+    assert waited["after_ms"] <= second["stopped_ms"] <= second["duration_ms"]
+    assert (left["first_cause"]["trigger"], left["first_cause"]["client_id"]) == ("member_left", "quick")
+
+    told = ledger_reading.why(quick.address, name)
+    assert told.returncode == 0, told.stderr
+    assert f"group {name}: " in told.stdout
+    assert "quick (127.0.0.1) joined" in told.stdout
+    assert "for slow to give up what moved; 2 of 4 partitions moved" in told.stdout
+    assert "epoch" in told.stdout.splitlines()[0]
