@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.why.words import duration, host, plural
+from coordinator.why.terms import duration, host, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
