@@ -106,3 +106,11 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     UNREGISTER_CONTROLLER = 94
+
+
+def api_name(key: int) -> str:
+    """The name of an API as Kafka writes it, such as OffsetCommit, served or not; "unknown" when Kafka has none."""
+    try:
+        return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+    except ValueError:
+        return "unknown"

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers.context import CloseConnection, Deferred, Encoded, RequestContext, Session
 from broker.handlers.durations import DURATION_SHIFT
-from broker.loop.logs import get_logger
 from broker.loop.slices import QUANTUM_NS
 from broker.loop.stalls import NOTED_NS
 from broker.network.gate import Gate
 from broker.network.long_messages import decoded, encoded, let_go
-from protocol.api_keys import ApiKey
+from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage, ProtocolError
 from protocol.frame_cutter import BadFrameSize, FrameCutter
 from protocol.frames import encode_response, read_request_header
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from broker.network.long_messages import Decoded
     from broker.network.ports import Owner
     from protocol.schema import Message
-
-log = get_logger()
 
 _MAX_REQUESTS_PER_TURN = 256
 _MAX_TURN_NS = 500_000
@@ -322,7 +319,7 @@ class Connection:
         """End it, with one log line; what is ready still leaves, requests that wait are forgotten."""
         if self.closed:
             return
-        log.warning("connection_closed", peer=self.peer, reason=reason, **facts)
+        self._owner.closings.tell(self.host, self.peer, reason, self._client_id, facts)
         self.end()
 
     def failed(self, route: AnswerRoute | None, error: Exception) -> None:
@@ -333,7 +330,7 @@ class Connection:
         if isinstance(error, ProtocolError):
             self._owner.counters.bad_frames += 1
             api = None if route is None else f"{route.name} v{route.version}"
-            self.close(str(error), api=api, client_id=self._client_id)
+            self.close(str(error), api=api)
             return
         name = "unknown" if route is None else f"{route.name} v{route.version}"
         self._owner.counters.log_bug(name, self.peer, error)
@@ -626,8 +623,7 @@ class Connection:
         """An API or a version that is not ours. Source: KIP-511; Kafka's SocketServer closes the connection."""
         if api_key != ApiKey.API_VERSIONS:
             self._owner.counters.bad_frames += 1
-            name = APIS[api_key].name if api_key in APIS else "unknown"
-            self.close("unsupported API or version", api_key=api_key, api=name, version=version)
+            self.close("unsupported API or version", api_key=api_key, api=api_name(api_key), version=version)
             return
         first, last = APIS[api_key].advertised
         response = ApiVersionsResponse(
@@ -750,7 +746,7 @@ class Connection:
 
 def _api_of(frame: bytes) -> str:
     api_key = int.from_bytes(frame[4:6], "big")
-    return APIS[api_key].name if api_key in APIS else "unknown"
+    return api_name(api_key)
 
 
 def _nothing(_: object) -> None:

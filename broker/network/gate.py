@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker.handlers.context import CloseConnection
 from broker.loop.logs import get_logger
 from broker.security.sasl_states import Answer, SaslStates, State, Verdict
-from protocol.api_keys import ApiKey
+from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.frames import encode_response, read_request_header
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -123,8 +123,7 @@ class Gate:
             self._connection.close("its session has expired")
         else:
             self._owner.counters.bad_frames += 1
-            name = APIS[api_key].name if api_key in APIS else "unknown"
-            self._connection.close("a request before it has authenticated", api_key=api_key, api=name)
+            self._connection.close("a request before it has authenticated", api_key=api_key, api=api_name(api_key))
         return False
 
     def bad_size(self, size: int, limit: int) -> bool:

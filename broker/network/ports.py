@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.dispatch import Routes
+    from broker.network.closings import Closings
     from broker.network.connection import Connection
     from broker.network.counters import Counters
     from broker.network.memory import RequestMemory
@@ -19,6 +20,7 @@ class Owner(Protocol):
     broker: Broker
     routes: Routes
     counters: Counters
+    closings: Closings
     memory: RequestMemory
     failures: Failures
     tick: int  # grows with time; a connection notes it when it is heard of

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
+from broker.network.closings import Closings
 from broker.network.connection import Connection
 from broker.network.counters import Counters
 from broker.network.memory import NO_BOUND, RequestMemory, Shares
@@ -41,6 +42,7 @@ class Server:
         self.broker = broker
         self.routes = routes
         self.counters = Counters()
+        self.closings = Closings(broker.runtime)
         self.tick = 0
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
@@ -110,6 +112,9 @@ class Server:
         """End them all; what is ready still leaves."""
         for connection in list(self.connections):
             connection.end()
+        self.broker.runtime.timers.cancel(("server", "closings"))
+        self.closings.count()
+        self.broker.runtime.timers.cancel(("server", "closings"))
 
     # ---
 

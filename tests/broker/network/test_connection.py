@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.handlers.context import CloseConnection, Deferred, RequestContext
+from broker.network import closings
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.frames import decode_response, encode_request
@@ -760,3 +761,45 @@ def test_a_long_request_that_cannot_be_read_ends_its_connection():
     harness.broker.runtime.turn()
     assert harness.transport.closed
     assert harness.server.counters.bad_frames == 1
+
+
+# --- Log lines
+
+
+def test_who_keeps_asking_for_what_is_not_served_is_logged_once_and_then_counted(capfd: pytest.CaptureFixture[str]):
+    """One line for a host and reason, whatever its port, with Kafka's name of the API; a count each minute."""
+    harness = Harness()
+    for port in range(50):
+        connection, _ = harness.connect(port=port)
+        connection.data_received(pack(">ihhih", 10, ApiKey.SHARE_FETCH, 1, 1, -1))
+    other, _ = harness.connect(host="10.0.0.1")
+    other.data_received(pack(">ihhih", 10, ApiKey.SHARE_FETCH, 1, 1, -1))
+    another, _ = harness.connect()
+    another.data_received(pack(">ihhih", 10, ApiKey.VOTE, 1, 1, -1))
+
+    closed = [line for line in capfd.readouterr().err.splitlines() if "connection_closed" in line]
+    assert ["api=" + line.split(" api=")[1].split()[0] for line in closed] == [
+        "api=ShareFetch",
+        "api=ShareFetch",
+        "api=Vote",
+    ]
+
+    harness.runtime.advance(closings.EVERY_MS)
+    (counted,) = [line for line in capfd.readouterr().err.splitlines() if "connections_closed" in line]
+    assert "host=127.0.0.1 reason='unsupported API or version' count=49 api=ShareFetch version=1" in counted
+    harness.runtime.advance(closings.EVERY_MS)
+    assert "closed" not in capfd.readouterr().err
+    again, _ = harness.connect()
+    again.data_received(pack(">ihhih", 10, ApiKey.SHARE_FETCH, 1, 1, -1))
+    assert "connection_closed" in capfd.readouterr().err, "it had been quiet for a minute"
+
+
+def test_kinds_of_closed_connections_beyond_a_bound_are_counted_together(capfd: pytest.CaptureFixture[str]):
+    harness = Harness()
+    for version in range(closings.MOST + 40):
+        connection, _ = harness.connect()
+        connection.data_received(pack(">ihhih", 10, ApiKey.SHARE_FETCH, version + 10, 1, -1))
+
+    assert capfd.readouterr().err.count("connection_closed") == closings.MOST + 1
+    harness.runtime.advance(closings.EVERY_MS)
+    assert "count=39" in capfd.readouterr().err
