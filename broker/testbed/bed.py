@@ -31,8 +31,11 @@ log = logs.get_logger()
 class Bed:
     """A broker that serves while `run` runs. Made on a directory, new or old."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        """Open the directory and the listeners. Raises: SettingsError, StartFailed."""
+    def __init__(self, settings: Mapping[str, str], clock: tuple[int, int | None] = (0, None)) -> None:
+        """Open the directory and the listeners; `clock` is where that of its last life was.
+
+        Raises: SettingsError, StartFailed, Refused.
+        """
         sources = gather(None, {}, [f"{key}={value}" for key, value in settings.items()])
         if sources.unknown:
             raise Refused(f"there is no setting {', '.join(sources.unknown)}")
@@ -43,6 +46,7 @@ class Bed:
         secured = securities(sources.settings, listeners)
         bound = bind_listeners(sources.settings, listeners)
         self.runtime = runtime = TestbedRuntime.create()
+        runtime.set_clock(*clock)
         try:
             self.composition = open_composition(sources.settings, runtime, bound)
         except BaseException:

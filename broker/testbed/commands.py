@@ -92,12 +92,40 @@ def remove_faults(bed: Bed, words: Words, answer: Answer) -> None:
     answer(None)
 
 
+def clock(bed: Bed, words: Words, answer: Answer) -> None:
+    """What time it is: now, by how much ahead, and where it stands still."""
+    answer([bed.runtime.now_ms(), *bed.runtime.clock])
+
+
+def shift_clock(bed: Bed, words: Words, answer: Answer) -> None:
+    """Move the clock; the answer comes when what is due then has happened."""
+    if words["by_ms"] < 0:
+        raise Refused("the broker's clock never goes back")
+    bed.runtime.shift(words["by_ms"], lambda: clock(bed, words, answer))
+
+
+def freeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
+    """No deadline comes nearer."""
+    bed.runtime.freeze()
+    clock(bed, words, answer)
+
+
+def unfreeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
+    """The clock goes on from where it stands."""
+    bed.runtime.unfreeze()
+    clock(bed, words, answer)
+
+
 COMMANDS: dict[str, Command] = {
     "create_topic": create_topic,
     "topics": topics,
     "produce": produce,
     "records": records.read,
     "requests": requests,
+    "clock": clock,
+    "shift_clock": shift_clock,
+    "freeze_clock": freeze_clock,
+    "unfreeze_clock": unfreeze_clock,
     "add_fault": add_fault,
     "fault": fault,
     "release_fault": release_fault,

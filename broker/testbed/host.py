@@ -37,7 +37,8 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
     with (folder / "broker.log").open("a") as stream:
         logs.configure(level="debug" if words.get("debug") else "info", stream=stream)
         try:
-            bed = Bed({**words["settings"], "log.dirs": words["directory"]})
+            shift_ms, frozen_ms = words["clock"]
+            bed = Bed({**words["settings"], "log.dirs": words["directory"]}, (shift_ms, frozen_ms))
         except (SettingsError, StartFailed, Refused) as error:
             channel.send({"refused": str(error)})
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kohort.testing import configs
+from kohort.testing.clock import Clock
 from kohort.testing.errors import Refused
 from kohort.testing.faults import Faults
 from kohort.testing.life import Life
@@ -46,6 +47,7 @@ class Broker:
         self._topics = dict(topics or {})
         self._requests: list[Request] = []  # of earlier lives
         self._faults = Faults(self)
+        self._clock = Clock(self._life)
 
     # --- from start to end
 
@@ -138,6 +140,11 @@ class Broker:
     def faults(self) -> Faults:
         """What befalls requests: `broker.faults.on(API, ...)`."""
         return self._faults
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's clock: `broker.clock.shift("45s")`."""
+        return self._clock
 
     def _put_away(self) -> None:
         self.faults.put_away()

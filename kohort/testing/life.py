@@ -33,6 +33,8 @@ class Life:
         self.is_paused = False
         self._state = "has not been opened: use `with Broker() as broker`, or `open`"
         self._reserved: socket.socket | None = None
+        self.clock: list[int | None] = [0, None]  # ms by which it is ahead; where it stands still
+        """What the next life goes on with."""
 
     def begin(self) -> None:
         """A new folder, a port, and a first life. Raises: Refused, BrokerDied."""
@@ -49,7 +51,7 @@ class Life:
         try:
             settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port()}", **self.settings}
             folder = str(self.folder)
-            answer = taken.ask("open", folder=folder, directory=f"{folder}/data", settings=settings)
+            answer = taken.ask("open", folder=folder, directory=f"{folder}/data", settings=settings, clock=self.clock)
         except Refused:
             process.give_back(taken)
             raise

@@ -1,0 +1,119 @@
+"""The broker's clock, as clients notice it."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from kohort.testing import Broker, Refused
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(topics={"orders": 1}) as one:
+        yield one
+
+
+def member(broker: Broker, **settings: object) -> Consumer:
+    own = {name.replace("_", "."): value for name, value in settings.items()}
+    consumer = Consumer(
+        {
+            **broker.config("confluent-kafka"),
+            "group.id": "billing",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 45_000,
+            "max.poll.interval.ms": 45_000,
+            **own,
+        }
+    )
+    consumer.subscribe(["orders"])
+    return consumer
+
+
+def wait_for(consumer: Consumer, value: bytes) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.05)
+        if message is not None and not message.error():
+            assert message.value() == value
+            return
+    raise AssertionError("no record")
+
+
+def members(broker: Broker) -> int:
+    admin = AdminClient(broker.config("confluent-kafka"))
+    return len(admin.describe_consumer_groups(["billing"])["billing"].result(10).members)
+
+
+def test_a_session_of_45_seconds_expires_in_milliseconds(broker: Broker):
+    broker.produce("orders", "a")
+    consumer = member(broker, heartbeat_interval_ms=30_000)
+    wait_for(consumer, b"a")
+    broker.clock.shift("44s")
+    assert members(broker) == 1
+    began = time.monotonic()
+    broker.clock.shift("2s")
+    assert members(broker) == 0
+    assert time.monotonic() - began < 5
+    consumer.close()
+
+
+def test_a_frozen_clock_expires_nobody_and_fetches_go_on(broker: Broker):
+    broker.produce("orders", "a")
+    consumer = member(broker, session_timeout_ms=500, max_poll_interval_ms=500, heartbeat_interval_ms=100)
+    wait_for(consumer, b"a")
+    broker.clock.freeze()
+    frozen_ms = broker.clock.now_ms
+    broker.pause()
+    time.sleep(0.7)  # its session is over, by any other clock
+    broker.resume()
+    assert broker.clock.now_ms == frozen_ms
+    assert broker.clock.is_frozen
+    broker.produce("orders", "b")
+    wait_for(consumer, b"b")
+    assert "session" not in broker.log().lower().replace("session.timeout", "")
+    broker.clock.shift("1h")
+    assert broker.clock.now_ms == frozen_ms + 3_600_000
+    broker.clock.unfreeze()
+    assert frozen_ms + 3_600_000 <= broker.clock.now_ms < frozen_ms + 3_660_000
+    consumer.close()
+
+
+def test_a_transaction_times_out(broker: Broker):
+    producer = Producer({**broker.config("confluent-kafka"), "transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", "a")
+    producer.flush()
+    broker.assert_produced("orders", committed=True)
+    broker.produce("orders", "b")
+    broker.clock.shift("5 min")
+    broker.assert_produced("orders", "b", committed=True)
+
+
+def test_retention_takes_old_records(broker: Broker):
+    broker.create_topic("short", configs={"retention.ms": 60_000})
+    broker.produce("short", "a")
+    broker.clock.shift("10 min")
+    broker.assert_produced("short")
+
+
+def test_the_clock_goes_on_after_a_crash(broker: Broker):
+    broker.clock.shift("2h")
+    before_ms = broker.clock.now_ms
+    broker.kill()
+    broker.start()
+    assert before_ms <= broker.clock.now_ms < before_ms + 60_000
+    broker.clock.freeze()
+    frozen_ms = broker.clock.now_ms
+    broker.restart()
+    assert broker.clock.now_ms == frozen_ms
+
+
+def test_what_is_no_span_is_refused(broker: Broker):
+    with pytest.raises(Refused, match="no span of time"):
+        broker.clock.shift("-1s")
+    with pytest.raises(Refused, match="no span of time"):
+        broker.clock.shift(-1)
