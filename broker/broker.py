@@ -14,6 +14,7 @@ from broker.transactions.stories import TransactionStories
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from broker.authorization.authorizer import Authorizer
     from broker.catalogue.catalogue import Catalogue
     from broker.catalogue.producer_ids import ProducerIds
     from broker.config.settings import Settings
@@ -58,6 +59,7 @@ class Broker:
         self.secret = b""
         """Random, the same for as long as the directory is, and told to nobody."""
         self.endpoints: dict[str, Endpoint] = {}
+        self.authorizer: Authorizer | None = None  # who decides what principals may; None: everybody may everything
         self.served: Collection[int] = ()  # the API keys that have a handler
         self.features: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, -1)
         """The finalized features of the cluster, by name, and a number that rises when they change."""

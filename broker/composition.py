@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.authorization.authorizer import Authorizer
 from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
@@ -109,7 +110,13 @@ class Composition:
             ),
         )
         try:
-            found = Found(clean or new, logged_epochs(directory, scan), stopped_at, has_folders=bool(scan.logs))
+            found = Found(
+                clean or new,
+                logged_epochs(directory, scan),
+                stopped_at,
+                has_folders=bool(scan.logs),
+                acls_hold=bool(settings.authorizer_class_name),
+            )
             torn = catalogue.open(endpoints, found, protocols)
         except (CorruptFile, DirectoryRefused):
             if stopped_at is not None:
@@ -125,6 +132,7 @@ class Composition:
                 "directory_of_newer_kafka", oldest=release, metadata_version=catalogue.features["metadata.version"]
             )
         broker.features = lambda: (catalogue.features, catalogue.features_epoch)
+        broker.authorizer = _authorizer(settings, runtime, catalogue)
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(
             runtime,
@@ -162,6 +170,8 @@ class Composition:
         broker.verifier.coordinator = transactions
         for listener in (dynamic, folders, groups, transactions):
             catalogue.listen(listener)
+        if broker.authorizer is not None:
+            catalogue.listen(broker.authorizer)
         groups.open()
         transactions.open()
         return cls(broker, directory, LogKeeper(runtime, partitions, settings))
@@ -193,6 +203,17 @@ class Composition:
             self._directory.write_clean_marker(broker.catalogue.broker_epoch)
 
         self.keeper.stop(mark_clean, stopped)
+
+
+def _authorizer(settings: Settings, runtime: Runtime, catalogue: Catalogue) -> Authorizer | None:
+    if not settings.authorizer_class_name:
+        return None
+    return Authorizer(
+        catalogue.state.kept.acls.values(),
+        super_users=[one.strip() for one in settings.super_users.split(";")],
+        allow_everyone=settings.allow_everyone_if_no_acl_found,
+        now_ms=runtime.now_ms,
+    )
 
 
 class _DynamicSettings(TopicsListener):

@@ -22,11 +22,14 @@ from protocol.messages.alter_user_scram_credentials import (
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -131,6 +134,9 @@ APIS: dict[int, Api] = {
         _api(EndTxnRequest, EndTxnResponse, (0, 5)),
         _api(WriteTxnMarkersRequest, WriteTxnMarkersResponse, (1, 2)),
         _api(TxnOffsetCommitRequest, TxnOffsetCommitResponse, (0, 6)),
+        _api(DescribeAclsRequest, DescribeAclsResponse, (1, 3)),
+        _api(CreateAclsRequest, CreateAclsResponse, (1, 3)),
+        _api(DeleteAclsRequest, DeleteAclsResponse, (1, 3)),
         _api(DescribeConfigsRequest, DescribeConfigsResponse, (1, 4)),
         _api(AlterConfigsRequest, AlterConfigsResponse, (0, 2)),
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),

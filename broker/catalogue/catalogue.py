@@ -241,6 +241,8 @@ class Catalogue(CatalogueRequests):
 
         def done(opened: Opened) -> None:
             self._take(opened)
+            for listener in self._listeners:
+                listener.reread(opened.state)
             if self.failed is not None and not self._closed:
                 self.failed = None
                 log.info("metadata_log_mended", next_offset=opened.log.next_offset)

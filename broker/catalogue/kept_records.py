@@ -1,7 +1,7 @@
-"""What the metadata log says that a broker of one node does not act upon, kept for the snapshots that replace the log.
+"""What the metadata log says besides topics and configs, as its records: they stand in snapshots as they are.
 
-Registrations, quotas, SCRAM credentials, delegation tokens, ACLs, the state of a migration from ZooKeeper: Apache Kafka
-wrote them, and finds them again when it is started on the directory.
+Registrations, quotas, SCRAM credentials, delegation tokens, ACLs, the state of a migration from ZooKeeper. Not all
+of it is acted upon here; Apache Kafka finds all again when it is started on the directory.
 
 Source: Kafka's ClusterDelta, ClientQuotasDelta, ScramDelta, DelegationTokenDelta, AclsDelta.
 """
@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.acls import value_of
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class KeptRecords:
     acls: dict[bytes, records.AccessControlEntryRecord] = field(default_factory=dict)
     scram: dict[tuple[str, int], records.UserScramCredentialRecord] = field(default_factory=dict)
     tokens: dict[str, records.DelegationTokenRecord] = field(default_factory=dict)
+    acl_ids: dict[tuple[Any, ...], bytes] = field(default_factory=dict)  # the ids of `acls`, by all else
     scram_changes: int = 0  # rises with every change of `scram`
 
     def apply(self, record: Any) -> None:
@@ -83,9 +85,12 @@ class KeptRecords:
 
     def _acl(self, record: records.AccessControlEntryRecord) -> None:
         self.acls[record.id] = record
+        self.acl_ids[value_of(record)] = record.id
 
     def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
-        self.acls.pop(record.id, None)
+        gone = self.acls.pop(record.id, None)
+        if gone is not None and self.acl_ids.get(value_of(gone)) == record.id:
+            del self.acl_ids[value_of(gone)]
 
     def _scram(self, record: records.UserScramCredentialRecord) -> None:
         self.scram[record.name, record.mechanism] = record

@@ -35,6 +35,7 @@ class Found:
     log_epochs: Mapping[tuple[bytes, int], int] = field(default_factory=dict)  # last epoch by (topic id, partition)
     stopped_at: int | None = None  # the end of the metadata log that a clean stop wrote down
     has_folders: bool = False  # of partitions
+    acls_hold: bool = False  # there is an authorizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def open_and_register(
         opening = []
     for record in opening:
         state.apply(record)
-    takeover.check(state, placing, quorum)
+    takeover.check(state, placing, quorum, acls_hold=found.acls_hold)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()

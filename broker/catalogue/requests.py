@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import config_changes, topic_changes, users
+from broker.catalogue import acls, config_changes, topic_changes, users
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.catalogue.config_changes import BrokerConfigs, ConfigChange
     from broker.catalogue.topic_changes import NewTopic
     from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
+    from protocol.messages.create_acls import AclCreation
 
 PRODUCER_ID_BLOCK = 1_000
 
@@ -160,6 +161,14 @@ class CatalogueRequests(ABC):
     ) -> None:
         """Change credentials of SCRAM users, what can be done in one batch; `Result.value`: see `users.alter`."""
         self._enqueue(lambda state: users.alter(state, deletions, upsertions), answer)
+
+    def create_acls(self, wishes: Sequence[AclCreation], answer: Callable[[Result], None]) -> None:
+        """Make ACLs that may be made, those that are not there already; all of them or, after a crash, none."""
+        self._enqueue(lambda state: (acls.create(state, wishes, self._new_uuid), None), answer)
+
+    def delete_acls(self, found: Sequence[acls.Acl], answer: Callable[[Result], None]) -> None:
+        """Remove ACLs that were found."""
+        self._enqueue(lambda state: (acls.delete(state, found), None), answer)
 
     def raise_feature(self, name: str, level: int, answer: Callable[[Result], None]) -> None:
         """Finalize a feature of the cluster at this level, unless it is there or above already."""

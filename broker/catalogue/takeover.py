@@ -100,7 +100,7 @@ def bootstrap(
     return [*opening, begin, *made, records.EndTransactionRecord()]
 
 
-def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
+def check(state: ClusterState, placing: Placing, quorum: Quorum, *, acls_hold: bool) -> None:
     """Raises: DirectoryRefused for what a single node cannot take over, naming the record. Source: chapter 5."""
     for name, level in state.features.items():
         known = _HIGHEST_LEVELS.get(name)
@@ -135,8 +135,10 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum) -> None:
                 "them; end that with Apache Kafka first (remote.storage.enable=false and "
                 "remote.log.delete.on.disable=true)"
             )
-    if state.kept.acls:
-        raise DirectoryRefused("the directory holds ACLs, and Kohort has no authorizer yet: they would not hold")
+    if state.kept.acls and not acls_hold:
+        raise DirectoryRefused(
+            f"the directory holds {len(state.kept.acls)} ACLs, which would not hold: authorizer.class.name is not set"
+        )
 
 
 def has_other_directory(state: ClusterState, directory_id: bytes) -> bool:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import Topic, TopicsImage
 
 
+_RIGHTS = (records.AccessControlEntryRecord, records.RemoveAccessControlEntryRecord, records.ClientQuotaRecord)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicsDelta:
     """How one image differs from the one before."""
@@ -25,6 +28,7 @@ class TopicsDelta:
     grown: tuple[tuple[Topic, Topic], ...] = ()  # (before, after)
     reconfigured: tuple[Topic, ...] = ()  # broker configs changed: every topic
     broker_reconfigured: bool = False
+    rights: tuple[Any, ...] = ()  # records of ACLs and quotas, in their order
 
 
 class TopicsListener(ABC):
@@ -44,6 +48,9 @@ class TopicsListener(ABC):
     def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
         """The image is now this one; `prepared` is what `prepare` returned. On the event loop."""
 
+    def reread(self, state: ClusterState) -> None:  # noqa: B027  most follow `publish` and need no more
+        """The log was read again after a failure: rights and limits are what `state` says. On the event loop."""
+
     def discard(self, delta: TopicsDelta) -> None:  # noqa: B027  most have nothing to do here
         """Rename the folders of what was deleted, after `publish`. In a worker thread."""
 
@@ -55,6 +62,7 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
     """What records that `state` holds already change in `image`, and the image with it."""
     touched: dict[str, None] = {}
     broker_changed = False
+    rights = []
     for record in made:
         if isinstance(record, records.ConfigRecord):
             if record.resource_type == TOPIC_RESOURCE:
@@ -69,6 +77,8 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
             gone = image.topic_by_id(record.topic_id)
             if gone is not None:
                 touched[gone.name] = None
+        elif isinstance(record, _RIGHTS):
+            rights.append(record)
     created: list[Topic] = []
     deleted: list[Topic] = []
     grown: list[tuple[Topic, Topic]] = []
@@ -93,4 +103,7 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
     new_image = image.with_changes(changed) if changed else image
     if broker_changed:
         reconfigured = list(new_image)
-    return TopicsDelta(tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured), broker_changed), new_image
+    delta = TopicsDelta(
+        tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured), broker_changed, tuple(rights)
+    )
+    return delta, new_image

@@ -93,6 +93,17 @@ class Settings(SecuritySettings):
     )
     request_timeout_ms: int = int32(30_000, "Accepted; requests say themselves how long they wait.")
 
+    # Rights
+    authorizer_class_name: str = text(
+        "",
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer: ACLs say who may do what. Empty: everybody everything.",
+        allowed=["", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"],
+    )
+    super_users: str = text(
+        "", "Principals who may everything, with semicolons between: User:admin;User:CN=ops,O=Acme."
+    )
+    allow_everyone_if_no_acl_found: bool = flag(False, "Where no ACL at all covers a resource, everybody may.")
+
     # Topics
     auto_create_topics_enable: bool = flag(True, "Metadata and Produce may create topics.")
     delete_topic_enable: bool = flag(True, "Topics may be deleted.")
@@ -448,6 +459,11 @@ class Settings(SecuritySettings):
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: it takes a number of at most "
                 f"group.max.session.timeout.ms, which is {self.group_max_session_timeout_ms}"
             )
+        for one in filter(None, map(str.strip, self.super_users.split(";"))):
+            if ":" not in one:
+                raise SettingsError(
+                    f"super.users={self.super_users}: it takes Type:name;Type:name, and {one} has no type"
+                )
         self._check_consumer_groups()
         if "classic" not in self.group_coordinator_rebalance_protocols:
             protocols = ",".join(self.group_coordinator_rebalance_protocols)

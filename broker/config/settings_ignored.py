@@ -44,7 +44,7 @@ _KEYS = frozenset(
     """.split()  # noqa: SIM905  read as a list of words
 )
 
-REFUSED = ("alter.config.policy.class.name", "authorizer.class.name", "create.topic.policy.class.name",
+REFUSED = ("alter.config.policy.class.name", "create.topic.policy.class.name",
            "principal.builder.class", "sasl.login.callback.handler.class", "sasl.login.class",
            "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
 """Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused."""

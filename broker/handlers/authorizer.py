@@ -1,58 +1,69 @@
-"""Who may do what. Every handler asks here first (D13); today the answer is always yes.
+"""What handlers ask before they answer (D13): whether the principal of a request may do something.
 
-Source: KIP-11; Kafka's AclOperation and ResourceType, whose numbers these are.
+Without `authorizer.class.name` everybody may do everything.
+
+Source: KIP-11, KIP-430, KIP-679; Kafka's AuthHelper.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
+
+from broker.authorization.acl_types import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
 
-
-class Operation(IntEnum):
-    """What a principal wants to do to a resource."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-
-
-class ResourceType(IntEnum):
-    """The kinds of things that rights are given on."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-CLUSTER_NAME = "kafka-cluster"
+__all__ = [
+    "CLUSTER_NAME",
+    "Operation",
+    "ResourceType",
+    "authorize",
+    "authorize_on_any",
+    "authorized_operations",
+    "cluster_operations",
+    "probe",
+]
 
 # The operations that exist per resource, as the bit field of the `*_authorized_operations` response fields.
 _OPERATIONS = {
     ResourceType.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
     ResourceType.GROUP: (3, 6, 8, 10, 11),
     ResourceType.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
-    ResourceType.TRANSACTIONAL_ID: (4, 8),
 }
 _OPERATION_BITS = {kind: sum(1 << number for number in numbers) for kind, numbers in _OPERATIONS.items()}
 
 
 def authorize(context: RequestContext, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
-    """Whether the principal of `context` may do `operation` on the `resource` of this name."""
-    return True
+    """Whether the principal of `context` may do `operation` on the `resource` of this name; a refusal is told."""
+    rights = context.rights
+    if rights is None:
+        return True
+    if (operation, resource, name) in rights.verdicts and rights.generation == rights.authorizer.generation:
+        return True
+    return rights.may(operation, resource, name)
+
+
+def probe(context: RequestContext, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:
+    """As `authorize`, where a no refuses nothing: it leaves out, or asks for another right. Nothing is told."""
+    return context.rights is None or context.rights.may(operation, resource, name, tell=False)
+
+
+def authorize_on_any(context: RequestContext, operation: int, resource: int) -> bool:
+    """Whether the principal may do it on some resource of a type, whichever."""
+    return context.rights is None or context.rights.may_on_any(operation, resource)
 
 
 def authorized_operations(context: RequestContext, resource: ResourceType, name: str = CLUSTER_NAME) -> int:
     """What the principal may do on the resource, as the bit field of the `*_authorized_operations` fields."""
-    return _OPERATION_BITS[resource]
+    rights = context.rights
+    if rights is None:
+        return _OPERATION_BITS[resource]
+    return sum(1 << number for number in _OPERATIONS[resource] if rights.may(number, resource, name, tell=False))
+
+
+def cluster_operations(context: RequestContext) -> int:
+    """What the principal may do on the cluster, in the same form; nothing without DESCRIBE on it."""
+    if not probe(context, Operation.DESCRIBE, ResourceType.CLUSTER):
+        return 0
+    return authorized_operations(context, ResourceType.CLUSTER)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.authorizer import Operation, ResourceType, authorize, cluster_operations
 from broker.handlers.gathering import PACE, Steps, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
@@ -59,7 +59,7 @@ def describe_cluster(
     endpoint = broker.endpoint(context.listener)
     rights = _NOT_ASKED
     if request.include_cluster_authorized_operations:
-        rights = authorized_operations(context, ResourceType.CLUSTER)
+        rights = cluster_operations(context)
     return DescribeClusterResponse(
         error_code=ErrorCode.NONE,
         cluster_id=broker.cluster_id,

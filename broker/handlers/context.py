@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.authorization.authorizer import Rights
     from protocol.schema import Message
 
 
@@ -23,10 +24,10 @@ class RequestContext:
 
     `principal` is Kafka's form, `User:ANONYMOUS`; `host` the bare address of the peer, `127.0.0.1`; a null client id
     of the header is `""`. `session` is the connection's own memory (SASL state, software name), the same object for
-    every request of one connection.
+    every request of one connection. `rights` are those of the principal; None: of everybody, to everything.
     """
 
-    __slots__ = ("client_id", "host", "listener", "principal", "session", "version")
+    __slots__ = ("client_id", "host", "listener", "principal", "rights", "session", "version")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class RequestContext:
         client_id: str = "",
         version: int = 0,
         session: Session | None = None,
+        rights: Rights | None = None,
     ) -> None:
         self.principal = principal
         self.listener = listener
@@ -43,6 +45,7 @@ class RequestContext:
         self.client_id = client_id
         self.version = version
         self.session = session if session is not None else Session()
+        self.rights = rights
 
 
 class Session:

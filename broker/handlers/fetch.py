@@ -170,7 +170,11 @@ class _Reading:
             if known is None:
                 return "", ErrorCode.UNKNOWN_TOPIC_ID
             name = known.name
-        if not authorize(self.context, _READ, _TOPIC, name):
+        if self.request.replica_id >= 0 or self.request.replica_state.replica_id >= 0:
+            may = authorize(self.context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        else:
+            may = authorize(self.context, _READ, _TOPIC, name)
+        if not may:
             return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, 0
 

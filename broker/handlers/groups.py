@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordinators.batches import LeaderState
 from broker.groups.silence import silent_ms
-from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations, probe
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import Gathering, Steps, gathered, one_by_one, refuse_repetition
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
@@ -113,6 +113,8 @@ def _coordinator_error(context: RequestContext, key_type: int, key: str) -> Erro
     if key_type == _TRANSACTION:
         may = authorize(context, _DESCRIBE, ResourceType.TRANSACTIONAL_ID, key)
         return ErrorCode.NONE if may else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if key_type == _SHARE and not authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return ErrorCode.INVALID_REQUEST
 
 
@@ -317,14 +319,14 @@ def _listed(shard: Shard, request: ListGroupsRequest) -> Steps[list[ListedGroup]
 
 
 def _visible(context: RequestContext, parts: list[list[ListedGroup]]) -> Steps[ListGroupsResponse]:
-    sees_all = authorize(context, _DESCRIBE, ResourceType.CLUSTER)
+    sees_all = probe(context, _DESCRIBE, ResourceType.CLUSTER)
     groups: list[ListedGroup] = []
     for part in parts:
         for at in range(0, len(part), _LISTED_AT_ONCE):
             groups += [
                 group
                 for group in part[at : at + _LISTED_AT_ONCE]
-                if sees_all or authorize(context, _DESCRIBE, _GROUP_RESOURCE, group.group_id)
+                if sees_all or probe(context, _DESCRIBE, _GROUP_RESOURCE, group.group_id)
             ]
             yield None
     return ListGroupsResponse(groups=groups)

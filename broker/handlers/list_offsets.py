@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.gathering import Steps, sliced
 from broker.loop.slices import InThread
 from protocol.errors import ErrorCode, KafkaError
@@ -99,8 +99,9 @@ def _epoch_ends(
     broker: Broker, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
     topics = []
+    for_brokers = probe(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
     for topic in request.topics:
-        allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+        allowed = for_brokers or authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         results = []
         for wanted in topic.partitions:
             result = EpochEndOffset(partition=wanted.partition)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, cast
 
 from broker.catalogue.internal_topics import LEDGER_TOPIC, new_topic
 from broker.catalogue.topic_changes import Refused, check_name
-from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
+from broker.handlers.authorizer import (
+    Operation,
+    ResourceType,
+    authorize,
+    authorized_operations,
+    cluster_operations,
+    probe,
+)
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import PACE, Gathering, Steps, gathered, sliced
 from protocol.errors import ErrorCode
@@ -95,7 +102,7 @@ def _all(broker: Broker, context: RequestContext, request: MetadataRequest) -> S
     # A consumer of `.*` must not read, and so cause, its own rebalances.
     topics = []
     for topic in broker.catalogue.image:
-        if topic.name != LEDGER_TOPIC and _may(context, Operation.DESCRIBE, topic.name):
+        if topic.name != LEDGER_TOPIC and _sees(context, topic.name):
             topics.append((yield from _described(broker, context, request, topic)))
         yield None
     return _response(broker, context, request, topics)
@@ -111,7 +118,7 @@ def _to_create(broker: Broker, context: RequestContext, asked: Iterable[Metadata
         name = topic.name
         if name is None or image.topic(name) is not None:
             continue
-        if not (_may(context, Operation.DESCRIBE, name) and _may(context, Operation.CREATE, name)):
+        if not (_sees(context, name) and may_create(context, name)):
             continue
         try:
             check_name(name)
@@ -143,9 +150,9 @@ def _answer(
             topic = image.topic(asked.name)
             error = created.get(asked.name) or _absence(asked.name)
             if topic is None and request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
-                error = error if _may(context, Operation.CREATE, asked.name) else _FORBIDDEN
+                error = error if may_create(context, asked.name) else _FORBIDDEN
         name = topic.name if topic is not None else asked.name
-        if name is not None and not _may(context, Operation.DESCRIBE, name):
+        if name is not None and not _may_describe(context, name):
             # An id is no secret, a name is: neither is told to who came with the other.
             topics.append(
                 MetadataResponseTopic(error_code=_FORBIDDEN, name=asked.name, topic_id=asked.topic_id, partitions=[])
@@ -159,8 +166,19 @@ def _answer(
     return _response(broker, context, request, topics)
 
 
-def _may(context: RequestContext, operation: Operation, topic: str) -> bool:
-    return authorize(context, operation, ResourceType.TOPIC, topic)
+def _may_describe(context: RequestContext, topic: str) -> bool:
+    return authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _sees(context: RequestContext, topic: str) -> bool:
+    return probe(context, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def may_create(context: RequestContext, topic: str) -> bool:
+    """Whether the principal may create any topic, or this one."""
+    return probe(context, Operation.CREATE, ResourceType.CLUSTER) or authorize(
+        context, Operation.CREATE, ResourceType.TOPIC, topic
+    )
 
 
 def _absence(name: str) -> ErrorCode:
@@ -212,7 +230,7 @@ def _response(
     endpoint = broker.endpoint(context.listener)
     rights = _NOT_ASKED
     if request.include_cluster_authorized_operations:
-        rights = authorized_operations(context, ResourceType.CLUSTER)
+        rights = cluster_operations(context)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -265,7 +283,7 @@ def _page(
     for position, name in enumerate(asked):
         yield None
         topic = image.topic(name)
-        allowed = _may(context, Operation.DESCRIBE, name)
+        allowed = (_sees if fetch_all else _may_describe)(context, name)
         if topic is None or not allowed:
             if not fetch_all:
                 error = _absence(name) if allowed else _FORBIDDEN

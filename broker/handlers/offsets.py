@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.context import Deferred
 from broker.handlers.dividing import Divided
 from broker.handlers.gathering import PACE, Gathering, Steps, refuse_repetition
@@ -158,7 +158,7 @@ def _fetch_group(
     )
     allowed = partial(authorize, context, _DESCRIBE, _TOPIC)
     if asked.topics is None:
-        fetch.reply_to = _Visible(reply_to, allowed)
+        fetch.reply_to = _Visible(reply_to, partial(probe, context, _DESCRIBE, _TOPIC))
     else:
         fetch.topics, fetch.refused = filter_fetch(asked.topics, broker.catalogue.image, allowed, by_id=by_id)
     broker.groups.leader_of(group_id).submit(fetch)

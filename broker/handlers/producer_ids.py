@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorize_on_any, probe
 from broker.handlers.context import Deferred
 from coordinator.transactions.inputs import InitProducerId
 from protocol.errors import ErrorCode
@@ -28,9 +28,16 @@ def init_producer_id(
     """
     tid = request.transactional_id
     if tid is not None:
-        if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, tid):
+        if not authorize(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, tid) or (
+            request.enable_2pc
+            and not authorize(context, Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID, tid)
+        ):
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER):
+    elif not (
+        probe(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+        or authorize_on_any(context, Operation.WRITE, ResourceType.TOPIC)
+        or authorize(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+    ):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)

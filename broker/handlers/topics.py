@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.configs import Entries, topic_entries
 from broker.handlers.gathering import Gathering, gathered
+from broker.handlers.metadata import may_create
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -59,7 +60,8 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
         )
 
         def created(result: Result) -> None:
-            gathering.put(index, _created(shown, topic.name, result))
+            may_see = probe(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+            gathering.put(index, _created(shown if may_see else None, topic.name, result))
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
 
@@ -73,7 +75,7 @@ def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> 
         error, message = ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
     elif len({row.partition_index for row in topic.assignments}) < len(topic.assignments):
         error, message = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice."
-    elif not authorize(context, Operation.CREATE, ResourceType.TOPIC, topic.name):
+    elif not may_create(context, topic.name):
         error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
     else:
         return None
@@ -110,13 +112,22 @@ class _Shown:
         return shown
 
 
-def _created(shown: _Shown, name: str, result: Result) -> CreatableTopicResult:
+def _created(shown: _Shown | None, name: str, result: Result) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE or result.value is None:
         error = result.error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted again before we could look
         return CreatableTopicResult(
             name=name, topic_id=ZERO_UUID, error_code=error, error_message=result.message, configs=[]
         )
     topic = result.value
+    if shown is None:
+        return CreatableTopicResult(
+            name=name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=topic.topic_id,
@@ -197,7 +208,10 @@ def _delete_refusal(
     if name is None and topic_id == ZERO_UUID:
         return ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified."
     known = name if name is not None else broker.catalogue.image.topic_name(topic_id)
-    if known is not None and not authorize(context, Operation.DELETE, ResourceType.TOPIC, known):
+    if known is not None and not (
+        probe(context, Operation.DELETE, ResourceType.CLUSTER)
+        or authorize(context, Operation.DELETE, ResourceType.TOPIC, known)
+    ):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
     return None
 

@@ -16,7 +16,7 @@ import re2
 from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topics_image import INTERNAL_TOPICS
 from broker.coordinators.batches import LeaderState
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import Gathering, gathered, refuse_repetition
 from coordinator.routing import partition_for
@@ -260,7 +260,7 @@ def describe_transactions(broker: Broker, context: RequestContext, request: Desc
 
     def visible(index: int, described: DescribedTransaction) -> None:
         described.topics = [
-            topic for topic in described.topics if authorize(context, _DESCRIBE, ResourceType.TOPIC, topic.topic)
+            topic for topic in described.topics if probe(context, _DESCRIBE, ResourceType.TOPIC, topic.topic)
         ]
         gathering.put(index, described)
 
@@ -297,10 +297,7 @@ def list_transactions(
             return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         response = listed(None)
         response.transaction_states = [
-            one
-            for part in parts
-            for one in part
-            if authorize(context, _DESCRIBE, _TRANSACTIONAL_ID, one.transactional_id)
+            one for part in parts for one in part if probe(context, _DESCRIBE, _TRANSACTIONAL_ID, one.transactional_id)
         ]
         return response
 

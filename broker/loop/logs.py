@@ -48,6 +48,11 @@ class Logger:
 
     __slots__ = ()
 
+    @property
+    def debugs(self) -> bool:
+        """Whether lines of `debug` are written at all."""
+        return _Settings.level <= 10
+
     def debug(self, event: str, **facts: Any) -> None:
         """Tell what only somebody who looks for a fault wants to see."""
         if _Settings.level <= 10:

@@ -615,6 +615,8 @@ class Connection:
 
     def _new_context(self, client_id: str | None, version: int) -> RequestContext:
         context = RequestContext(self._principal, self.listener, self.host, client_id or "", version, self._session)
+        if self._broker.authorizer is not None:
+            context.rights = self._broker.authorizer.rights(context.principal, self.host)
         self._contexts[version] = context
         self._session.client = f"{client_id or ''}@{self.peer}"
         return context

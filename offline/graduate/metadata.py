@@ -78,7 +78,7 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
             f"{directory / FOLDER}: it ends inside a metadata transaction; start Kohort and stop it, which ends it"
         )
     try:
-        takeover.check(state, Placing(identity.node_id, identity.directory_id, 1), metadata.quorum)
+        takeover.check(state, Placing(identity.node_id, identity.directory_id, 1), metadata.quorum, acls_hold=True)
     except DirectoryRefused as error:
         findings.problem(f"{directory / FOLDER}: {error}")
     for (kind, name), overrides in state.configs.items():

@@ -29,6 +29,8 @@ T1 = """
 25 AddOffsetsToTxn 0-4          61 DescribeProducers 0-0
 26 EndTxn 0-5                   65 DescribeTransactions 0-0
 27 WriteTxnMarkers 1-2          66 ListTransactions 0-2
+29 DescribeAcls 1-3            30 CreateAcls 1-3
+31 DeleteAcls 1-3
 50 DescribeUserScramCredentials 0-0  51 AlterUserScramCredentials 0-0
 """
 

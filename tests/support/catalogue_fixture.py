@@ -11,7 +11,7 @@ from broker.catalogue.opening import Found
 from broker.catalogue.requests import Result
 from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.topic_changes import NewTopic, Placing
-from broker.catalogue.topics_delta import TopicsDelta
+from broker.catalogue.topics_delta import TopicsDelta, TopicsListener
 from storage.files import DISK, Disk
 from tests.support.virtual_runtime import VirtualRuntime
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DIRECTORY_ID = bytes.fromhex("27c6803dc7cb42dd9baacd494ffacc81")
 
 
-class Folders:
+class Folders(TopicsListener):
     """A listener that writes down what it was told."""
 
     def __init__(self) -> None:
@@ -63,6 +63,7 @@ class CatalogueDriver:
         log_epochs: dict[tuple[bytes, int], int] | None = None,
         snapshots: SnapshotPolicy | None = None,
         now_ms: int = 1_700_000_000_000,
+        acls_hold: bool = False,
     ) -> None:
         ids = itertools.count(seed * 1_000 + 1)
         self.runtime = VirtualRuntime(now_ms)
@@ -77,7 +78,7 @@ class CatalogueDriver:
             disk=disk,
         )
         self.torn = self.catalogue.open(
-            [("PLAINTEXT", "localhost", 9092)], Found(clean=clean, log_epochs=log_epochs or {})
+            [("PLAINTEXT", "localhost", 9092)], Found(clean=clean, log_epochs=log_epochs or {}, acls_hold=acls_hold)
         )
         self.catalogue.listen(self.folders)
 

@@ -64,9 +64,9 @@ def test_an_unknown_key_is_told_and_one_of_kafkas_without_effect_here_is_not():
     assert sources.unknown == ["num.partitons"]
 
 
-def test_an_authorizer_is_refused_since_the_broker_would_be_open():
+def test_an_authorizer_of_ones_own_is_refused_since_the_broker_would_be_open():
     with pytest.raises(SettingsError, match=r"authorizer\.class\.name"):
-        gather(None, {}, ["authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"])
+        gather(None, {}, ["authorizer.class.name=com.example.Authorizer"])
 
     assert gather(None, {}, ["authorizer.class.name="]).unknown == []
 

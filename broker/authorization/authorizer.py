@@ -1,0 +1,133 @@
+"""The authorizer: the rule on the ACLs of the metadata log, with super users, and verdicts that are remembered.
+
+Verdicts are kept for each principal at each host, and forgotten together when any ACL changes, so that a decision that
+was made before costs two look-ups.
+
+Source: Kafka's StandardAuthorizer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.authorization.acl_types import Operation, ResourceType
+from broker.authorization.audit import Audit
+from broker.authorization.rule import AclIndex, Verdict, allowed_on_any, decide
+from broker.catalogue.topics_delta import TopicsListener
+from broker.loop.logs import get_logger
+from protocol.records.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from broker.catalogue.cluster_state import ClusterState
+    from broker.catalogue.topics_delta import TopicsDelta
+    from broker.catalogue.topics_image import TopicsImage
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The class that `authorizer.class.name` names, the only one."""
+ORDINARY_NAME = "hardcode"
+"""Kafka's name of a resource that stands for any, to find super users and defaults."""
+MOST_RIGHTS = 10_000  # principals at hosts
+MOST_VERDICTS = 1_000  # of one of them
+
+log = get_logger()
+
+
+class Rights:
+    """What one principal may do from one host. Its verdicts are those of generation `generation` of the ACLs."""
+
+    __slots__ = ("_host", "authorizer", "generation", "principal", "verdicts")
+
+    def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
+        self.authorizer = authorizer
+        self.principal = principal
+        self._host = host
+        self.generation = authorizer.generation
+        self.verdicts: dict[tuple[int, int, str], bool] = {}  # (operation, resource type, name): all that is allowed
+
+    def may(self, operation: int, resource: int, name: str, *, tell: bool = True) -> bool:
+        """Whether it may; with `tell` the audit log hears of it."""
+        authorizer = self.authorizer
+        if self.generation != authorizer.generation:
+            self.verdicts.clear()
+            self.generation = authorizer.generation
+        key = (operation, resource, name)
+        if key in self.verdicts:
+            return True
+        allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
+        if tell and (not allowed or log.debugs):
+            authorizer.audit.decided(allowed, self.principal, self._host, operation, resource, name, rule)
+        elif allowed:
+            if len(self.verdicts) >= MOST_VERDICTS:
+                self.verdicts.clear()
+            self.verdicts[key] = True
+        return allowed
+
+    def may_on_any(self, operation: int, resource: int) -> bool:
+        """Whether it may do it to some resource of a type."""
+        return self.may(operation, resource, ORDINARY_NAME, tell=False) or allowed_on_any(
+            self.authorizer.acls.of_type(resource), self.principal, self._host, operation
+        )
+
+
+class Authorizer(TopicsListener):
+    """All ACLs, and who is above them. A listener of the catalogue."""
+
+    def __init__(
+        self,
+        acls: Iterable[AccessControlEntryRecord],
+        *,
+        super_users: Iterable[str],
+        allow_everyone: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.acls = AclIndex(acls)
+        self.audit = Audit(now_ms)
+        self.generation = 0
+        self._super_users = frozenset(super_users)
+        self._allow_everyone = allow_everyone
+        self._rights: dict[tuple[str, str], Rights] = {}
+
+    def rights(self, principal: str, host: str) -> Rights:
+        """Those of a principal (`User:alice`) at a host, `127.0.0.1`."""
+        key = (principal, host)
+        found = self._rights.get(key)
+        if found is None:
+            if len(self._rights) >= MOST_RIGHTS:  # connections that are open keep theirs
+                self._rights.clear()
+            found = self._rights[key] = Rights(self, principal, host)
+        return found
+
+    def verdict(self, principal: str, host: str, operation: int, resource: int, name: str) -> tuple[bool, str]:
+        """Whether it is allowed, and by which rule."""
+        if principal in self._super_users:
+            return True, "SuperUser"
+        said, acl = decide(self.acls.covering(resource, name), principal, host, operation)
+        if said is Verdict.NO_ACL:
+            return self._allow_everyone, "DefaultAllow" if self._allow_everyone else "DefaultDeny"
+        if acl is None:
+            return False, "DefaultDeny"
+        return said is Verdict.ALLOWED, f"MatchingAcl({_text_of(acl)})"
+
+    def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
+        """ACLs have changed, perhaps."""
+        for record in delta.rights:
+            if isinstance(record, AccessControlEntryRecord):
+                self.acls.add(record)
+                self.generation += 1
+            elif isinstance(record, RemoveAccessControlEntryRecord):
+                self.acls.remove(record.id)
+                self.generation += 1
+
+    def reread(self, state: ClusterState) -> None:
+        """ACLs are what `state` says."""
+        self.acls = AclIndex(state.kept.acls.values())
+        self.generation += 1
+
+
+def _text_of(acl: AccessControlEntryRecord) -> str:
+    kind, operation = ResourceType(acl.resource_type).name, Operation(acl.operation).name
+    effect = "ALLOW" if acl.permission_type == 3 else "DENY"
+    pattern = "PREFIXED" if acl.pattern_type == 4 else "LITERAL"
+    return f"{effect} {operation} to {acl.principal} from {acl.host} on {kind}:{pattern}:{acl.resource_name}"

@@ -1,0 +1,233 @@
+"""DescribeAcls, CreateAcls, DeleteAcls.
+
+Source: KIP-140, KIP-290; Kafka's AclApis, AclControlManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.authorization.acl_types import Operation, Permission, ResourceType
+from broker.catalogue.acls import MOST_CHANGES, AclFilter, refusal
+from broker.handlers.authorizer import authorize
+from broker.handlers.context import CloseConnection, Deferred
+from broker.handlers.gathering import Steps, sliced
+from broker.loop.logs import get_logger
+from protocol.errors import ErrorCode
+from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.authorization.authorizer import Authorizer
+    from broker.broker import Broker
+    from broker.catalogue.acls import Acl, Refusal
+    from broker.catalogue.requests import Result
+    from broker.handlers.context import RequestContext
+    from protocol.messages.create_acls import AclCreation
+
+log = get_logger()
+
+_FORBIDDEN: Refusal = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
+_DISABLED: Refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+_UNKNOWN = "a code of an ACL is 0, which stands for nothing"
+_A_STEP = 200  # ACLs that are looked at without a pause, a tenth of a millisecond
+
+
+def _refused(broker: Broker, context: RequestContext, operation: Operation) -> Refusal | None:
+    if not authorize(context, operation, ResourceType.CLUSTER):
+        return _FORBIDDEN
+    return _DISABLED if broker.authorizer is None else None
+
+
+def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """Raises: CloseConnection."""
+    made = AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+    if made.has_unknown:
+        raise CloseConnection(_UNKNOWN)
+    return made
+
+
+def _found(authorizer: Authorizer, wanted: AclFilter) -> Steps[list[Acl]]:
+    """The ACLs that a filter means."""
+    exact = wanted.pattern_type > 2 and wanted.resource_type > 1 and wanted.resource_name is not None
+    if exact:
+        return [one for one in authorizer.acls.exactly(*_place(wanted)) if wanted.means(one)]
+    found: list[Acl] = []
+    for number, acl in enumerate(list(authorizer.acls)):
+        if wanted.means(acl):
+            found.append(acl)
+        if not (number + 1) % _A_STEP:
+            yield None
+    return found
+
+
+def _place(wanted: AclFilter) -> tuple[int, str, int]:
+    return wanted.resource_type, wanted.resource_name or "", wanted.pattern_type
+
+
+def describe_acls(
+    broker: Broker, context: RequestContext, request: DescribeAclsRequest
+) -> DescribeAclsResponse | Deferred:
+    """The ACLs that the filter means."""
+    wanted = _filter(request)
+    refused = _refused(broker, context, Operation.DESCRIBE)
+    if refused is not None or broker.authorizer is None:
+        code, text = refused or _DISABLED
+        return DescribeAclsResponse(error_code=code, error_message=text)
+    authorizer = broker.authorizer
+
+    def steps() -> Steps[DescribeAclsResponse]:
+        resources: dict[tuple[int, str, int], DescribeAclsResource] = {}
+        for acl in (yield from _found(authorizer, wanted)):
+            key = (acl.resource_type, acl.resource_name, acl.pattern_type)
+            if key not in resources:
+                resources[key] = DescribeAclsResource(
+                    resource_type=acl.resource_type, resource_name=acl.resource_name, pattern_type=acl.pattern_type
+                )
+            resources[key].acls.append(
+                AclDescription(
+                    principal=acl.principal,
+                    host=acl.host,
+                    operation=acl.operation,
+                    permission_type=acl.permission_type,
+                )
+            )
+        return DescribeAclsResponse(error_message="", resources=list(resources.values()))
+
+    return sliced(broker, context, steps())
+
+
+def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse | Deferred:
+    """Make those that can be; one that is there already is made too."""
+    wishes = request.creations
+    if any(0 in (w.resource_type, w.resource_pattern_type, w.operation, w.permission_type) for w in wishes):
+        raise CloseConnection(_UNKNOWN)
+    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(wishes))
+    if refused is not None:
+        return CreateAclsResponse(results=[_created(refused) for _ in wishes])
+    verdicts = [refusal(wish) for wish in wishes]
+    good = [wish for wish, verdict in zip(wishes, verdicts, strict=True) if verdict is None]
+    deferred = Deferred()
+
+    def answer(result: Result) -> None:
+        failure = (result.error, result.message or result.error.message) if result.error else None
+        if failure is None:
+            for wish in good:
+                _tell("acl_created", context, wish, wish.resource_pattern_type)
+        deferred.complete(CreateAclsResponse(results=[_created(verdict or failure) for verdict in verdicts]))
+
+    broker.catalogue.create_acls(good, answer)
+    return deferred
+
+
+def _created(refused: Refusal | None) -> AclCreationResult:
+    code, text = refused or (ErrorCode.NONE, "")  # not null, as in Kafka
+    return AclCreationResult(error_code=code, error_message=text)
+
+
+def _too_many(count: int) -> Refusal | None:
+    if count <= MOST_CHANGES:
+        return None
+    return ErrorCode.INVALID_REQUEST, f"One request may change {MOST_CHANGES} ACLs, not {count}"
+
+
+def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Deferred:
+    """Remove what the filters mean; what two of them mean is told with both, and removed once."""
+    filters = [_filter(one) for one in request.filters]
+    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(filters))
+    if refused is not None or broker.authorizer is None:
+        return _deleted([refused or _DISABLED for _ in filters])
+    authorizer = broker.authorizer
+    deferred = Deferred()
+
+    def steps() -> Steps[list[list[Acl] | Refusal]]:
+        found: list[list[Acl] | Refusal] = []
+        for wanted in filters:
+            if wanted.is_out_of_range:
+                found.append((ErrorCode.INVALID_REQUEST, "The filter has a code that stands for nothing"))
+            else:
+                found.append((yield from _found(authorizer, wanted)))
+            yield None
+        return found
+
+    def remove(found: list[list[Acl] | Refusal]) -> None:
+        gone = list({acl.id: acl for one in found if isinstance(one, list) for acl in one}.values())
+        excess = _too_many(len(gone))
+        if excess is not None:
+            deferred.complete(_deleted([excess for _ in filters]))
+            return
+
+        def answer(result: Result) -> None:
+            if result.error:
+                failure = (result.error, result.message or result.error.message)
+                deferred.complete(_deleted([failure for _ in filters]))
+                return
+            for acl in gone:
+                _tell("acl_removed", context, acl, acl.pattern_type)
+            deferred.complete(_deleted(found))
+
+        broker.catalogue.delete_acls(gone, answer)
+
+    broker.runtime.in_slices(steps(), remove, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    deferred.raise_failure()
+    return deferred
+
+
+def _deleted(found: Sequence[list[Acl] | Refusal]) -> DeleteAclsResponse:
+    results: list[DeleteAclsFilterResult] = []
+    for one in found:
+        if isinstance(one, tuple):
+            results.append(DeleteAclsFilterResult(error_code=one[0], error_message=one[1]))
+        else:
+            results.append(DeleteAclsFilterResult(matching_acls=[_matching(acl) for acl in one]))
+    return DeleteAclsResponse(filter_results=results)
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def _tell(event: str, context: RequestContext, acl: AclCreation | Acl, pattern_type: Any) -> None:
+    """For the audit log: who gave or took which right."""
+    log.info(
+        event,
+        by=context.principal,
+        host=context.host,
+        permission=Permission(acl.permission_type).name,
+        operation=Operation(acl.operation).name,
+        principal=acl.principal,
+        from_host=acl.host,
+        resource=ResourceType(acl.resource_type).name,
+        prefixed=pattern_type == 4,
+        name=acl.resource_name,
+    )
