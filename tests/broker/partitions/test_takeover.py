@@ -268,7 +268,7 @@ def test_voters_of_a_zero_snapshot_are_read_and_none_are_written(tmp_path: Path)
         (frames(MV_21, T, partition(), partition(1, directories=[OTHER_DIRECTORY])), r"\(t-0\).*\(t-1\)"),
         ((True, voters((1, DIRECTORY_ID), (2, OTHER_DIRECTORY))), "voters of the metadata log are 1 .*, 2 "),
         ((True, voters((1, OTHER_DIRECTORY))), "voters"),
-        (frames(m.FeatureLevelRecord(name="metadata.version", feature_level=31)), "metadata.version is at level 31"),
+        (frames(m.FeatureLevelRecord(name="metadata.version", feature_level=34)), "metadata.version is at level 34"),
         (frames(MV_21, m.FeatureLevelRecord(name="group.version", feature_level=2)), "group.version is at level 2"),
         (frames(MV_21, m.FeatureLevelRecord(name="tea.version", feature_level=1)), "tea.version"),
         (frames(MV_21, T, partition(1)), "partitions of 't'"),
