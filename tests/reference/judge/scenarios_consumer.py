@@ -191,7 +191,7 @@ def _(s: Script) -> None:
         eventually(lambda: offsets_log.has(s.observer(), s.name(), 16), what="the first expression is resolved")
 
 
-@each_version("K63-K65-commit", (8, 9))
+@each_version("K63-K65-commit", (8, 9, 10))
 def _commit(s: Script, v: int) -> None:
     """K11, K63, K65: who may commit."""
 
@@ -201,7 +201,7 @@ def _commit(s: Script, v: int) -> None:
             group_id=s.name(),
             member_id=member,
             generation_id_or_member_epoch=epoch,
-            topics=[OffsetCommitRequestTopic(name=T1, partitions=said)],
+            topics=[OffsetCommitRequestTopic(name=T1, topic_id=s.topic_id(T1), partitions=said)],
         )
         s.client(member or "nobody").call(request, v)
 
@@ -223,14 +223,14 @@ def _commit(s: Script, v: int) -> None:
     commit("a", 3, 0)
 
 
-@scenario("K64-fetch")
-def _(s: Script) -> None:
+@each_version("K64-fetch", (9, 10))
+def _fetch(s: Script, v: int) -> None:
     """K64: who may read offsets."""
     join(s, "a")
-    topics = [OffsetFetchRequestTopics(name=T1, partition_indexes=[0])]
+    topics = [OffsetFetchRequestTopics(name=T1, topic_id=s.topic_id(T1), partition_indexes=[0])]
     for member, epoch in ((None, -1), ("", -1), ("a", 2), ("a", 1), ("a", 3), ("a", -1), ("b", 2), (None, 2)):
         asked = OffsetFetchRequestGroup(group_id=s.name(), member_id=member, member_epoch=epoch, topics=topics)
-        s.client().call(OffsetFetchRequest(groups=[asked]), 9)
+        s.client().call(OffsetFetchRequest(groups=[asked]), v)
 
 
 @scenario("K71-describe-others")
