@@ -24,6 +24,7 @@ VERBS = {
     "groups": "cli.groups:main",
     "topics": "cli.topics:main",
     "transactions": "cli.transactions:main",
+    "acls": "cli.acls:main",
     "users": "cli.users:main",
     "produce": "cli.produce:main",
     "consume": "cli.consume:main",
@@ -53,6 +54,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   groups      list, describe, delete groups; delete and reset their offsets
   topics      list, describe, create, delete, alter topics
   transactions  list and describe transactions; find and end those that hang
+  acls        list, add, remove ACLs: who may do what
   users       describe, add, delete users who log in by SCRAM
   produce     lines of standard input become records
   consume     print records, as a member of a group or alone
@@ -61,7 +63,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   pipeline    questions to logs, answered with Spark
   completion  words for the Tab key of bash, zsh and fish
 
-groups, topics, transactions, users, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b),
+groups, topics, transactions, acls, users, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b),
 else 127.0.0.1:9092.
 Exit codes: 0, 1 when something failed, 2 when what was asked for cannot be.
 """

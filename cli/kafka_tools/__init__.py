@@ -9,6 +9,7 @@ from __future__ import annotations
 TOOLS = {
     "kafka-topics": "cli.kafka_tools.administration:topics",
     "kafka-consumer-groups": "cli.kafka_tools.administration:consumer_groups",
+    "kafka-acls": "cli.kafka_tools.administration:acls",
     "kafka-configs": "cli.kafka_tools.configs:main",
     "kafka-broker-api-versions": "cli.kafka_tools.api_versions:main",
     "kafka-cluster": "cli.kafka_tools.asking:cluster",

@@ -1,4 +1,4 @@
-"""kafka-topics and kafka-consumer-groups: the action is an option there, and a command here."""
+"""kafka-topics, kafka-consumer-groups and kafka-acls: the action is an option there, and a command here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def consumer_groups(words: list[str]) -> int:
     from cli.groups import main  # noqa: PLC0415  one tool, one verb
 
     return _run(words, ("list", "describe", "delete", "delete-offsets", "reset-offsets"), main)
+
+
+def acls(words: list[str]) -> int:
+    """Carry out kafka-acls.sh. Raises: Failed, UsageError."""
+    from cli.acls import main  # noqa: PLC0415  one tool, one verb
+
+    return _run(words, ("list", "add", "remove"), main)
 
 
 def _run(words: list[str], actions: tuple[str, ...], main: object) -> int:
