@@ -12,6 +12,7 @@ class LoadSummary:
     record_count: int = 0
     end_offset: int = 0  # the offset after the last batch
     skipped_types: dict[int, int] = field(default_factory=dict)  # record type that nobody has defined -> how many
+    contradictions: list[str] = field(default_factory=list)  # tombstones of what should have been empty, in words
 
 
 class LoadFailed(Exception):

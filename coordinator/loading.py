@@ -325,20 +325,23 @@ def _load_record(
     elif kind is OffsetCommitKey:
         shard.replay(key, value, producer_id, offset)
     else:
-        _load_consumer_record(shard, folds, key, value, offset)
+        try:
+            _load_consumer_record(shard, folds, key, value)
+        except GroupContradicted as error:
+            # A power loss may take a batch that was not flushed and leave later ones. Whoever is gone stays gone.
+            loaded.contradictions.append(f"record at offset {offset}: {error}")
+            folds[key.group].take_at_its_word(key)
 
 
-def _load_consumer_record(shard: Shard, folds: dict[str, GroupFold], key: Any, value: Any | None, offset: int) -> None:
+def _load_consumer_record(shard: Shard, folds: dict[str, GroupFold], key: Any, value: Any | None) -> None:
+    """Raises: GroupContradicted."""
     fold = folds.get(key.group)
     if fold is None:
         if value is None:
             return  # of what compaction has removed already, or of what a classic group has taken the place of
         shard.groups.pop(key.group, None)
         fold = folds[key.group] = GroupFold(ConsumerGroup(key.group))
-    try:
-        fold.apply(key, value)
-    except GroupContradicted as error:
-        raise LoadFailed(f"record at offset {offset}: {error}") from error
+    fold.apply(key, value)
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> Group:

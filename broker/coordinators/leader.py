@@ -115,6 +115,9 @@ class Leader(Generic[ShardT]):
             return
         if loaded.skipped_types:
             log.warning(f"{tenant.noun}_records_skipped", partition=self.index, types=loaded.skipped_types)
+        if loaded.contradictions:
+            count, first = len(loaded.contradictions), loaded.contradictions[0]
+            log.error(f"{tenant.noun}_records_contradicted", partition=self.index, count=count, first=first)
         effects.serve(shard)
         effects.end_offset = partition.log_end_offset
         self.state = LeaderState.ACTIVE

@@ -107,6 +107,15 @@ class GroupFold:
             assert kind is ConsumerGroupMetadataKey
             self._epoch(value)
 
+    def take_at_its_word(self, key: Any) -> None:
+        """Let a tombstone that `apply` refused take along what should have been gone before it."""
+        if type(key) is ConsumerGroupMetadataKey:
+            self._end()
+        else:
+            self._current(key.member, None)
+            self._target(key.member, None)
+            self._member(key.member, None)
+
     def apply_targets(self, targets: Mapping[str, Partitions]) -> None:
         """As `apply` of the record of each of these targets, without taking the records apart again."""
         if targets:
@@ -123,6 +132,9 @@ class GroupFold:
             return
         if group.members or group.targets:
             raise GroupContradicted(f"group {self.group_id!r} has {len(group.members)} members, and a tombstone")
+        self._end()
+
+    def _end(self) -> None:
         self.is_gone = True
         self._now = ConsumerGroup(self.group_id)
         self._owned.clear()

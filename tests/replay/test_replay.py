@@ -136,3 +136,10 @@ def test_a_crash_amid_a_swap_brings_no_deleted_offset_back(tmp_path: Path) -> No
     proof = Crashes(life, tmp_path)
     proof.check(lambda _, op: op.kind in {"rename", "sync_folder"}, Random(0))
     assert proof.count > 100
+
+
+def test_a_power_loss_that_takes_an_earlier_segment_leaves_groups_that_can_be_loaded() -> None:
+    """The end of a KIP-848 group without that of its members: Kafka would not load the partition."""
+    history: list[Step] = [("end", 183), ("expire", 115), ("transact", 238), ("silence", 14), ("flush", 270)]
+    history += [("expire", 115), ("silence", 14), ("delete_offsets", 174)]
+    assert prove(history, always=False, prefix=3, crashes=25, seed=602_744) > 80
