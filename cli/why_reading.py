@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from cli.cluster import make_client, parse_addresses, said, unknown
 from cli.errors import Failed, UsageError
-from cli.groups.reading import state_name
+from cli.groups.epochs import read_epochs
+from cli.groups.reading import read_groups
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.inferred import generations
@@ -168,13 +170,11 @@ def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[t
 
 def _describe(cluster: Cluster, told: Told) -> None:
     """State and members as DescribeGroups says. Raises: Failed when neither the cluster nor the ledger knows it."""
-    future = cluster.admin.describe_consumer_groups([told.group_id], request_timeout=cluster.timeout_s)[told.group_id]
-    try:
-        described = future.result(cluster.timeout_s + 1)
-        told.state = state_name(described.state)
-        told.members = len(described.members)
-    except (KafkaException, TimeoutError):
-        told.state = None
+    with suppress(Failed):  # the records tell the rest
+        groups, _ = read_groups(cluster, [told.group_id])
+        read_epochs(groups, cluster.timeout_s)
+        for group in groups:
+            told.state, told.members = group.state, len(group.members)
     if told.state in (None, "Dead") and not told.records:
         listed = cluster.result(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
         raise unknown("group", told.group_id, [group.group_id for group in listed.valid])

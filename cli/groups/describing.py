@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.cluster import Cluster
 from cli.errors import Failed
+from cli.groups.epochs import read_epochs
 from cli.groups.reading import end_offsets, existing_groups, read_offsets, wanted_groups
 from cli.options import print_json
 from cli.tables import plain, print_table
@@ -38,6 +39,7 @@ def describe(options: argparse.Namespace) -> int:
     """Print groups. Raises: Failed for one that does not exist; UsageError."""
     cluster = Cluster(options)
     groups = existing_groups(cluster, wanted_groups(cluster, options))
+    read_epochs(groups, cluster.timeout_s)
     if not (options.members or options.state):
         for group in groups:
             try:
@@ -109,14 +111,16 @@ def _print_members(group: Group, verbose: bool) -> None:
     with_instances = any(member.instance_id for member in group.members)
     head = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"] if verbose else []
+    mixed = verbose and {member.upgraded for member in group.members} >= {True, False}
+    head += ["UPGRADED"] if mixed else []
     rows = []
     for member in sorted(group.members, key=lambda one: (-len(one.partitions), one.consumer_id)):
         row: list[Any] = [group.group_id, member.consumer_id, member.instance_id, member.host, member.client_id]
         row.append(len(member.partitions))
         if verbose:
-            # The client library tells no member epochs, so those of KIP-848 groups are not known.
             target = _compact(member.target) if member.target is not None and group.type == "Consumer" else None
-            row += [None, _compact(member.partitions), None, target]
+            row += [member.epoch, _compact(member.partitions), group.target_epoch, target]
+            row += [str(member.upgraded).lower()] if mixed else []
         rows.append(row)
     if not with_instances:
         del head[2]
@@ -131,7 +135,7 @@ def _print_state(group: Group, verbose: bool) -> None:
     row: list[Any] = [group.group_id, coordinator, group.assignor, group.state]
     if verbose:
         head += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
-        row += [None, None]
+        row += [group.epoch, group.target_epoch]
     print_table([*head, "#MEMBERS"], [[*row, len(group.members)]])
 
 
@@ -150,6 +154,8 @@ def _as_json(group: Group, ends: dict[Place, int], options: argparse.Namespace) 
         "assignment_strategy": group.assignor or None,
         "coordinator": {"id": group.coordinator_id, "address": group.coordinator},
         "member_count": len(group.members),
+        "epoch": group.epoch,
+        "target_epoch": group.target_epoch,
     }
     if everything or options.members:
         value["members"] = [
@@ -158,6 +164,7 @@ def _as_json(group: Group, ends: dict[Place, int], options: argparse.Namespace) 
                 "instance_id": member.instance_id,
                 "client_id": member.client_id,
                 "host": member.host,
+                "epoch": member.epoch,
                 "partitions": [{"topic": topic, "partition": number} for topic, number in member.partitions],
             }
             for member in group.members

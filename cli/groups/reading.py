@@ -44,6 +44,8 @@ class Member:
     host: str
     partitions: list[Place]
     target: list[Place] | None = None
+    epoch: int | None = None  # of a consumer group (KIP-848), as the next
+    upgraded: bool | None = None  # it speaks the new protocol
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class Group:
     coordinator: str  # host:port
     members: list[Member]
     offsets: dict[Place, tuple[int, int | None]] = field(default_factory=dict)
+    epoch: int | None = None
+    target_epoch: int | None = None
 
     @property
     def exists(self) -> bool:

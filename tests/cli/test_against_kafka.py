@@ -64,14 +64,19 @@ def test_described_groups_are_the_same(either: BrokerProcess, members: Callable[
     live = [members(either.address, "live", "orders", client_id=f"w{number}") for number in range(2)]
     static = [members(either.address, "static", "orders", client_id="s", group_instance_id="till-7")]
     until_owned(live, 5, 50)
+    modern = [members(either.address, "modern", "orders", client_id="m", group_protocol="consumer") for _ in range(2)]
     until_owned(static, 5, 50)
+    until_owned(modern, 5, 50)
     committed_group(either.address, "empty", "orders", reads=20)
 
     for view in ((), ("--members",), ("--state",)):
         for more in ((), ("--verbose",)):
             ours, other = both(either, "describe", "--all-groups", *view, *more)
             assert table(ours) == table(other), (view, more)
-            assert {line[0] for line in table(ours)} >= {"GROUP", "live", "static"}
+            assert {line[0] for line in table(ours)} >= {"GROUP", "live", "static", "modern"}
+            if view and more:
+                epochs = [line for line in table(ours) if line[0] == "modern"]
+                assert all("3" in line for line in epochs), epochs
     ours, other = both(either, "list")
     assert sorted(ours.out.split()) == sorted(other.out.split())
     for option in ("--state", "--type"):

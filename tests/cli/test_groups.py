@@ -69,6 +69,26 @@ def test_a_live_group_is_described_with_its_members(
     assert refused.out.count("Error: ") == 3
 
 
+def test_a_group_of_the_consumer_protocol_is_described_with_its_epochs(
+    run: Run, broker: BrokerProcess, name: str, members: Callable[..., Member]
+) -> None:
+    """GROUP-EPOCH, TARGET-ASSIGNMENT-EPOCH, and the epoch of each member (KIP-848)."""
+    fill(broker.address, name)
+    both = [members(broker.address, name, name, group_protocol="consumer") for _ in range(2)]
+    until_owned(both, 3, 30)
+
+    (state,) = run("groups", "describe", name, "--state", "--verbose").rows()
+    epoch = int(state["GROUP-EPOCH"])
+    assert (state["STATE"], state["ASSIGNMENT-STRATEGY"]) == ("Stable", "uniform")
+    assert state["TARGET-ASSIGNMENT-EPOCH"] == str(epoch)
+    listed = run("groups", "describe", name, "--members", "--verbose").rows()
+    assert {(row["CURRENT-EPOCH"], row["TARGET-EPOCH"]) for row in listed} == {(str(epoch), str(epoch))}
+    assert {row["TARGET-ASSIGNMENT"] for row in listed} == {row["CURRENT-ASSIGNMENT"] for row in listed}
+    (described,) = run("groups", "describe", name, "--json").json
+    assert (described["type"], described["epoch"], described["target_epoch"]) == ("Consumer", epoch, epoch)
+    assert [member["epoch"] for member in described["members"]] == [epoch, epoch]
+
+
 def test_static_members_show_their_instance(
     run: Run, broker: BrokerProcess, name: str, members: Callable[..., Member]
 ) -> None:

@@ -1,0 +1,54 @@
+"""Epochs of consumer groups (KIP-848), which the client library does not tell: asked of the coordinator itself.
+
+Behind TLS or SASL they cannot be asked, and stay unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.cluster import parse_addresses
+from cli.errors import Failed
+from cli.wire import Wire
+from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cli.groups.reading import Group
+
+_VERSION = 1
+_CONSUMER_MEMBER = 1
+
+
+def read_epochs(groups: Iterable[Group], timeout_s: float) -> None:
+    """Fill in what the groups' coordinators tell of epochs and states."""
+    asked: dict[str, dict[str, Group]] = {}
+    for group in groups:
+        if group.type == "Consumer" and group.coordinator:
+            asked.setdefault(group.coordinator, {})[group.group_id] = group
+    for address, by_id in asked.items():
+        try:
+            _ask(address, by_id, timeout_s)
+        except Failed:
+            continue
+
+
+def _ask(address: str, groups: dict[str, Group], timeout_s: float) -> None:
+    host, port = parse_addresses(address)[0]
+    with Wire(host, port, timeout_s=timeout_s) as wire:
+        answer = wire.ask(ConsumerGroupDescribeRequest(group_ids=list(groups)), _VERSION)
+    for described in answer.groups:
+        group = groups.get(described.group_id)
+        if group is None or described.error_code:
+            continue
+        group.state, group.epoch, group.target_epoch = (
+            described.group_state,
+            described.group_epoch,
+            described.assignment_epoch,
+        )
+        told = {member.member_id: member for member in described.members}
+        for member in group.members:
+            found = told.get(member.consumer_id)
+            if found is not None:
+                member.epoch, member.upgraded = found.member_epoch, found.member_type == _CONSUMER_MEMBER
