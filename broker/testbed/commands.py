@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.topic_changes import NewTopic
-from broker.testbed import records
+from broker.testbed import groups, records
 from broker.testbed.refused import Refused
 
 if TYPE_CHECKING:
@@ -121,6 +121,15 @@ COMMANDS: dict[str, Command] = {
     "topics": topics,
     "produce": produce,
     "records": records.read,
+    "group": groups.group,
+    "groups": groups.groups,
+    "committed": groups.committed,
+    "lag": groups.lag,
+    "why": groups.why,
+    "expire": groups.expire,
+    "fence": groups.fence,
+    "rebalance": groups.rebalance,
+    "move_coordinator": groups.move_coordinator,
     "requests": requests,
     "clock": clock,
     "shift_clock": shift_clock,

@@ -8,6 +8,7 @@ from kohort.testing import configs
 from kohort.testing.clock import Clock
 from kohort.testing.errors import Refused
 from kohort.testing.faults import Faults
+from kohort.testing.groups import Group
 from kohort.testing.life import Life
 from kohort.testing.records import Record, as_bytes, difference, received, sent
 from kohort.testing.requests import Request
@@ -25,9 +26,13 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "10",
+    "group.consumer.min.session.timeout.ms": "10",
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.heartbeat.interval.ms": "200",  # members learn with a heartbeat what they are to do
     "max.incremental.fetch.session.cache.slots": "0",  # each fetch names its topics: faults and journal see them
 }
 _LAST_LINES = 40
+_GROUPS_TOLD = 10
 _LAST_REQUESTS = 20
 
 open_brokers: dict[int, Broker] = {}
@@ -252,6 +257,17 @@ class Broker:
 
         return look
 
+    # --- groups
+
+    def group(self, group_id: str) -> Group:
+        """A group by its id, whether it is there yet or not."""
+        return Group(self._life, group_id)
+
+    @property
+    def groups(self) -> list[str]:
+        """The ids of all groups."""
+        return list(self.ask("groups"))
+
     # --- the broker itself
 
     def log(self) -> str:
@@ -276,8 +292,12 @@ class Broker:
         )
 
     def story(self) -> str:
-        """What there is to know of it when a test has failed: the last lines of its log."""
-        return "\n".join(self.log().splitlines()[-_LAST_LINES:]) or "(it has logged nothing)"
+        """What there is to know of it when a test has failed: what befell its groups, and the end of its log."""
+        told = []
+        if self._life.process is not None and not self._life.is_paused:
+            told = [self.group(group_id).why() for group_id in self.groups[:_GROUPS_TOLD]]
+        lines = self.log().splitlines()[-_LAST_LINES:]
+        return "\n\n".join([*told, "\n".join(lines) or "(it has logged nothing)"])
 
     def ask(self, command: str, **words: Any) -> Any:
         """The broker's answer to a command of the control channel."""

@@ -9,6 +9,7 @@ import pytest
 
 from kohort.testing import factories, process
 from kohort.testing.broker import open_brokers
+from kohort.testing.errors import BrokerDied, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,7 +49,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     report = yield
     if report.when == "call" and report.failed:
         for broker in list(open_brokers.values()):
-            report.sections.append((f"Kohort at {broker.bootstrap_servers}", broker.story()))
+            try:
+                story = broker.story()
+            except (BrokerDied, Refused) as error:
+                story = str(error)
+            report.sections.append((f"Kohort at {broker.bootstrap_servers}", story))
     return report
 
 

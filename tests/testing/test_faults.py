@@ -140,6 +140,7 @@ def test_a_fault_that_nobody_met_fails():
         raise ZeroDivisionError
 
 
+@pytest.mark.slow
 def test_the_plugin_fails_the_test_of_such_a_fault(tmp_path: Path):
     (tmp_path / "test_it.py").write_text(
         textwrap.dedent("""
