@@ -23,6 +23,7 @@ from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsRespon
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
@@ -32,9 +33,11 @@ from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsRes
 from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from protocol.messages.describe_user_scram_credentials import (
@@ -43,6 +46,7 @@ from protocol.messages.describe_user_scram_credentials import (
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -50,6 +54,7 @@ from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsR
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from protocol.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.messages.list_partition_reassignments import (
@@ -63,10 +68,13 @@ from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRes
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
@@ -142,6 +150,10 @@ APIS: dict[int, Api] = {
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),
         _api(SaslAuthenticateRequest, SaslAuthenticateResponse, (0, 2)),
         _api(CreatePartitionsRequest, CreatePartitionsResponse, (0, 3)),
+        _api(CreateDelegationTokenRequest, CreateDelegationTokenResponse, (1, 3)),
+        _api(RenewDelegationTokenRequest, RenewDelegationTokenResponse, (1, 2)),
+        _api(ExpireDelegationTokenRequest, ExpireDelegationTokenResponse, (1, 2)),
+        _api(DescribeDelegationTokenRequest, DescribeDelegationTokenResponse, (1, 3)),
         _api(DeleteGroupsRequest, DeleteGroupsResponse, (0, 3)),
         _api(ElectLeadersRequest, ElectLeadersResponse, (0, 2)),
         _api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, (0, 1)),
@@ -150,12 +162,16 @@ APIS: dict[int, Api] = {
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
         _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, (0, 0)),
         _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, (0, 0)),
+        _api(DescribeQuorumRequest, DescribeQuorumResponse, (0, 2)),
+        _api(UpdateFeaturesRequest, UpdateFeaturesResponse, (0, 2)),
         _api(DescribeClusterRequest, DescribeClusterResponse, (0, 2)),
         _api(DescribeProducersRequest, DescribeProducersResponse, (0, 0)),
+        _api(UnregisterBrokerRequest, UnregisterBrokerResponse, (0, 0)),
         _api(DescribeTransactionsRequest, DescribeTransactionsResponse, (0, 0)),
         _api(ListTransactionsRequest, ListTransactionsResponse, (0, 2)),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, (0, 1)),
         _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, (0, 1)),
+        _api(ListConfigResourcesRequest, ListConfigResourcesResponse, (0, 1)),
         _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, (0, 0)),
     )
 }

@@ -136,6 +136,11 @@ class Catalogue(CatalogueRequests):
         self._effective[topic.name] = (topic.configs, made)
         return made
 
+    def quorum(self) -> tuple[int, int, bytes | None]:
+        """Of the metadata log: leader epoch, end offset, and the voter's directory id where voters have one."""
+        voters = self._quorum.voters
+        return self._log.leader_epoch, self._log.next_offset, voters[0][1] if voters else None
+
     def scram_credential(self, user: str, mechanism: str) -> users.ScramCredential | None:
         """What a log-in of `user` is checked against; `mechanism` as SASL calls it, `SCRAM-SHA-256`."""
         return users.credential(self.credentials, user, mechanism)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import acls, config_changes, topic_changes, users
+from broker.catalogue import acls, config_changes, features, topic_changes, users
 from broker.catalogue.cluster_state import ClusterState
+from broker.catalogue.topic_changes import Refused
 from broker.catalogue.topics_image import Topic, TopicsImage
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topic_changes import NewTopic
     from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
     from protocol.messages.create_acls import AclCreation
+    from protocol.messages.update_features import FeatureUpdateKey
 
 PRODUCER_ID_BLOCK = 1_000
 
@@ -177,6 +179,32 @@ class CatalogueRequests(ABC):
             if state.features.get(name, 0) >= level:
                 return [], None
             return [records.FeatureLevelRecord(name=name, feature_level=level)], None
+
+        self._enqueue(plan, answer)
+
+    def update_features(
+        self, updates: Sequence[FeatureUpdateKey], answer: Callable[[Result], None], *, validate_only: bool = False
+    ) -> None:
+        """Finalize levels of features, all or none."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made = features.update(state, self.placing.node_id, updates)
+            return ([] if validate_only else made), None
+
+        self._enqueue(plan, answer)
+
+    def unregister_broker(self, broker_id: int, answer: Callable[[Result], None]) -> None:
+        """Forget the registration of a broker that is not this one."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            registered = state.kept.brokers.get(broker_id)
+            if registered is None:
+                error = ErrorCode.BROKER_ID_NOT_REGISTERED
+                raise Refused(error, f"Broker ID {broker_id} is not currently registered")
+            if broker_id == self.placing.node_id:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is the one that answers")
+            made = records.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.broker_epoch)
+            return [made], None
 
         self._enqueue(plan, answer)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from broker.catalogue.features import FEATURES
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
-
-FEATURES = {"group.version": (0, 1), "transaction.version": (0, 2)}
-"""Name -> the lowest and the highest level that is built."""
 
 _FROM_LEVEL_0 = 4
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -32,6 +32,14 @@ T1 = """
 29 DescribeAcls 1-3            30 CreateAcls 1-3
 31 DeleteAcls 1-3
 50 DescribeUserScramCredentials 0-0  51 AlterUserScramCredentials 0-0
+38 CreateDelegationToken 1-3
+39 RenewDelegationToken 1-2
+40 ExpireDelegationToken 1-2
+41 DescribeDelegationToken 1-3
+55 DescribeQuorum 0-2
+57 UpdateFeatures 0-2
+64 UnregisterBroker 0-0
+74 ListConfigResources 0-1
 """
 
 

@@ -19,6 +19,8 @@ MESSAGES: list[type[Message]] = [cls for api in APIS.values() for cls in (api.re
 _INTEGERS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
 _TEXTS = ("", "a", "orders", "grüße", "\N{SNOWMAN}" * 3, "x" * 127, "x" * 126, "long " * 60)
 # kio makes a datetime, a timedelta or an enum of these, so they stay within what those can hold.
+# Moments that Kafka sends as -1 though its definitions have another default: kio does not take it.
+_NEVER_BEFORE_0 = {"transaction_start_time_ms", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}
 _TIMES_MS = (-1, 0, 1, 1_700_000_000_123, 32_503_680_000_000)
 
 
@@ -87,8 +89,9 @@ def _fixed(rng: random.Random, wire_type: Fixed, name: str) -> Any:
     if name.endswith("error_code"):
         return rng.randint(-1, 120)
     if name.endswith("_ms") and wire_type.name == "Int64":
-        # The one moment that Kafka sends as -1 though its definition has another default: kio does not take it.
-        return rng.choice(_TIMES_MS[1:] if name == "transaction_start_time_ms" else _TIMES_MS)
+        return rng.choice(_TIMES_MS[1:] if name in _NEVER_BEFORE_0 else _TIMES_MS)
+    if wire_type.name == "UInt16":
+        return rng.choice((0, 1, 9092, 65_535))
     bits = _INTEGERS[wire_type.name]
     return rng.choice((0, -1, 1, rng.getrandbits(bits - 1), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
 

@@ -205,7 +205,7 @@ def test_the_first_transactional_id_brings_the_cluster_to_version_2_and_clients_
     broker = TransactionalWhole(tmp_path)
     hello = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     before = broker.ask(hello, 3)
-    assert (before.finalized_features, before.finalized_features_epoch) == ([], -1)
+    assert [one.name for one in before.finalized_features] == ["metadata.version"]
     broker.pair("tx")
     epoch = broker.ask(hello, 3).finalized_features_epoch
     broker.stop()
@@ -213,7 +213,7 @@ def test_the_first_transactional_id_brings_the_cluster_to_version_2_and_clients_
     assert broker.ask(hello, 3).finalized_features_epoch >= epoch >= 0
     for version in (3, 4):
         answer = broker.ask(hello, version)
-        (finalized,) = answer.finalized_features
+        (finalized,) = [one for one in answer.finalized_features if one.name != "metadata.version"]
         assert (finalized.name, finalized.max_version_level, finalized.min_version_level) == (
             "transaction.version",
             2,
@@ -221,7 +221,7 @@ def test_the_first_transactional_id_brings_the_cluster_to_version_2_and_clients_
         )
         assert answer.finalized_features_epoch >= 0
         assert [one.name for one in answer.supported_features] == (
-            ["group.version", "transaction.version"] if version >= 4 else []
+            ["group.version", "metadata.version", "transaction.version"] if version >= 4 else ["metadata.version"]
         )
 
 

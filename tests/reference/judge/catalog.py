@@ -7,7 +7,19 @@ from importlib import import_module
 
 from tests.reference.judge.play import Scenario, Script
 
-MODULES = ("joining", "groups", "offsets", "data", "admin", "odd", "turns", "transactions", "consumer", "newest")
+MODULES = (
+    "joining",
+    "groups",
+    "offsets",
+    "data",
+    "admin",
+    "odd",
+    "turns",
+    "transactions",
+    "consumer",
+    "newest",
+    "cluster",
+)
 SCENARIOS: dict[str, Scenario] = {}
 
 Act = Callable[[Script], None]

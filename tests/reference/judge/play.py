@@ -38,6 +38,8 @@ _RUN_FIELDS = {
     "finalized_features_epoch": "<epoch>",
     "transaction_start_time_ms": "<time>",
     "last_timestamp": "<time>",
+    "last_fetch_timestamp": "<time>",
+    "last_caught_up_timestamp": "<time>",
 }
 # Lists whose order is that of a hash map in Kafka.
 _UNORDERED = {
@@ -94,6 +96,7 @@ _OWN = {
     "DescribeLogDirsResult.topics": "name",
     "MetadataResponse.topics": "name",
     "ListTransactionsResponse.transaction_states": "transactional_id",
+    "ListConfigResourcesResponse.config_resources": "resource_name",
 }
 
 # Times, and what follows from topic ids; 0 stays.
