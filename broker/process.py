@@ -29,6 +29,7 @@ from broker.network.binding import bind
 from broker.network.listener_security import securities
 from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
 from broker.network.server import Server
+from broker.network.tls_watch import TlsWatch
 from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.partition_log import SHARED_TAIL
@@ -101,6 +102,8 @@ def _run(
         security.open(broker.catalogue.scram_credential, broker.secret)
     server = Server(broker, Routes(HANDLERS), shares, secured)
     ending = _Ending(composition, runtime, server)
+    watch = TlsWatch(runtime, secured.values())
+    watch.start()
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
@@ -116,6 +119,8 @@ def _run(
     def ready() -> None:
         # Inside the loop: uvloop loses a signal that comes while a handler is set and no loop runs.
         runtime.on_signals((signal.SIGTERM, signal.SIGINT), ending.begin)
+        if watch.sides:
+            runtime.on_signals((signal.SIGHUP,), watch.reload)
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
         print(f"kohort ready on {addresses} in {ms_since_process_start()} ms", flush=True)
         if http_sockets:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.setting_types import int32, int64, many, password
+from broker.config.setting_types import flag, int32, int64, many, password, text
 
 if TYPE_CHECKING:
     from broker.config.secret import Secret
@@ -31,3 +31,26 @@ class SecuritySettings:
     connection_failed_authentication_delay_ms: int = int32(
         100, "How long the answer to a failed authentication is held back.", at_least=0
     )
+    ssl_client_auth: str = text(
+        "none",
+        "Whether clients show a certificate; on SASL_SSL only behind listener.name.NAME.",
+        allowed=["none", "requested", "required"],
+    )
+    ssl_enabled_protocols: tuple[str, ...] = many("TLSv1.2,TLSv1.3", "Versions of TLS: TLSv1.2, TLSv1.3.")
+    ssl_protocol: str = text("TLSv1.3", "Accepted; ssl.enabled.protocols says which versions are spoken.")
+    ssl_cipher_suites: tuple[str, ...] = many("", "Cipher suites by Java's names; empty: OpenSSL's choice.")
+    ssl_keystore_type: str = text("JKS", "PEM or PKCS12; JKS, Kafka's default, is not supported.")
+    ssl_keystore_location: str | None = text(None, "The file with the private key and its chain, the leaf first.")
+    ssl_keystore_password: Secret | None = password("Of a PKCS12 file.")
+    ssl_key_password: Secret | None = password("Of an encrypted private key in PEM.")
+    ssl_keystore_key: Secret | None = password("The private key itself, as PEM.")
+    ssl_keystore_certificate_chain: Secret | None = password("Its chain, as PEM, the leaf first.")
+    ssl_truststore_type: str = text("JKS", "PEM or PKCS12; JKS, Kafka's default, is not supported.")
+    ssl_truststore_location: str | None = text(None, "The file with the certificates that clients' are held against.")
+    ssl_truststore_password: Secret | None = password("Of a PKCS12 file.")
+    ssl_truststore_certificates: Secret | None = password("These certificates themselves, as PEM.")
+    ssl_principal_mapping_rules: str = text(
+        "DEFAULT", "What the subject of a certificate becomes: DEFAULT or RULE:pattern/replacement/[L|U], with commas."
+    )
+    ssl_allow_dn_changes: bool = flag(False, "A certificate that is read again may be of another subject.")
+    ssl_allow_san_changes: bool = flag(False, "A certificate that is read again may lack alternative names.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Families that are as large as they are without effect, and keys that carry a listener's name.
 _PREFIXES = (
     "config.providers.", "group.share.", "group.streams.", "kafka.metrics.", "remote.", "sasl.kerberos.", "sasl.login.",
-    "sasl.oauthbearer.", "share.coordinator.", "ssl.",
+    "sasl.oauthbearer.", "share.coordinator.",
 )  # fmt: skip
 
 _KEYS = frozenset(
@@ -37,6 +37,8 @@ _KEYS = frozenset(
     replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
     replication.quota.window.size.seconds sasl.client.callback.handler.class sasl.mechanism.controller.protocol
     sasl.mechanism.inter.broker.protocol security.inter.broker.protocol
+    ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+    ssl.trustmanager.algorithm
     server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms telemetry.max.bytes
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable

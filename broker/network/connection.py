@@ -165,6 +165,11 @@ class Connection:
             if self._gate is not None:
                 self._gate.opened()
 
+    def identified(self, principal: str) -> None:
+        """Its TLS handshake is done; where nothing else asks who it is, this is it."""
+        if self._gate is None:
+            self._principal = principal
+
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
         if self.closed or not self._max_requests:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from broker.config.listeners import Listener
     from broker.config.settings import Settings
+    from broker.network.tls_settings import TlsSide
     from broker.security.jaas import Login
     from broker.security.mechanisms import Mechanism
     from broker.security.scram import Credential
@@ -39,11 +40,11 @@ class ListenerSecurity:
         self.name = listener.name
         self.protocol = listener.protocol
         own = ListenerSettings(settings, listener.name)
+        self.tls: TlsSide | None = None
         if self.protocol.tls:
-            raise SettingsError(
-                f"listeners={listener.name}://{listener.host}:{listener.port}: it would speak {self.protocol.name}, "
-                "which is not supported yet: PLAINTEXT and SASL_PLAINTEXT are"
-            )
+            from broker.network.tls_settings import TlsSide  # noqa: PLC0415  few starts need it
+
+            self.tls = TlsSide(own, sasl=self.protocol.sasl)
         self.max_receive_bytes: int = own.of("sasl.server.max.receive.size")
         self.failed_delay_ms: int = own.of("connection.failed.authentication.delay.ms")
         self.max_connections: int | None = own.of("max.connections") if own.has_own("max.connections") else None

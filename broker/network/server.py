@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.handlers.dispatch import Routes
     from broker.loop.runtime import LoopRuntime, Runtime
     from broker.network.listener_security import ListenerSecurity
+    from broker.network.tls_channel import TlsChannel
 
 log = get_logger()
 
@@ -47,7 +48,7 @@ class Server:
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
         self.failures = Failures()
-        self._securities = securities or {}
+        self.securities = securities or {}
         self._per_host: dict[str, int] = {}
         self._per_listener: Counter[str] = Counter()
         self._host_limits: dict[str, int] = {}
@@ -69,7 +70,7 @@ class Server:
         limit = self._host_limits.get(host, settings.max_connections_per_ip)
         if count >= limit:
             return f"max.connections.per.ip={limit} are open from {host}"
-        security = self._securities.get(connection.listener)
+        security = self.securities.get(connection.listener)
         most = None if security is None else security.max_connections
         if most is not None and self._per_listener[connection.listener] >= most:
             return f"max.connections={most} of listener {connection.listener} are open"
@@ -118,9 +119,14 @@ class Server:
 
     # ---
 
-    def _factory(self, listener: str) -> Callable[[], Connection]:
-        security = self._securities.get(listener)
-        return lambda: Connection(self, listener, security)
+    def _factory(self, listener: str) -> Callable[[], Connection | TlsChannel]:
+        security = self.securities.get(listener)
+        if security is None or security.tls is None:
+            return lambda: Connection(self, listener, security)
+        from broker.network.tls_channel import TlsChannel  # noqa: PLC0415  few starts need it
+
+        tls = security.tls
+        return lambda: TlsChannel(Connection(self, listener, security), self, tls)
 
     def _read_limits(self) -> None:
         limits = {}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import signal
+import socket
+import ssl
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -27,11 +31,13 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.security.test_scram import final
-from tests.support.broker_process import QUICK_GROUPS, Kohort
+from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
+from tests.support.certificates import Authority
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PASSWORD = "plantedSecret-7f3a"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -41,11 +47,26 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kohort]:
-    """SASL_PLAINTEXT for those who have users, PLAINTEXT beside it."""
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Kohort]:
+    """SASL_PLAINTEXT for those who have users, PLAINTEXT beside it, SSL with client certificates, and SASL_SSL."""
+    folder = tmp_path_factory.mktemp("keys")
+    (folder / "server.pem").write_bytes(authority.issue().pem())
     settings = {
         **QUICK_GROUPS,
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate_pem.decode(),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": SCRAM,
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": SCRAM,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
         f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
         f"{PREFIX}.scram-sha-256.sasl.jaas.config": SCRAM,
@@ -56,16 +77,22 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kohort]:
     broker = Kohort(tmp_path_factory.mktemp("secured"), settings)
     with broker:
         keep(broker, "bob", PASSWORD)
+        broker.keys = folder
         yield broker
     # SE70: everything above failed and succeeded with this password.
     assert PASSWORD not in broker.log()
 
 
+def addresses(broker: Kohort) -> dict[str, str]:
+    """Of each listener."""
+    line = re.search(r"ready on (.*) in", broker.log())
+    assert line is not None
+    return dict(zip(("SASL_PLAINTEXT", "PLAINTEXT", "SSL", "SASL_SSL"), line[1].split(" and "), strict=True))
+
+
 def open_address(broker: Kohort) -> str:
     """Of the listener that asks nobody who it is."""
-    port = re.search(r"ready on \S+ and \S+?:(\d+)", broker.log())
-    assert port is not None
-    return f"127.0.0.1:{port[1]}"
+    return addresses(broker)["PLAINTEXT"]
 
 
 def keep(broker: Kohort, user: str, password: str) -> None:
@@ -201,3 +228,126 @@ def test_each_listener_tells_its_own_address(secured: Kohort):
                 assert log_in(wire, "bob", PASSWORD) == ErrorCode.NONE
             (node,) = wire.call(MetadataRequest(topics=[]), 1).brokers
             assert f"{node.host}:{node.port}" == address
+
+
+# --- TLS
+
+
+@pytest.fixture
+def trusting(secured: Kohort, authority: Authority) -> tuple[str, ssl.SSLContext]:
+    """The authority's certificate as a file, and a context of Python's that trusts it and shows alice's."""
+    file = secured.keys / "authority.crt"
+    file.write_bytes(authority.certificate_pem)
+    context = ssl.create_default_context(cafile=str(file))
+    context.load_cert_chain(*authority.issue("alice").write(secured.keys, "alice"))
+    return str(file), context
+
+
+PROTOCOLS = ("SSL", "SASL_SSL")
+
+
+def tls_confluent(broker: Kohort, protocol: str, trusted: str) -> dict[str, Any]:
+    shown = {
+        "bootstrap.servers": addresses(broker)[protocol],
+        "security.protocol": protocol,
+        "ssl.ca.location": trusted,
+    }
+    if protocol == "SASL_SSL":
+        return {**confluent(broker, "SCRAM-SHA-512", PASSWORD), **shown}
+    names = {"ssl.certificate.location": broker.keys / "alice.crt", "ssl.key.location": broker.keys / "alice.key"}
+    return {**shown, **{key: str(path) for key, path in names.items()}}
+
+
+def tls_python(broker: Kohort, protocol: str, context: ssl.SSLContext) -> dict[str, Any]:
+    shown = {
+        "bootstrap_servers": addresses(broker)[protocol],
+        "security_protocol": protocol,
+        "ssl_context": context,
+    }
+    return {**python_settings(broker, "SCRAM-SHA-256", PASSWORD), **shown} if protocol == "SASL_SSL" else shown
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_confluent_over_tls(secured: Kohort, trusting: tuple[str, ssl.SSLContext], protocol: str, name: str):
+    """SE28: a megabyte of values there and back."""
+    settings = tls_confluent(secured, protocol, trusting[0])
+    producer = Producer(settings)
+    for number in range(10):
+        producer.produce(name, bytes([number]) * 100_000)
+    assert producer.flush(20) == 0
+    consumer = Consumer({**settings, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    try:
+        values = [consumer.poll(20).value() for _ in range(10)]
+    finally:
+        consumer.close()
+    assert values == [bytes([number]) * 100_000 for number in range(10)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_aiokafka_over_tls(secured: Kohort, trusting: tuple[str, ssl.SSLContext], protocol: str, name: str):
+    """SE28"""
+    settings = tls_python(secured, protocol, trusting[1])
+    async with AIOKafkaProducer(**settings) as producer:
+        await producer.send_and_wait(name, b"value")
+    async with AIOKafkaConsumer(name, group_id=name, auto_offset_reset="earliest", **settings) as consumer:
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"value"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_kafka_python_over_tls(secured: Kohort, trusting: tuple[str, ssl.SSLContext], protocol: str, name: str):
+    """SE28"""
+    settings = tls_python(secured, protocol, trusting[1])
+    producer = KafkaProducer(**settings)
+    producer.send(name, b"value").get(20)
+    producer.close()
+    consumer = KafkaConsumer(name, group_id=name, auto_offset_reset="earliest", consumer_timeout_ms=20_000, **settings)
+    assert next(consumer).value == b"value"
+    consumer.close()
+
+
+def shown_certificate(broker: Kohort) -> bytes:
+    host, _, port = addresses(broker)["SASL_SSL"].partition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((host, int(port)), 10) as raw, context.wrap_socket(raw) as secure:
+        return secure.getpeercert(binary_form=True) or b""
+
+
+@pytest.mark.parametrize(("issuer", "days"), [("foreign", 10), ("own", -1)])
+def test_a_foreign_or_expired_certificate_is_refused(
+    secured: Kohort, authority: Authority, tmp_path: Path, issuer: str, days: int
+):
+    """SE05"""
+    issued = (authority if issuer == "own" else Authority("Foreign")).issue("alice", from_day=-20, days=20 + days)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(*issued.write(tmp_path, "bad"))
+    host, _, port = addresses(secured)["SSL"].partition(":")
+    with socket.create_connection((host, int(port)), 10) as raw:
+        secure = context.wrap_socket(raw)
+        with pytest.raises(ssl.SSLError, match="alert"):
+            secure.recv(1)
+
+
+def test_a_signal_has_a_renewed_certificate_read(secured: Kohort, authority: Authority):
+    """SE08"""
+    before = shown_certificate(secured)
+    (secured.keys / "server.pem").write_bytes(authority.issue().pem())
+    os.kill(secured.pid, signal.SIGHUP)
+    eventually(lambda: shown_certificate(secured) != before)
+
+
+def test_a_large_fetch_over_tls_arrives(secured: Kohort, trusting: tuple[str, ssl.SSLContext], name: str):
+    """SE66: twenty megabytes in one answer."""
+    settings = tls_confluent(secured, "SASL_SSL", trusting[0])
+    producer = Producer({**settings, "batch.size": 1_000_000, "message.max.bytes": 1_000_000})
+    for _ in range(24):
+        producer.produce(name, os.urandom(900_000), partition=0)
+    assert producer.flush(30) == 0
+    consumer = Consumer(
+        {**settings, "group.id": name, "fetch.max.bytes": 30_000_000, "max.partition.fetch.bytes": 30_000_000}
+    )
+    consumer.assign([TopicPartition(name, 0, 0)])
+    assert sum(len(message.value()) for message in consumer.consume(24, 30)) == 24 * 900_000
+    consumer.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.durations import bound_s
 from broker.http.metrics.exposition import histogram
+from broker.http.metrics.labels import escaped
 from broker.network.memory import NO_BOUND
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def section(scrape: Scrape) -> Iterator[str]:
     yield scrape.one(
         "kohort_connections_refused_total", "counter", "Client connections over a limit, closed.", counters.refused
     )
+    yield from _security(scrape)
     yield scrape.one(
         "kohort_bad_requests_total",
         "counter",
@@ -52,6 +54,35 @@ def section(scrape: Scrape) -> Iterator[str]:
         "counter",
         "Requests followed by bytes that are no part of them.",
         counters.requests_with_trailing_bytes,
+    )
+
+
+def _security(scrape: Scrape) -> Iterator[str]:
+    server = scrape.app.server
+    yield scrape.one(
+        "kohort_authentications_total", "counter", "Successful SASL authentications.", server.counters.authenticated
+    )
+    yield scrape.one(
+        "kohort_authentications_failed_total",
+        "counter",
+        "SASL authentications and TLS handshakes that failed.",
+        server.failures.total,
+    )
+    yield scrape.one(
+        "kohort_sessions_expired_total",
+        "counter",
+        "Connections closed since their SASL session had ended.",
+        server.counters.sessions_expired,
+    )
+    yield from scrape.many(
+        "kohort_certificate_not_after_seconds",
+        "gauge",
+        "When a listener's certificate ends, in seconds since 1970.",
+        (
+            f'{{listener="{escaped(security.name)}"}} {security.tls.loaded.not_after_ms // 1_000}'
+            for security in server.securities.values()
+            if security.tls is not None
+        ),
     )
 
 

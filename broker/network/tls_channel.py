@@ -1,0 +1,306 @@
+"""TLS between a socket and its connection: the transport of the one, the protocol of the other.
+
+Bytes come from the socket and go through OpenSSL (`ssl.MemoryBIO`) to the connection, and the other way. It is done
+here and not by the event loop, since a connection must count, and have its time, before its handshake is done; and
+since the loop would encrypt whatever it is given in one piece: here it is `_TURN_BYTES` a turn, and no more than the
+peer takes.
+
+Source: PEP 3156 (transports and protocols); Python's ssl.SSLObject.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from broker.loop.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from broker.network.connection import Connection
+    from broker.network.ports import Owner
+    from broker.network.tls_settings import TlsSide
+
+HANDSHAKE_WITHIN_MS = 10_000
+
+_PIECE_BYTES = 65_536
+_TURN_BYTES = 524_288  # encrypted in one go: about a millisecond
+_RAW_HIGH_BYTES = 262_144  # encrypted and not taken by the kernel yet
+_READ_BYTES = 65_536
+
+log = get_logger()
+
+
+class TlsChannel:
+    """One accepted socket on a listener with TLS."""
+
+    __slots__ = (
+        "_closing",
+        "_connection",
+        "_established",
+        "_gone",
+        "_handshaking",
+        "_high",
+        "_incoming",
+        "_low",
+        "_outgoing",
+        "_owner",
+        "_pending",
+        "_pending_bytes",
+        "_pump_scheduled",
+        "_raw",
+        "_raw_paused",
+        "_side",
+        "_tls",
+        "_writing_paused",
+    )
+
+    def __init__(self, connection: Connection, owner: Owner, side: TlsSide) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._side = side
+        self._raw: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls: ssl.SSLObject
+        self._established = self._handshaking = False
+        self._closing = self._gone = False
+        self._pending: deque[memoryview] = deque()  # written by the connection, not encrypted yet
+        self._pending_bytes = 0
+        self._pump_scheduled = False
+        self._raw_paused = self._writing_paused = False
+        self._high = self._low = 0
+
+    # --- the protocol of the socket
+
+    def connection_made(self, raw: Any) -> None:
+        """A peer has connected: it counts from now on."""
+        self._raw = raw
+        raw.set_write_buffer_limits(high=_RAW_HIGH_BYTES, low=_RAW_HIGH_BYTES // 4)
+        self._tls = self._side.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        runtime = self._owner.broker.runtime
+        deadline_ms = runtime.now_ms() + HANDSHAKE_WITHIN_MS
+        runtime.timers.set(("handshake", self), deadline_ms, lambda: self._refuse("it took too long"))
+        self._connection.connection_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Encrypted bytes."""
+        if self._gone or self._closing:
+            return
+        self._incoming.write(data)
+        if self._established:
+            self._read()
+        elif not self._handshaking:
+            # Handshakes share a slice of each turn: a thousand at once hold nobody up.
+            self._handshaking = True
+            self._owner.broker.runtime.in_slices(
+                self._shake_hands(), _nothing, self._failed, owner=self, wanted=lambda: not self._gone, at_once=False
+            )
+
+    def eof_received(self) -> None:
+        """The peer sends no more: the socket closes itself."""
+
+    def pause_writing(self) -> None:
+        """The kernel takes no more."""
+        self._raw_paused = True
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._raw_paused = False
+        self._pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+        self._gone = True
+        self._owner.broker.runtime.timers.cancel(("handshake", self))
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._connection.connection_lost(error)
+
+    # --- the transport of the connection
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """As the socket's."""
+        return self._raw.get_extra_info(name, default)
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """Between how many unsent bytes the connection is paused and resumed."""
+        self._high, self._low = high, low
+
+    def get_write_buffer_size(self) -> int:
+        """Unsent bytes, encrypted or not."""
+        return int(self._pending_bytes + self._raw.get_write_buffer_size())
+
+    def write(self, data: Any) -> None:
+        """Send this."""
+        self.writelines((data,))
+
+    def writelines(self, pieces: Iterable[Any]) -> None:
+        """Send these."""
+        for piece in pieces:
+            view = memoryview(piece)
+            if view.nbytes:
+                self._pending.append(view)
+                self._pending_bytes += view.nbytes
+        if not self._pump_scheduled:
+            self._pump()
+        if self._pending_bytes and not self._writing_paused and self.get_write_buffer_size() > self._high:
+            self._writing_paused = True
+            self._connection.pause_writing()
+
+    def pause_reading(self) -> None:
+        """Read the socket no further."""
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read it again."""
+        self._raw.resume_reading()
+
+    def close(self) -> None:
+        """End it when everything is sent."""
+        if not self._closing and not self._gone:
+            self._closing = True
+            if not self._pump_scheduled:
+                self._pump()
+
+    def abort(self) -> None:
+        """End it now."""
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._raw.abort()
+
+    # ---
+
+    def _shake_hands(self) -> Generator[None, None, None]:
+        self._handshaking = False
+        self._shake()
+        yield
+
+    def _shake(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+            return
+        except ssl.SSLError as error:
+            self._flush()  # the alert
+            self._refuse(_reason(error))
+            return
+        self._flush()
+        self._owner.broker.runtime.timers.cancel(("handshake", self))
+        principal = self._side.principal(self._tls.getpeercert(binary_form=True))
+        if principal is None:
+            self._refuse("no rule of ssl.principal.mapping.rules knows the certificate")
+            return
+        self._established = True
+        self._connection.identified(principal)
+        self._read()
+        self._pump()
+
+    def _failed(self, error: Exception) -> None:
+        self._owner.counters.log_bug("TLS handshake", self._connection.peer, error)
+        self.abort()
+
+    def _refuse(self, reason: str) -> None:
+        if self._gone or self._closing:
+            return
+        owner = self._owner
+        _, left_out = owner.failures.failed(self._connection.host, 0, owner.broker.runtime.now_ms())
+        if left_out is not None:
+            log.info(
+                "tls_handshake_failed",
+                peer=self._connection.peer,
+                listener=self._side.listener,
+                reason=reason,
+                **({"left_out": left_out} if left_out else {}),
+            )
+        self._connection.end()
+
+    def _read(self) -> None:
+        pieces = []
+        ended = False
+        try:
+            while True:
+                piece = self._tls.read(_READ_BYTES)
+                if not piece:
+                    ended = True
+                    break
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = True
+        except ssl.SSLError as error:
+            ended = True
+            log.info("tls_broken", peer=self._connection.peer, reason=_reason(error))
+        if self._outgoing.pending:
+            self._flush()
+        if pieces:
+            self._connection.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if ended:
+            self._raw.close()
+
+    def _pump(self) -> None:
+        """Encrypt and send what the kernel takes, and not too much of it at once."""
+        self._pump_scheduled = False
+        left = _TURN_BYTES
+        pending = self._pending
+        while pending and not self._raw_paused and not self._gone and self._established:
+            if left <= 0:
+                self._pump_scheduled = True
+                self._owner.broker.runtime.next_turn(self._pump)
+                break
+            view = pending[0][:_PIECE_BYTES]
+            if view.nbytes < pending[0].nbytes:
+                pending[0] = pending[0][_PIECE_BYTES:]
+            else:
+                pending.popleft()
+                view = self._gathered(view)
+            try:
+                self._tls.write(view)
+            except ssl.SSLError:
+                self.abort()
+                return
+            self._pending_bytes -= view.nbytes
+            left -= view.nbytes
+            self._flush()
+        if self._writing_paused and not self._raw_paused and not self._gone and self._pending_bytes <= self._low:
+            self._writing_paused = False
+            self._connection.resume_writing()
+        if self._closing and not self._gone and not (pending and self._established):
+            self._end()
+
+    def _gathered(self, view: memoryview) -> memoryview:
+        """With what comes behind it, if all of that is small: one record instead of many."""
+        pending = self._pending
+        if not pending or view.nbytes + pending[0].nbytes > _PIECE_BYTES:
+            return view
+        parts, size = [view], view.nbytes
+        while pending and size + pending[0].nbytes <= _PIECE_BYTES:
+            size += pending[0].nbytes
+            parts.append(pending.popleft())
+        return memoryview(b"".join(parts))
+
+    def _end(self) -> None:
+        if self._established:
+            with suppress(ssl.SSLError):  # our half is said; nobody waits for theirs
+                self._tls.unwrap()
+            self._flush()
+        self._raw.close()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending and not self._gone:
+            self._raw.write(self._outgoing.read())
+
+
+def _reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate: {error.verify_message}"
+    return str(error.reason or error).lower().replace("_", " ")
+
+
+def _nothing(_: object) -> None:
+    """The handshake goes on with what the peer sends."""

@@ -1,0 +1,508 @@
+"""TLS over a transport that remembers: handshakes, certificates, large answers, ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import PrivateFormat
+
+from broker.broker import Broker
+from broker.config.listeners import parse_listeners
+from broker.config.setting_types import SettingsError
+from broker.config.settings import Settings
+from broker.network.listener_security import ListenerSecurity
+from broker.network.tls_channel import HANDSHAKE_WITHIN_MS, TlsChannel
+from broker.network.tls_settings import TlsRefused
+from broker.network.tls_watch import LOOK_EVERY_MS, TlsWatch
+from protocol.api_keys import ApiKey
+from protocol.frame_cutter import FrameCutter
+from protocol.frames import encode_request
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.certificates import Authority, Issued
+from tests.support.connections import FakeTransport, Harness
+from tests.support.virtual_runtime import VirtualRuntime
+
+CA = Authority()
+FOREIGN = Authority("Somebody Else")
+SERVER = CA.issue()
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+PEM = {
+    "listeners": "SSL://127.0.0.1:0",
+    "ssl.keystore.type": "PEM",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.certificates": CA.certificate_pem.decode(),
+}
+INLINE = {
+    **PEM,
+    "ssl.keystore.key": SERVER.key_pem().decode(),
+    "ssl.keystore.certificate.chain": SERVER.certificate_pem.decode(),
+}
+
+
+def security_of(settings: dict[str, str]) -> ListenerSecurity:
+    parsed = Settings(settings)
+    (listener,) = parse_listeners(parsed)
+    return ListenerSecurity(parsed, listener)
+
+
+class Service(Harness):
+    """A listener with TLS."""
+
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        self.principals: list[str] = []
+        self.large = "x" * 100
+
+        def heartbeat(_: Broker, context: Any, __: Any) -> Any:
+            self.principals.append(context.principal)
+            return HeartbeatResponse(error_code=0)
+
+        def metadata(*_: Any) -> Any:
+            return MetadataResponse(brokers=[], topics=[], cluster_id=self.large)
+
+        settings = {**INLINE, **(settings or {})}
+        runtime = VirtualRuntime()
+        handlers = {ApiKey.HEARTBEAT: heartbeat, ApiKey.METADATA: metadata}
+        super().__init__(handlers, broker=Broker(Settings(settings), runtime))
+        self.runtime = runtime
+        self.security = security_of(settings)
+        self.server.securities = {"SSL": self.security}
+
+    def peer(self, **options: Any) -> Peer:
+        return Peer(self, **options)
+
+
+class Peer:
+    """A client's side of TLS, and the socket between the two."""
+
+    def __init__(
+        self,
+        service: Service,
+        shown: Issued | None = None,
+        version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+        trusts: Authority = CA,
+        folder: Path | None = None,
+    ) -> None:
+        self.runtime = service.runtime
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=trusts.certificate_pem.decode())
+        context.minimum_version = context.maximum_version = version
+        if shown is not None:
+            assert folder is not None
+            context.load_cert_chain(*shown.write(folder, "client"))
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.channel: TlsChannel = service.server._factory("SSL")()
+        self.connection = self.channel._connection
+        self.transport = FakeTransport()
+        self.transport.protocol = self.channel
+        self.channel.connection_made(self.transport)
+        self.error: ssl.SSLError | None = None
+        self.received = b""
+
+    def exchange(self) -> None:
+        """Carry bytes to and fro until nobody has any."""
+        while True:
+            moved = self.outgoing.read()
+            if moved and not self.transport.closed:
+                self.channel.data_received(moved)
+            self.runtime.turn()
+            self.transport.peer_reads()
+            self.runtime.turn()
+            written = bytes(self.transport.written)
+            self.transport.written.clear()
+            if written:
+                self.incoming.write(written)
+            if not moved and not written:
+                return
+            self.step()
+
+    def step(self) -> None:
+        try:
+            if self.tls.version() is None or not self.tls.cipher() or not self._shaken():
+                return
+            while piece := self.tls.read(65_536):
+                self.received += piece
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.error = error
+
+    def _shaken(self) -> bool:
+        self.tls.do_handshake()
+        return True
+
+    def shake_hands(self) -> Peer:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        for _ in range(4):
+            self.runtime.turn()
+            moved = self.outgoing.read()
+            if moved and not self.transport.closed:
+                self.channel.data_received(moved)
+                self.runtime.turn()
+            if self.transport.written:
+                self.incoming.write(bytes(self.transport.written))
+                self.transport.written.clear()
+            try:
+                self.tls.do_handshake()
+                self.tls.read(1)
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                self.error = error
+                return self
+        return self
+
+    def send(self, data: bytes) -> None:
+        self.tls.write(data)
+        self.exchange()
+
+    def frames(self) -> list[bytes]:
+        return FrameCutter(1 << 30).feed(self.received)
+
+
+def heartbeat() -> bytes:
+    return encode_request(HEARTBEAT, 1, 7, "k")
+
+
+# --- handshakes
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("asked", "shown", "principal"),
+    [
+        ("none", None, "User:ANONYMOUS"),
+        ("none", "good", "User:ANONYMOUS"),
+        ("none", "foreign", "User:ANONYMOUS"),
+        ("requested", None, "User:ANONYMOUS"),
+        ("requested", "good", "User:CN=alice"),
+        ("requested", "foreign", None),
+        ("required", None, None),
+        ("required", "good", "User:CN=alice"),
+        ("required", "foreign", None),
+        ("required", "expired", None),
+    ],
+)
+def test_who_is_let_in(tmp_path: Path, asked: str, shown: str | None, principal: str | None, version: ssl.TLSVersion):
+    """SE05"""
+    issued = {
+        "good": CA.issue("alice"),
+        "foreign": FOREIGN.issue("alice"),
+        "expired": CA.issue("alice", from_day=-10, days=5),
+    }
+    service = Service({"ssl.client.auth": asked})
+    peer = service.peer(shown=issued[shown] if shown else None, version=version, folder=tmp_path).shake_hands()
+    if principal is None:
+        assert peer.transport.closed
+        assert peer.error is not None
+        assert "ALERT" in str(peer.error)
+        assert service.server.connections.keys() == {service.connection} or peer.connection.closed
+        return
+    assert peer.error is None
+    peer.send(heartbeat())
+    assert service.principals == [principal]
+    assert len(peer.frames()) == 1
+
+
+def test_rules_make_the_name_and_who_has_none_is_sent_away(tmp_path: Path):
+    """SE07"""
+    service = Service({"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=(a.*)$/$1/U"})
+    peer = service.peer(shown=CA.issue("alice"), folder=tmp_path).shake_hands()
+    peer.send(heartbeat())
+    assert service.principals == ["User:ALICE"]
+    peer = service.peer(shown=CA.issue("bob"), folder=tmp_path).shake_hands()
+    assert peer.transport.closed
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [heartbeat(), b"GET / HTTP/1.1\r\n\r\n", bytes.fromhex("160301002f010000") + bytes(60), b"\xff" * 100],
+)
+def test_what_is_no_tls_is_closed_at_once(sent: bytes, capfd: pytest.CaptureFixture[str]):
+    """SE09"""
+    service = Service()
+    peer = service.peer()
+    peer.channel.data_received(sent)
+    service.runtime.turn()
+    assert peer.transport.closed
+    assert "tls_handshake_failed" in capfd.readouterr().err
+    other = service.peer().shake_hands()
+    other.send(heartbeat())
+    assert service.principals == ["User:ANONYMOUS"]
+
+
+def test_old_versions_are_refused():
+    """SE09"""
+    service = Service({"ssl.enabled.protocols": "TLSv1.3"})
+    peer = service.peer(version=ssl.TLSVersion.TLSv1_2).shake_hands()
+    assert peer.transport.closed
+    assert "PROTOCOL_VERSION" in str(peer.error)
+
+
+def test_half_handshakes_count_and_end_in_time():
+    """SE10"""
+    service = Service()
+    peers = [service.peer() for _ in range(500)]
+    for peer in peers:
+        with pytest.raises(ssl.SSLWantReadError):
+            peer.tls.do_handshake()
+        peer.channel.data_received(peer.outgoing.read()[:50])
+    service.runtime.turn()
+    assert len(service.server.connections) == 501  # the harness's own is one of them
+    service.runtime.advance(HANDSHAKE_WITHIN_MS - 1)
+    assert not peers[0].transport.closed
+    service.runtime.advance(1)
+    assert all(peer.transport.closed for peer in peers)
+    for peer in peers:
+        peer.channel.connection_lost(None)
+    assert len(service.server.connections) == 1
+    assert service.server.memory.used_bytes == 0
+
+
+def test_a_connection_too_many_is_refused_before_its_handshake():
+    service = Service()
+    service.broker.settings.max_connections_per_ip = 1
+    peer = service.peer()
+    assert peer.transport.closed
+
+
+# --- answers
+
+
+def test_a_large_answer_is_encrypted_in_pieces_and_no_faster_than_it_is_taken():
+    """SE66"""
+    service = Service({"kohort.max.inflight.bytes": "65536"})
+    peer = service.peer().shake_hands()
+    service.large = "x" * 30_000
+    request = encode_request(MetadataRequest(topics=[]), 2, 7, "k")
+    peer.transport.room = 100_000
+    peer.tls.write(request * 200)
+    peer.channel.data_received(peer.outgoing.read())
+    for _ in range(200):
+        service.runtime.turn()
+    assert peer.connection._write_paused  # the peer takes nothing, so no more is read of it
+    assert 0 < len(peer.transport.written) < 400_000
+    assert service.server.memory.used_bytes < 2_000_000
+    peer.incoming.write(bytes(peer.transport.written))
+    peer.transport.written.clear()
+    peer.transport.peer_reads()
+    peer.transport.room = 1 << 40
+    peer.step()
+    peer.exchange()
+    assert len(peer.frames()) == 200
+
+
+def test_a_turn_encrypts_so_much_and_no_more():
+    """SE66: twenty megabytes that the peer would take at once are forty turns' work."""
+    service = Service()
+    service.runtime._rounds = 1
+    peer = service.peer().shake_hands()
+    peer.transport.written.clear()
+    peer.channel.writelines([bytes(20 << 20)])
+    turns = 0
+    while peer.channel._pending:
+        assert len(peer.transport.written) < 600_000
+        peer.transport.written.clear()
+        service.runtime.turn()
+        turns += 1
+    assert turns == 39
+
+
+def test_closing_says_so_and_sends_what_is_left():
+    service = Service()
+    peer = service.peer().shake_hands()
+    peer.send(heartbeat())
+    peer.connection.end()
+    assert peer.transport.closed
+    peer.incoming.write(bytes(peer.transport.written))
+    assert peer.tls.read(1) == b""
+
+
+def test_a_peer_that_says_that_it_ends_is_closed():
+    service = Service()
+    peer = service.peer().shake_hands()
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    peer.channel.data_received(peer.outgoing.read())
+    assert peer.transport.closed
+
+
+# --- stores
+
+
+def test_every_kind_of_store_serves_the_same_certificate(tmp_path: Path):
+    """SE04"""
+    (tmp_path / "server.pem").write_bytes(b"text between\n" + SERVER.pem())
+    (tmp_path / "locked.pem").write_bytes(SERVER.pem(b"opensesame"))
+    (tmp_path / "old.pem").write_bytes(SERVER.key_pem(form=PrivateFormat.TraditionalOpenSSL) + SERVER.certificate_pem)
+    (tmp_path / "server.p12").write_bytes(SERVER.p12(b"opensesame", CA.certificate))
+    without = dict.fromkeys((), "")
+    base = {key: value for key, value in PEM.items() if not key.startswith("ssl.keystore")} | without
+    for store in (
+        {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "server.pem")},
+        {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "old.pem")},
+        {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(tmp_path / "locked.pem"),
+            "ssl.key.password": "opensesame",
+        },
+        {
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(tmp_path / "server.p12"),
+            "ssl.keystore.password": "opensesame",
+        },
+    ):
+        service = Service()
+        service.server.securities = {"SSL": security_of({**base, **store})}
+        peer = service.peer().shake_hands()
+        peer.send(heartbeat())
+        assert peer.tls.getpeercert(binary_form=True) == SERVER.certificate.public_bytes(_der())
+
+
+def _der() -> Any:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.DER
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"ssl.keystore.location": "x.jks", "ssl.keystore.type": "JKS"}, "keytool -importkeystore"),
+        ({"ssl.keystore.location": "x.p12", "ssl.keystore.type": "JKS"}, "set the type to PKCS12"),
+        ({"ssl.keystore.location": "x.pem", "ssl.keystore.type": "JKS"}, "set the type to PEM"),
+        ({}, "ssl.keystore.location: it is missing"),
+        ({"ssl.keystore.location": "/nowhere.pem"}, "no such file"),
+        ({"ssl.keystore.key": "KEY"}, "ssl.keystore.certificate.chain: it is missing"),
+        ({"ssl.keystore.certificate.chain": "CHAIN"}, "ssl.keystore.key: it is missing"),
+        ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN", "ssl.keystore.location": "x"},
+         "it takes one of them"),
+        ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN", "ssl.keystore.type": "PKCS12"},
+         "it takes PEM"),
+        ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN", "ssl.keystore.password": "p"},
+         "PEM has none"),
+        ({"ssl.keystore.key": "KEYKEY", "ssl.keystore.certificate.chain": "CHAIN"}, "exactly one private key"),
+        ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "KEY"}, "no certificate in it"),
+        ({"ssl.keystore.key": "LOCKED", "ssl.keystore.certificate.chain": "CHAIN"}, "ssl.key.password: it is missing"),
+        ({"ssl.keystore.key": "LOCKED", "ssl.keystore.certificate.chain": "CHAIN", "ssl.key.password": "no"},
+         "ssl.key.password is wrong"),
+        ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "OTHER"}, "not the certificate's"),
+        ({"ssl.enabled.protocols": "TLSv1.1", "ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN"},
+         "TLSv1.2 and TLSv1.3"),
+        ({"ssl.cipher.suites": "TLS_RSA_WITH_NULL_MD5", "ssl.keystore.key": "KEY",
+          "ssl.keystore.certificate.chain": "CHAIN"}, "TLS_RSA_WITH_NULL_MD5 is not known"),
+        ({"ssl.principal.mapping.rules": "RULE:(/x/", "ssl.keystore.key": "KEY",
+          "ssl.keystore.certificate.chain": "CHAIN"}, "pattern is not understood"),
+    ],
+)  # fmt: skip
+def test_stores_that_cannot_be_refuse_the_start_and_show_no_key(settings: dict[str, str], words: str):
+    """SE03, SE04"""
+    texts = {
+        "KEY": SERVER.key_pem().decode(),
+        "KEYKEY": SERVER.key_pem().decode() * 2,
+        "LOCKED": SERVER.key_pem(b"opensesame").decode(),
+        "CHAIN": SERVER.certificate_pem.decode(),
+        "OTHER": CA.issue().certificate_pem.decode(),
+    }
+    given = {**PEM, **{key: texts.get(value, value) for key, value in settings.items()}}
+    with pytest.raises(SettingsError) as refused:
+        security_of(given)
+    assert words in str(refused.value)
+    assert "BEGIN" not in str(refused.value)
+
+
+def test_client_certificates_need_somebody_to_trust():
+    given = {key: value for key, value in INLINE.items() if "truststore" not in key}
+    with pytest.raises(SettingsError, match=r"ssl.client.auth=required needs"):
+        security_of({**given, "ssl.client.auth": "required"})
+
+
+def test_cipher_suites_have_javas_names():
+    security = security_of(
+        {**INLINE, "ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"}
+    )
+    names = {cipher["name"] for cipher in security.tls.context.get_ciphers()}
+    assert {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES128-SHA256"} <= names
+    assert security.tls.context.maximum_version == ssl.TLSVersion.TLSv1_2
+
+
+# --- reading again
+
+
+def test_a_replaced_file_serves_new_connections_and_old_ones_live(tmp_path: Path):
+    """SE08"""
+    file = tmp_path / "server.pem"
+    file.write_bytes(SERVER.pem())
+    service = Service()
+    given = PEM | {"ssl.keystore.location": str(file)}
+    security = security_of(given)
+    service.server.securities = {"SSL": security}
+    side = security.tls
+    old = service.peer().shake_hands()
+    assert not side.files_changed()
+
+    renewed = CA.issue()
+    file.write_bytes(renewed.pem())
+    assert side.files_changed()
+    side.reload()
+    assert not side.files_changed()
+    new = service.peer().shake_hands()
+    old.send(heartbeat())
+    new.send(heartbeat())
+    assert old.tls.getpeercert(binary_form=True) == SERVER.certificate.public_bytes(_der())
+    assert new.tls.getpeercert(binary_form=True) == renewed.certificate.public_bytes(_der())
+    assert service.principals == ["User:ANONYMOUS"] * 2
+
+    before = side.context
+    for content, words in (
+        (CA.issue("other").pem(), "ssl.allow.dn.changes"),
+        (CA.issue(hosts=("localhost",)).pem(), "ssl.allow.san.changes"),
+        (b"-----BEGIN nothing", "exactly one private key"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(TlsRefused, match=words):
+            side.reload()
+        assert side.context is before
+    file.unlink()
+    with pytest.raises(TlsRefused, match="no such file"):
+        side.reload()
+
+
+def test_files_are_looked_at_every_minute_and_a_broken_one_is_told_of_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    """SE08"""
+    file = tmp_path / "server.pem"
+    file.write_bytes(SERVER.pem())
+    runtime = VirtualRuntime(now_ms=int(SERVER.certificate.not_valid_before_utc.timestamp() * 1_000) + 1)
+    security = security_of(PEM | {"ssl.keystore.location": str(file)})
+    watch = TlsWatch(runtime, [security])
+    watch.start()
+    before = security.tls.context
+
+    file.write_bytes(b"broken")
+    runtime.advance(LOOK_EVERY_MS * 3)
+    assert capfd.readouterr().err.count("tls_reload_failed") == 1
+    assert security.tls.context is before
+    file.write_bytes(CA.issue(days=20).pem())
+    runtime.advance(LOOK_EVERY_MS)
+    said = capfd.readouterr().err
+    assert "tls_reloaded" in said
+    assert "certificate_expires_soon" in said
+    assert security.tls.context is not before
+
+
+def test_certificates_out_of_their_time_are_a_warning(capfd: pytest.CaptureFixture[str]):
+    for issued, event in ((CA.issue(from_day=-9, days=5), "certificate_expired"),
+                          (CA.issue(from_day=3), "certificate_not_yet_valid")):  # fmt: skip
+        settings = {"ssl.keystore.key": issued.key_pem().decode(),
+                    "ssl.keystore.certificate.chain": issued.certificate_pem.decode()}  # fmt: skip
+        now_ms = int(SERVER.certificate.not_valid_before_utc.timestamp() * 1_000) + 1
+        TlsWatch(VirtualRuntime(now_ms=now_ms), [security_of(PEM | settings)]).start()
+        assert event in capfd.readouterr().err
