@@ -114,8 +114,11 @@ def prepare(
         max_timestamp = header.base_timestamp + newest_delta
         oldest = header.base_timestamp + oldest_delta
         del walked
+    if header.attributes & _LOG_APPEND_TIME:
+        _check_stamped(header, settings)
+        oldest = max_timestamp = header.max_timestamp
     if not settings.log_append_time:
-        _check_timestamps(data, header, settings, now_ms, oldest, max_timestamp)
+        _check_timestamps(data, settings, now_ms, oldest, max_timestamp)
     if recompress:
         batch = _recompress(data, header, target, settings.compression_level)
         if len(batch) > settings.max_message_bytes:
@@ -125,7 +128,7 @@ def prepare(
     if settings.log_append_time:
         stamp_log_append_time(batch, now_ms)
         return batch, header, now_ms
-    if max_timestamp != header.max_timestamp:
+    if max_timestamp != header.max_timestamp or header.attributes & _LOG_APPEND_TIME:
         # Time look-ups believe the header; Kafka mends it too.
         stamp_create_time(batch, max_timestamp)
     return batch, header, -1
@@ -184,15 +187,21 @@ def _check_sizes(decompressed: bytes | bytearray, count: int, limit_bytes: int) 
         at += size
 
 
-def _check_timestamps(
-    data: bytes, header: BatchHeader, settings: PartitionSettings, now_ms: int, oldest: int, newest: int
-) -> None:
-    if header.attributes & _LOG_APPEND_TIME:
+def _check_stamped(header: BatchHeader, settings: PartitionSettings) -> None:
+    """Refuse a batch whose producer calls its time that of the broker.
+
+    Where producers' times count, each record has the batch's max timestamp then, and it is refused if that is none.
+    Source: Kafka's LogValidator.validateTimestamp.
+    """
+    if settings.log_append_time or header.max_timestamp == -1:
         raise RecordsRefused(
             ErrorCode.INVALID_TIMESTAMP,
             "Invalid timestamp type in message: the producer should not set timestamp type to LogAppendTime.",
             [(0, "Producer should not set timestamp type to LogAppendTime.")],
         )
+
+
+def _check_timestamps(data: bytes, settings: PartitionSettings, now_ms: int, oldest: int, newest: int) -> None:
     lowest = now_ms - settings.timestamp_before_max_ms
     highest = min(now_ms + settings.timestamp_after_max_ms, INT64_MAX)  # a delta can lead beyond what fits a header
     # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.

@@ -8,7 +8,7 @@ import pytest
 
 from broker.handlers.context import CloseConnection, Deferred
 from protocol.errors import ErrorCode
-from protocol.records.batch import read_header
+from protocol.records.batch import read_header, verify
 from protocol.records.batch_header import write_crc
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 
@@ -100,7 +100,8 @@ REFUSED: dict[str, tuple[bytes | None, int]] = {
     "a control batch": (batch(b"a", control=True), ErrorCode.INVALID_RECORD),
     "codec 5": (changed(batch(b"a"), 22, b"\5"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     "too large": (batch(b"a" * 2_000), ErrorCode.MESSAGE_TOO_LARGE),
-    "time type of the broker's": (batch(b"a", log_append_time_ms=NOW_MS), ErrorCode.INVALID_TIMESTAMP),
+    "time type of the broker's, and no time": (batch(b"a", log_append_time_ms=-1), ErrorCode.INVALID_TIMESTAMP),
+    "the broker's time ahead": (batch(b"a", log_append_time_ms=NOW_MS + 7_200_000), ErrorCode.INVALID_TIMESTAMP),
     "two hours ahead": (batch(b"a", timestamp=NOW_MS + 7_200_000), ErrorCode.INVALID_TIMESTAMP),
 }
 
@@ -165,6 +166,23 @@ def test_log_append_time_gives_every_record_the_brokers_time(tmp_path: Path) -> 
     assert plane.produce("t", batch(b"a", timestamp=1)).log_append_time_ms == NOW_MS
     header = read_header(plane.fetch("t", 0)[0].data)
     assert (header.is_log_append_time, header.max_timestamp) == (True, NOW_MS)
+
+
+def test_a_producer_that_calls_its_time_the_brokers_is_taken_at_its_word(tmp_path: Path) -> None:
+    """Where producers' times count: the record has the batch's time, and the log calls it the producer's, as Kafka."""
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t")
+    plane.create("gzip", compression_type="gzip")
+    plane.create("stamped", message_timestamp_type="LogAppendTime")
+    stamped = batch(b"a", timestamp=NOW_MS - 9_000, log_append_time_ms=NOW_MS - 500)
+    for topic in ("t", "gzip"):
+        result = plane.produce(topic, stamped)
+        assert (result.error_code, result.log_append_time_ms) == (0, -1)
+        data = plane.fetch(topic, 0)[0].data
+        header = read_header(data)
+        verify(data)
+        assert (header.is_log_append_time, header.max_timestamp) == (False, NOW_MS - 500)
+    assert plane.produce("stamped", stamped).error_code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_old_timestamps_are_taken_unless_the_topic_limits_them(tmp_path: Path) -> None:
