@@ -21,6 +21,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from protocol.records.errors import CorruptBatch
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -79,6 +80,9 @@ def _listed(broker: Broker, context: RequestContext, request: ListOffsetsRequest
                 try:
                     partition = _leader(broker, name, index, wanted.current_leader_epoch)
                     yield from _look_up(partition, wanted, context.version, committed_only, result)
+                except CorruptBatch:
+                    # As Kafka; and CORRUPT_MESSAGE would be asked for again and again.
+                    result.error_code = ErrorCode.INVALID_RECORD
                 except KafkaError as error:
                     result.error_code = error.code
             results.append(result)

@@ -133,3 +133,33 @@ def test_the_latest_of_many_ever_later_records_is_found_in_one_look(
     assert found is not None
     assert (found.offset, found.timestamp) == (99, NOW_MS - 51)
     assert reads == 1
+
+
+@pytest.mark.parametrize("damage", ["a value", "a key's length", "a record's length"])
+def test_a_damaged_record_hides_only_what_comes_after_it(tmp_path: Path, damage: str) -> None:
+    """As in Apache Kafka, asked the same with the same bytes on its disk: a flipped value is not looked at."""
+    plane = DataPlane(tmp_path)
+    plane.create("t")
+    log = plane.partition("t").log
+    plane.partition("t").produce(
+        bytes(encode_batch([Record(at, NOW_MS + at, b"k%d" % at, b"v" * 40) for at in range(5)])), NOW_MS, 9
+    )
+    path = log.segments[-1].path(".log")
+    data = bytearray(path.read_bytes())
+    third = data.index(b"k3")
+    at, byte = {
+        "a value": (third + 10, 0),
+        "a key's length": (third - 1, 0x7E),
+        "a record's length": (third - 5, 0x7F),
+    }[damage]
+    data[at] = byte
+    with path.open("r+b") as file:
+        file.write(data)
+    answers = {}
+    for wanted in (NOW_MS, NOW_MS + 2, NOW_MS + 3, NOW_MS + 4, MAX_TIMESTAMP):
+        (found,) = ask(plane, asked(1, wanted)).topics[0].partitions
+        answers[wanted] = ErrorCode(found.error_code), found.offset
+    behind = [(ErrorCode.INVALID_RECORD, -1)] * 3
+    if damage == "a value":
+        behind = [(ErrorCode.NONE, at) for at in (3, 4, 4)]
+    assert list(answers.values()) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 2), *behind]
