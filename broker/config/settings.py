@@ -448,8 +448,12 @@ class Settings(SecuritySettings):
         self.given["log.flush.interval.messages"] = "1"
 
     def _check(self) -> None:
-        if "node.id" not in self.given and self.broker_id >= 0:
-            self.node_id = self.broker_id
+        if "broker.id" in self.given:
+            if "node.id" not in self.given:
+                self.node_id = self.broker_id
+            if self.broker_id < 0 or self.broker_id != self.node_id:
+                allowed = f"{self.node_id}, which is node.id" if self.node_id >= 0 else "a number of at least 0"
+                raise SettingsError(f"broker.id={self.broker_id}: it takes {allowed}")
         if "log.dirs" not in self.given and self.log_dir is not None:
             self.log_dirs = (self.log_dir,)
         if len(self.log_dirs) != 1 or not self.log_dirs[0]:

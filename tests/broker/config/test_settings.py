@@ -25,6 +25,8 @@ def test_an_attribute_is_its_key_with_underscores():
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
         ("log.dirs", "/a,/b", "exactly one directory"),
         ("group.coordinator.rebalance.protocols", "consumer", "classic"),
+        ("broker.id", "-5", "at least 0"),
+        ("broker.id", "-1", "at least 0"),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_key_the_value_and_what_is_allowed(key: str, value: str, words: str):
@@ -35,6 +37,14 @@ def test_a_wrong_value_is_refused_with_the_key_the_value_and_what_is_allowed(key
     assert key in message
     assert value in message
     assert words in message
+
+
+def test_the_older_name_of_the_nodes_id_says_the_same_or_nothing():
+    """As in Kafka."""
+    assert Settings({"broker.id": "7"}).node_id == 7
+    assert Settings({"broker.id": "7", "node.id": "7"}).node_id == 7
+    with pytest.raises(SettingsError, match=r"broker\.id=7: it takes 8, which is node\.id"):
+        Settings({"broker.id": "7", "node.id": "8"})
 
 
 def test_every_default_is_a_value_that_the_key_takes():
