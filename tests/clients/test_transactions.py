@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from tests.clients import harness
 from tests.clients.transactional import LIBRARIES, Fenced, Java, committed_offset, committed_values
 from tests.support.broker_process import BrokerProcess, eventually
+from tests.support.wire import Wire
 
 Make = Callable[..., Any]
 
@@ -102,3 +104,22 @@ def test_offsets_count_with_the_transaction(make: Make, broker: BrokerProcess, n
         ends()
 
         assert eventually(lambda: committed_offset(broker.address, name, name) == 7)
+
+
+def test_the_java_client_gets_a_new_epoch_with_each_end_and_the_others_keep_theirs(
+    make: Make, broker: BrokerProcess, name: str
+):
+    """TX43: KIP-890, transaction version 2, for who asks for it."""
+    harness.create_topic(broker.address, name, 1)
+    producer = make(name)
+
+    def epoch_after_a_commit() -> int:
+        producer.begin()
+        producer.send(name, b"x")
+        producer.commit()
+        with Wire(broker.address) as wire:
+            (found,) = wire.call(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states
+        return found.producer_epoch
+
+    first = epoch_after_a_commit()
+    assert epoch_after_a_commit() - first == (producer.name == "java")

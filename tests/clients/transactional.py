@@ -1,8 +1,9 @@
-"""Transactional producers of three client libraries under one roof, for tests that want the same of each."""
+"""Transactional producers of five client libraries under one roof, for tests that want the same of each."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka.errors import KafkaError as KafkaPythonError
 from kafka.structs import OffsetAndMetadata as KafkaPythonOffset
 
+from tests.clients.harness import kafkajs
 from tests.support.java import class_path
 
 WAIT_S = 30
@@ -185,21 +187,17 @@ class Aiokafka:
         self._loop.close()
 
 
-class Java:
-    """The Java client, in a process that does a line at a time."""
+class _Process:
+    """A client in a process of its own that does a line at a time."""
 
-    name = "java"
-    classes = Path()  # where the program is compiled to: set it first
-
-    def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
-        jvm = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        program = ["-cp", class_path(WORKERS / "TransactionalWorker.java", self.classes), "TransactionalWorker"]
+    def __init__(self, command: list[str], environment: dict[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [*jvm, *program, bootstrap, tid, str(timeout_ms)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
         self._hear()
 
@@ -236,7 +234,29 @@ class Java:
         self._process.communicate()
 
 
-LIBRARIES = (Confluent, KafkaPython, Aiokafka, Java)
+class Java(_Process):
+    """The Java client."""
+
+    name = "java"
+    classes = Path()  # where the program is compiled to: set it first
+
+    def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
+        jvm = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        program = ["-cp", class_path(WORKERS / "TransactionalWorker.java", self.classes), "TransactionalWorker"]
+        super().__init__([*jvm, *program, bootstrap, tid, str(timeout_ms)])
+
+
+class KafkaJs(_Process):
+    """kafkajs."""
+
+    name = "kafkajs"
+
+    def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
+        command = ["node", str(WORKERS / "transactional_worker.js"), bootstrap, tid, str(timeout_ms)]
+        super().__init__(command, {"NODE_PATH": str(kafkajs())})
+
+
+LIBRARIES = (Confluent, KafkaPython, Aiokafka, Java, KafkaJs)
 
 
 def committed_values(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[bytes]:

@@ -10,21 +10,23 @@ from tests.support.broker_process import ROOT, need
 NEWEST = "4.4.0"
 
 
-def class_path(source: Path, cache: Path, version: str = "") -> str:
+def class_path(source: Path, cache: Path, version: str = "", libraries: str = "") -> str:
     """The class path of one program, compiled on first use. Skips the test where there is no Java.
 
-    `version` chooses the jars; without it `KAFKA_VERSION` does, as for `tools/kafka`, else they are the newest.
+    `version` chooses Kafka's jars; without it `KAFKA_VERSION` does, as for `tools/kafka`, else they are the newest.
+    `libraries` is the folder of other jars.
     """
     need("java", "javac", "mvn")
     version = version or os.environ.get("KAFKA_VERSION", NEWEST)
-    libraries = subprocess.run(
-        [str(ROOT / "tools" / "kafka"), "install"],
-        env={**os.environ, "KAFKA_VERSION": version},
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    ).stdout.strip()
+    if not libraries:
+        libraries = subprocess.run(
+            [str(ROOT / "tools" / "kafka"), "install"],
+            env={**os.environ, "KAFKA_VERSION": version},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout.strip()
     classes = cache / f"classes-{source.stem}-{version}"
     if not (classes / f"{source.stem}.class").exists():
         # Compiled beside and renamed, so that another test process never sees half of it.
@@ -35,3 +37,18 @@ def class_path(source: Path, cache: Path, version: str = "") -> str:
         with contextlib.suppress(OSError):  # another was first
             building.rename(classes)
     return f"{classes}:{libraries}/*"
+
+
+def jars_of(pom: Path, version: str) -> str:
+    """The folder of what a pom names, in that version of Kafka, fetched once. Skips the test without Maven."""
+    need("java", "javac", "mvn")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kohort-reference"
+    folder = cache / f"{pom.stem}-{version}"
+    if not folder.exists():
+        # Fetched beside and renamed, so that another test process never sees half of it.
+        building = cache / f"{folder.name}-{os.getpid()}"
+        words = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-Dkafka.version={version}"]
+        subprocess.run([*words, f"-DoutputDirectory={building}"], check=True, timeout=600)
+        with contextlib.suppress(OSError):  # another was first
+            building.rename(folder)
+    return str(folder)
