@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logs.get_logger()
 
+_LOOK_EVERY_MS = 2
+
 
 class Bed:
     """A broker that serves while `run` runs. Made on a directory, new or old."""
@@ -67,7 +69,7 @@ class Bed:
         self._when_closed: Callable[[], None] | None = None
 
     def run(self, channel: Channel) -> bool:
-        """Serve until the test closes it; whether the test's process is still there."""
+        """Say where it is, and serve until the test closes it; whether the test's process is still there."""
         alive = True
 
         def readable() -> None:
@@ -79,6 +81,7 @@ class Bed:
                 alive = False
                 self.close(lambda: None)
 
+        self._when_read(lambda: channel.send({"is": {"address": self.address}}))
         self.runtime.on_readable(channel.sock, readable)
         channel.sock.setblocking(True)  # the loop has changed that; answers are written at once
         self.runtime.run()
@@ -86,6 +89,14 @@ class Bed:
         if alive and self._when_closed is not None:
             self._when_closed()
         return alive
+
+    def _when_read(self, done: Callable[[], None]) -> None:
+        """Once no log is read any more that was not closed in good order: a test need not wait for it."""
+        if not self.broker.partitions.loading:
+            done()
+            return
+        look_ms = self.runtime.now_ms() + _LOOK_EVERY_MS
+        self.runtime.timers.set(("testbed", "read"), look_ms, lambda: self._when_read(done))
 
     def close(self, done: Callable[[], None]) -> None:
         """Stop in good order; `done` is called when nothing of it is left."""

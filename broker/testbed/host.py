@@ -42,10 +42,6 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
         except (SettingsError, StartFailed, Refused) as error:
             channel.send({"refused": str(error)})
             return True
-        finally:
-            if stream.closed:
-                logs.configure()
-        channel.send({"is": {"address": bed.address}})
         alive = bed.run(channel)
         logs.configure()
     if not alive:

@@ -13,5 +13,6 @@ share one after the other; nothing of it is imported here.
 
 from kohort.testing.broker import Broker, Record, Request
 from kohort.testing.errors import BrokerDied, Refused
+from kohort.testing.snapshots import Snapshot
 
-__all__ = ["Broker", "BrokerDied", "Record", "Refused", "Request"]
+__all__ = ["Broker", "BrokerDied", "Record", "Refused", "Request", "Snapshot"]

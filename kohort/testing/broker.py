@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.testing import configs
@@ -12,6 +13,7 @@ from kohort.testing.groups import Group
 from kohort.testing.life import Life
 from kohort.testing.records import Record, as_bytes, difference, received, sent
 from kohort.testing.requests import Request
+from kohort.testing.snapshots import Snapshot
 from kohort.testing.waiting import Missed, Span, wait, wait_async
 
 if TYPE_CHECKING:
@@ -42,14 +44,23 @@ open_brokers: dict[int, Broker] = {}
 class Broker:
     """A broker on a directory of its own, from `open` (or the `with` statement) to `close`.
 
-    `settings` are Kafka's, as in `server.properties`; `topics` maps names to their partitions. Time spans are text such
+    `settings` are Kafka's, as in `server.properties`; `topics` maps names to their partitions; it begins with a copy of
+    `load`, a snapshot or a directory of logs, Apache Kafka's too. Time spans are text such
     as `"45s"`, or seconds. Raises: Refused for what it cannot do, BrokerDied when its process has ended unasked.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        topics: Mapping[str, int] | None = None,
+        load: Snapshot | Path | str | None = None,
+    ) -> None:
         given = {key: _setting(value) for key, value in (settings or {}).items()}
         self._life = Life({**_SETTINGS, **given})
         self._topics = dict(topics or {})
+        self._load = load
+        if isinstance(load, Snapshot):
+            self._life.clock = list(load.clock)
         self._requests: list[Request] = []  # of earlier lives
         self._faults = Faults(self)
         self._clock = Clock(self._life)
@@ -59,7 +70,8 @@ class Broker:
     def open(self) -> Self:
         """Start; nothing happens to one that is open. Raises: Refused for settings that are not allowed."""
         if self._life.folder is None:
-            self._life.begin()
+            load = self._load
+            self._life.begin(load.path if isinstance(load, Snapshot) else None if load is None else Path(load))
             open_brokers[id(self)] = self
             try:
                 for name, partitions in self._topics.items():
@@ -140,6 +152,14 @@ class Broker:
     def resume(self) -> None:
         """It goes on where it was."""
         self._life.resume()
+
+    def snapshot(self) -> Snapshot:
+        """All that it holds at this moment, for any number of brokers to begin with: `Broker(load=snapshot)`."""
+        return self._life.snapshot()
+
+    def fork(self) -> Broker:
+        """Another broker, to be opened, that goes on from here on a copy: `with broker.fork() as other`."""
+        return Broker(self._life.settings, load=self.snapshot())
 
     @property
     def faults(self) -> Faults:

@@ -11,29 +11,40 @@ from kohort.testing.external import External
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from kohort.testing.snapshots import Snapshot
 
 OPTION = "kohort_bootstrap_servers"
 
 
-def kohort(settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> Any:
-    """A fixture: a fresh broker for each test, with these settings and topics."""
+def kohort(
+    settings: Mapping[str, object] | None = None,
+    topics: Mapping[str, int] | None = None,
+    load: Snapshot | Path | str | None = None,
+) -> Any:
+    """A fixture: a fresh broker for each test, with these settings and topics, on a copy of `load`."""
 
     @pytest.fixture
     def fresh_broker() -> Iterator[Broker]:
         """A broker for this test alone."""
-        with Broker(settings, topics) as broker:
+        with Broker(settings, topics, load) as broker:
             yield broker
 
     return fresh_broker
 
 
-def kohort_proc(settings: Mapping[str, object] | None = None, topics: Mapping[str, int] | None = None) -> Any:
-    """A fixture: one broker for all tests of a session (under xdist: of a worker), with these settings and topics."""
+def kohort_proc(
+    settings: Mapping[str, object] | None = None,
+    topics: Mapping[str, int] | None = None,
+    load: Snapshot | Path | str | None = None,
+) -> Any:
+    """A fixture: one broker for all tests of a session (under xdist: of a worker), as `kohort` has it."""
 
     @pytest.fixture(scope="session")
     def session_broker() -> Iterator[Broker]:
         """A broker that all tests share."""
-        with Broker(settings, topics) as broker:
+        with Broker(settings, topics, load) as broker:
             yield broker
 
     return session_broker

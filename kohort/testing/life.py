@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kohort.testing import process
 from kohort.testing.errors import BrokerDied, Refused
+from kohort.testing.snapshots import Snapshot, copied, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,10 +38,13 @@ class Life:
         self.clock: list[int | None] = [0, None]  # ms by which it is ahead; where it stands still
         """What the next life goes on with."""
 
-    def begin(self) -> None:
-        """A new folder, a port, and a first life. Raises: Refused, BrokerDied."""
+    def begin(self, load: Path | None = None) -> None:
+        """A new folder, with a copy of `load`, a port, and a first life. Raises: Refused, BrokerDied."""
         self.folder = Path(tempfile.mkdtemp(prefix="kohort-"))
         try:
+            if load is not None:
+                copied(load, self.folder / "data")
+                self.settings = {**settings_of(load), **self.settings}
             self.start()
         except BaseException:
             self._forget()
@@ -92,7 +97,9 @@ class Life:
 
     def pause(self) -> None:
         """SIGSTOP: its clients see a machine that does not answer."""
-        self.running().signal(signal.SIGSTOP)
+        running = self.running()
+        running.signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.is_paused = True
 
     def resume(self) -> None:
@@ -100,6 +107,21 @@ class Life:
         if self.process is not None and self.is_paused:
             self.process.signal(signal.SIGCONT)
         self.is_paused = False
+
+    def snapshot(self) -> Snapshot:
+        """The directory as it is now: while it is copied, the process stands still. Raises: Refused."""
+        if self.folder is None:
+            raise Refused(f"this broker {self.state}")
+        snapshot = Snapshot(self.clock)
+        pauses = self.process is not None and not self.is_paused
+        if pauses:
+            self.pause()
+        try:
+            copied(self.folder / "data", snapshot.path)
+        finally:
+            if pauses:
+                self.resume()
+        return snapshot
 
     def end(self) -> None:
         """The last life is over, and the folder goes. Raises: BrokerDied when it had ended unasked."""
