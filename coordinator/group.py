@@ -55,6 +55,18 @@ class Member:
     is_new: bool = False  # joined, and not yet answered
     joined_at_ms: int | None = None  # when its JoinGroup of the latest rebalance came
     synced_at_ms: int | None = None  # when its SyncGroup of this generation came
+    # (client id, host) of the process that acts under its instance id now, when that is not the one that first joined:
+    # for the ledger. Whoever asks Kafka's way is told the first one's.
+    successor: tuple[str, str] | None = None
+
+    @property
+    def acting(self) -> tuple[str, str]:
+        """(client id, host) of the process that acts for this member."""
+        return (self.client_id, self.client_host) if self.successor is None else self.successor
+
+    def acted_for_by(self, client_id: str, client_host: str) -> tuple[str, str] | None:
+        """What `successor` is when a process says so about itself."""
+        return None if (client_id, client_host) == (self.client_id, self.client_host) else (client_id, client_host)
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What the member says about itself for this protocol; empty when it does not know the protocol."""

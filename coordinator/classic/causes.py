@@ -33,8 +33,7 @@ def cause_by(
         trigger,
         member.member_id,
         member.instance_id,
-        member.client_id,
-        member.client_host,
+        *member.acting,
         reason[:REASON_MAX_CHARS] if reason else None,
         detail if detail is not None else {},
     )

@@ -216,6 +216,11 @@ def _park(draft: Draft, request: Join, member: Member) -> None:
             rebalance_timeout_ms=(request.session_timeout_ms if request.version == 0 else request.rebalance_timeout_ms),
             parked_join=request.reply_to,
             joined_at_ms=draft.now_ms if member.parked_join is None else member.joined_at_ms,
+            successor=(
+                None
+                if member.instance_id is None
+                else member.acted_for_by(request.client_id, request.client_host)  # not known since the group was loaded
+            ),
         ),
     )
 

@@ -40,6 +40,7 @@ def replace_static_member(draft: Draft, request: Join) -> None:
         parked_join=None,
         parked_sync=None,
         is_new=False,
+        successor=old.acted_for_by(request.client_id, request.client_host),
     )
     draft.rename_member(old, new)
     draft.forget_session(old.member_id)
@@ -83,6 +84,7 @@ def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Group
                 protocols=old.protocols,
                 session_timeout_ms=old.session_timeout_ms,
                 rebalance_timeout_ms=old.rebalance_timeout_ms,
+                successor=old.successor,
             ),
         )
         if draft.state is GroupState.STABLE:
@@ -115,8 +117,8 @@ def fenced(
             "client_id": getattr(request, "client_id", client_id),
             "client_host": getattr(request, "client_host", client_host),
             "holder_member_id": holder_id,
-            "holder_client_id": holder.client_id if holder is not None else None,
-            "holder_client_host": holder.client_host if holder is not None else None,
+            "holder_client_id": holder.acting[0] if holder is not None else None,
+            "holder_client_host": holder.acting[1] if holder is not None else None,
         },
     )
 
@@ -151,8 +153,8 @@ def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | 
         "instance_id": old.instance_id,
         "old_member_id": old.member_id,
         "new_member_id": new.member_id,
-        "old_client_id": old.client_id,
-        "old_client_host": old.client_host,
+        "old_client_id": old.acting[0],
+        "old_client_host": old.acting[1],
         "client_id": request.client_id,
         "client_host": request.client_host,
         "reason": request.reason,

@@ -160,11 +160,12 @@ def cause_record(cause: Cause) -> dict[str, Any]:
 
 def member_facts(member: Member) -> dict[str, Any]:
     """Who it is, as keys of a log line."""
+    client_id, client_host = member.acting
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
+        "client_id": client_id,
+        "client_host": client_host,
     }
 
 

@@ -91,6 +91,11 @@ class ConsumerMember:
     classic: ClassicProtocol | None = None  # None: it speaks the new protocol
 
     @property
+    def acting(self) -> tuple[str, str]:
+        """(client id, host) of the process that acts for this member."""
+        return self.client_id, self.client_host
+
+    @property
     def is_away(self) -> bool:
         """A static member that said it comes back."""
         return self.epoch == LEAVE_STATIC_EPOCH

@@ -66,8 +66,8 @@ def fenced_event(group: AnyGroup, request: Any, api: str, now_ms: int) -> GroupE
         "client_id": getattr(request, "client_id", ""),
         "client_host": getattr(request, "client_host", ""),
         "holder_member_id": holder_id,
-        "holder_client_id": holder.client_id if holder is not None else None,
-        "holder_client_host": holder.client_host if holder is not None else None,
+        "holder_client_id": holder.acting[0] if holder is not None else None,
+        "holder_client_host": holder.acting[1] if holder is not None else None,
     }
     return event_of(group, "member_fenced", facts, now_ms)
 

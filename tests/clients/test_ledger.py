@@ -119,12 +119,11 @@ def test_rl11_rl12_a_static_member_that_restarts_and_one_that_is_there_twice(
 
     assert len(stable(broker, name)) == 1
     replaced = records(broker.address, name, "member_replaced")
-    assert [(r["old_client_id"], r["client_id"]) for r in replaced] == [("one", "two"), ("one", "three")]
-    # A member keeps the client id that it first joined with, as in DescribeGroups.
+    assert [(r["old_client_id"], r["client_id"]) for r in replaced] == [("one", "two"), ("two", "three")]
     assert 0 <= replaced[0]["away_ms"] < 20_000
     fenced = records(broker.address, name, "member_fenced")
-    assert {(record["client_id"], record["holder_member_id"]) for record in fenced} == {
-        ("two", replaced[-1]["new_member_id"])
+    assert {(record["client_id"], record["holder_client_id"], record["holder_member_id"]) for record in fenced} == {
+        ("two", "three", replaced[-1]["new_member_id"])
     }
     assert {(record["client_host"], record["holder_client_host"]) for record in fenced} == {("/127.0.0.1",) * 2}
 

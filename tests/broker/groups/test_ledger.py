@@ -185,9 +185,31 @@ def test_rl12_a_second_process_with_the_same_instance_id(house: House):
     assert (fenced["refused_member_id"], fenced["holder_member_id"]) == (old_id, new_id)
     assert (fenced["client_host"], fenced["holder_client_host"], fenced["api"]) == (
         "/10.0.0.3",
-        "/10.0.0.1",  # the member keeps the host that it joined with, as in DescribeGroups
+        "/10.0.0.2",  # the process that took the instance over, and not the one that first joined
         "Heartbeat",
     )
+
+
+def test_what_befalls_a_static_member_names_the_process_that_had_moved(house: House):
+    """A pod that came back on another host and was killed there; DescribeGroups still tells the first host."""
+    house.coordinator()
+    house.host = "10.0.0.2"
+    house.join(client="pod-7", instance_id="pod-7")
+    house.advance(6_000)
+    first_id = next(iter(house.ledger.live("g")["members"]))["member_id"]
+    house.sync(first_id, 1, {first_id: ALL}, instance_id="pod-7")
+    house.host = "10.0.0.3"
+    house.join(client="pod-7b", instance_id="pod-7")
+    (live,) = house.ledger.live("g")["members"]
+    assert (live["client_id"], live["client_host"]) == ("pod-7b", "/10.0.0.3")
+    house.advance(SESSION_MS)
+
+    ended = house.ended()[-1]
+    cause = ended["first_cause"]
+    assert (cause["trigger"], cause["client_id"], cause["client_host"]) == ("session_expired", "pod-7b", "/10.0.0.3")
+    assert [member["client_host"] for member in ended["members"]] == ["/10.0.0.3"]
+    described = house.broker.groups.leader_of("g").shard.groups["g"]
+    assert described.members == {}
 
 
 def test_rl13_a_cooperative_rebalance_in_two_rounds(house: House):
