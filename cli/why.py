@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import argparse
 
 LAST = 10
+JUDGED = 100
+"""Rebalances that findings look at when nobody says how many; over HTTP too."""
 HTTP_PORT = 9644
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -73,7 +75,8 @@ def explain(options: argparse.Namespace) -> int:
         why_reading.http_place(options.http)
     cluster = Cluster(options)
     told = why_reading.read(cluster, options.group, options.http, now_ms)
-    told.choose(last=options.last, since_ms=since_ms, until_ms=until_ms, triggers=options.trigger)
+    last, judged = options.last or LAST, options.last or JUDGED
+    told.choose(last=last, judged=judged, since_ms=since_ms, until_ms=until_ms, triggers=options.trigger)
     if options.json:
         print_json(told.as_json(now_ms))
     else:

@@ -48,16 +48,19 @@ class Told:
     state: str | None = None
     members: int | None = None
     records: list[Record] = field(default_factory=list)  # chosen, the oldest first
-    every: list[Record] = field(default_factory=list)  # of the window of time: findings look at these
+    every: list[Record] = field(default_factory=list)  # of the window of time
+    judged: list[Record] = field(default_factory=list)  # of those, what findings look at
+    until_ms: int | None = None
     inferred: bool = False
     in_progress: Mapping[str, Any] | None = None
     live_findings: list[Finding] = field(default_factory=list)
     http_silent: bool = False  # --http was given, and nobody there knows of this cluster's group
 
     def choose(
-        self, *, last: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
+        self, *, last: int, judged: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
     ) -> None:
         """Keep what was asked for: the last rebalances of a window of time, and what happened between them."""
+        self.until_ms = until_ms
         self.every = [
             record
             for record in self.records
@@ -66,15 +69,16 @@ class Told:
         kept = self.every
         if triggers:
             kept = [record for record in kept if (_first_cause(record) or {}).get("trigger") in triggers]
-        began = [at for at, record in enumerate(kept) if record["kind"] == "rebalance_ended"]
-        if len(began) > last:
-            # From behind the rebalance before on: its own lines belong to it.
-            kept = kept[began[-last - 1] + 1 :]
-        self.records = kept
+        self.judged = _last(self.every, judged)
+        self.records = _last(kept, last)
 
     def findings(self, now_ms: int) -> list[Finding]:
         """What the records say, and what only the broker could see."""
-        found = [] if self.inferred else findings(self.every, now_ms=now_ms)
+        if self.inferred:
+            return []
+        if self.until_ms is not None:  # what the group is now is no matter
+            return findings(self.judged, now_ms=min(now_ms, self.until_ms))
+        found = findings(self.judged, now_ms=now_ms)
         rules = {one["rule"] for one in found}
         return [*found, *(one for one in self.live_findings if one["rule"] not in rules)]
 
@@ -223,6 +227,13 @@ def _get(url: str) -> dict[str, Any] | None:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _last(records: list[Record], count: int) -> list[Record]:
+    """The last so many rebalances, with what happened between them."""
+    ended = [at for at, record in enumerate(records) if record["kind"] == "rebalance_ended"]
+    # From behind the rebalance before on: its own lines belong to it.
+    return records[ended[-count - 1] + 1 :] if len(ended) > count else records
 
 
 def _first_cause(record: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -11,6 +11,7 @@ from coordinator.why.window import Window
 
 if TYPE_CHECKING:
     from cli.why_reading import Told
+    from coordinator.why.window import Finding
 
 Row = tuple[str, str, str, str, list[str]]
 """When, generations, how long, why, lines below it."""
@@ -39,7 +40,7 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
         yield ""
         yield "findings"
         for one in found:
-            yield f"  {'!' if one['severity'] == 'warning' else '-'} {one['says']}"
+            yield f"  {'!' if one['severity'] == 'warning' else '-'} {one['says']}{_span(one, now_ms)}"
 
 
 def heading(told: Told, now_ms: int) -> str:
@@ -125,6 +126,15 @@ def _details(record: Mapping[str, Any]) -> Iterator[str]:
         yield "  " + "; ".join(parts)
     if record.get("members_truncated"):
         yield f"  and {terms.plural(record['members_truncated'], 'member')} more"
+
+
+def _span(one: Finding, now_ms: int) -> str:
+    """When it was, of what is over; nothing of what is so now."""
+    first_ms, last_ms = one.get("first_at_ms"), one.get("last_at_ms")
+    if first_ms is None or last_ms is None or last_ms >= now_ms:
+        return ""
+    first, last = _when(first_ms, now_ms), _when(last_ms, now_ms)
+    return f" ({first})" if first == last else f" ({first} to {last})"
 
 
 def _when(at_ms: int, now_ms: int) -> str:

@@ -92,6 +92,7 @@ class Rebalance:
     departed: tuple[tuple[Member, str], ...] = ()  # (member, `left`, `expired` or `removed`)
     joined_at_ms: int | None = None  # the join phase was over
     assigned_at_ms: int | None = None  # the leader's assignment came
+    told: Mapping[str, int] = field(default_factory=dict)  # member id -> when a heartbeat's answer asked it to rejoin
 
     @property
     def rebalance_id(self) -> str:

@@ -180,7 +180,11 @@ def _slowest_to_join(draft: Draft, rebalance: Rebalance) -> dict[str, Any] | Non
         for member_id, member in draft.members.items()
         if member_id in rebalance.members_before and member.joined_at_ms is not None
     ]
-    return _waited_for(came)
+    slowest = _waited_for(came)
+    if slowest is not None:
+        told_at_ms = rebalance.told.get(slowest["member_id"])
+        slowest["told_after_ms"] = None if told_at_ms is None else told_at_ms - rebalance.began_at_ms
+    return slowest
 
 
 def _slowest_to_sync(draft: Draft, rebalance: Rebalance) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.why.terms import duration, plural
-from coordinator.why.window import Finding, Window, name_of
+from coordinator.why.window import Finding, Window, finding, name_of
 
 COMMITS_PER_SECOND = 5
 EXPIRES_WITHIN_MS = 24 * 60 * 60_000
@@ -25,7 +25,7 @@ def commit_per_record(window: Window) -> Finding | None:
         f"{day_bytes / 1e9:,.1f} GB a day of __consumer_offsets; commit once per poll"
     )
     facts = {"commits_per_second": per_second, "partitions": partitions, "bytes_per_day": day_bytes}
-    return {"rule": "commit_per_record", "severity": "warning", "says": says, "facts": facts}
+    return finding("commit_per_record", says, facts, window.now)
 
 
 def refused_commits(window: Window) -> Finding | None:
@@ -37,13 +37,16 @@ def refused_commits(window: Window) -> Finding | None:
     by = Counter(name_of([record]) for record in refused)
     topics = sorted({topic for record in refused for topic in record.get("topics") or ()})
     names = ", ".join(topics[:3]) + (", ..." if len(topics) > 3 else "")
+    ended = window.ended
+    nobody = bool(ended) and ended[-1].get("outcome") == "empty"
+    again = "the second time by whoever comes: nobody is in the group" if nobody else "the second time by who reads on"
     says = (
         f"{plural(total, 'commit')} of {', '.join(name for name, _ in by.most_common(3))} "
         f"{'was' if total == 1 else 'were'} refused: what it read of {names or 'its topics'} since its last good "
-        "commit is processed twice, by it and by the new owner"
+        f"commit is processed twice, {again}"
     )
     facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in refused})}
-    return {"rule": "refused_commits", "severity": "warning", "says": says, "facts": facts}
+    return finding("refused_commits", says, facts, refused)
 
 
 def offsets_expiring(window: Window) -> Finding | None:
@@ -58,7 +61,7 @@ def offsets_expiring(window: Window) -> Finding | None:
     when = f"in {duration(left_ms)}" if left_ms > 0 else "with the next check"
     says = f"nobody is in the group: its committed offsets expire {when}, after which it begins anew"
     facts = {"expires_at_ms": since_ms + retention_ms, "offsets": live["offsets"]}
-    return {"rule": "offsets_expiring", "severity": "warning", "says": says, "facts": facts}
+    return finding("offsets_expiring", says, facts, window.now)
 
 
 def offsets_moved(window: Window) -> Finding | None:
@@ -79,7 +82,7 @@ def offsets_moved(window: Window) -> Finding | None:
     if len(moved) > 1:
         says += f"; {len(moved)} such changes in all"
     facts = {"client_id": last.get("client_id"), "client_host": last.get("client_host"), "at_ms": last.get("at_ms")}
-    return {"rule": "offsets_moved", "severity": "warning", "says": says, "facts": {**facts, "partitions": count}}
+    return finding("offsets_moved", says, {**facts, "partitions": count}, moved)
 
 
 def _said(offset: int | None) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from coordinator.why.cause_words import cause
-from coordinator.why.terms import duration, plural
-from coordinator.why.window import Facts, Finding, Window, identity, name_of
+from coordinator.why.terms import duration, host, plural
+from coordinator.why.window import Facts, Finding, Window, finding, identity, name_of
 from coordinator.why.words import partition_count
 
 STORM_REBALANCES = 5
@@ -16,6 +15,11 @@ SLOW_MS = 1_000
 TIGHT_SHARE = 0.66
 CHURN_RETURNS = 2
 _LEAVING = frozenset({"member_left", "member_removed", "session_expired", "poll_timeout", "join_timeout"})
+# Who is named in these saw what others did, or was only the first to be asked.
+_NOT_ITS_DOING = frozenset({"partitions_changed", "coordinator_restarted", "append_failed", "over_capacity"})
+_UNTOLD_MS = 3_000  # a member that is not heard of in that time is slow: the interval between heartbeats of all clients
+_TWIN_REPLACEMENTS = 4
+_TWIN_MS = 60_000
 _TRIGGER_NAMES = {
     "poll_timeout": "poll timeout",
     "session_expired": "session",
@@ -30,7 +34,7 @@ def repeat_offender(window: Window) -> Finding | None:
     firsts = [one for one in firsts if one.get("trigger") != "cooperative_followup"]
     by: dict[tuple[str, str], list[Facts]] = {}
     for one in firsts:
-        key = identity(one)
+        key = None if one.get("trigger") in _NOT_ITS_DOING else identity(one)
         if key is not None:
             by.setdefault(key, []).append(one)
     if not by:
@@ -46,8 +50,8 @@ def repeat_offender(window: Window) -> Finding | None:
     elif triggers["session_expired"] * 2 > len(mine):
         says += ": it dies or hangs, or its heartbeats do not get through"
     facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
-    return _finding(
-        "repeat_offender", says, {**facts, "count": len(mine), "of": len(firsts), "triggers": dict(triggers)}
+    return finding(
+        "repeat_offender", says, {**facts, "count": len(mine), "of": len(firsts), "triggers": dict(triggers)}, mine
     )
 
 
@@ -64,23 +68,24 @@ def _there(record: Facts) -> list[Facts]:
 
 
 def slow_joiner(window: Window) -> Finding | None:
-    """One member was the slowest to join in at least half of the rebalances, over a second.
+    """One member was waited for in at least half of the rebalances, over a second each time.
 
-    A member that is alone holds nobody up.
+    A member that is alone holds nobody up. What passes until it is asked to, in the answer of its heartbeat, is not its
+    slowness.
     """
     ended = [record for record in window.ended if not record.get("initial_delay_ms") and len(_there(record)) != 1]
     by: dict[tuple[str, str], list[Facts]] = {}
     for record in ended:
-        slowest = record.get("slowest_to_join")
+        slowest = record.get("slowest_to_revoke") or record.get("slowest_to_join")
         key = identity(slowest) if slowest else None
-        if slowest and key is not None and slowest["after_ms"] > SLOW_MS:
-            by.setdefault(key, []).append(slowest)
+        if slowest and key is not None and own_ms(slowest) > SLOW_MS:
+            by.setdefault(key, []).append({**slowest, "at_ms": record.get("at_ms")})
     if not by:
         return None
     mine = max(by.values(), key=len)
     if len(mine) * 2 < len(ended):
         return None
-    waited_ms = sum(one["after_ms"] for one in mine)
+    waited_ms = sum(own_ms(one) for one in mine)
     stopped_ms = sum(record.get("stopped_ms") or 0 for record in ended)
     still = f"; members stood still for {duration(stopped_ms)} of the last {duration(window.span_ms())}"
     says = (
@@ -89,12 +94,21 @@ def slow_joiner(window: Window) -> Finding | None:
         "slowest poll loop"
     )
     facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
-    return _finding("slow_joiner", says, {**facts, "waited_ms": waited_ms, "stopped_ms": stopped_ms})
+    return finding("slow_joiner", says, {**facts, "waited_ms": waited_ms, "stopped_ms": stopped_ms}, mine)
+
+
+def own_ms(waited_for: Facts) -> int:
+    """How long a member took by itself, from when it was asked to join again, or to give up."""
+    after_ms = int(waited_for["after_ms"])
+    if "told_after_ms" not in waited_for:  # consumer groups count from there; older records do not know
+        return after_ms
+    told_ms = waited_for["told_after_ms"]
+    return max(after_ms - (_UNTOLD_MS if told_ms is None else int(told_ms)), 0)
 
 
 def storm(window: Window) -> Finding | None:
-    """More than 5 rebalances within 5 minutes."""
-    began = window.began
+    """More than 5 rebalances within 5 minutes, beyond those of members that are restarted once each."""
+    began = _without_restarts(window)
     for at in range(len(began) - STORM_REBALANCES):
         first, last = began[at], began[at + STORM_REBALANCES]
         if last["at_ms"] - first["at_ms"] <= STORM_MS:
@@ -112,7 +126,32 @@ def storm(window: Window) -> Finding | None:
         f"{cause(first.get('cause'))}"
     )
     facts = {"at_ms": first["at_ms"], "count": len(chain), "superseded": superseded}
-    return _finding("storm", says, {**facts, "trigger": (first.get("cause") or {}).get("trigger")})
+    return finding("storm", says, {**facts, "trigger": (first.get("cause") or {}).get("trigger")}, chain)
+
+
+def _without_restarts(window: Window) -> list[Facts]:
+    """Beginnings, but for one going and one coming of each member that was there: a deploy that rolls through them."""
+    there: Counter[str] = Counter()
+    for record in window.ended:
+        there |= Counter(identity_of_client(member) for member in record.get("members") or ())
+    going, coming = there.copy(), there.copy()
+    left: list[Facts] = []
+    for record in window.began:
+        one = record.get("cause") or {}
+        client, trigger = identity_of_client(one), one.get("trigger")
+        budget = going if trigger in _LEAVING else coming if trigger in ("member_joined", "static_replaced") else None
+        if trigger == "cooperative_followup":
+            continue
+        if budget is not None and budget[client] > 0:
+            budget[client] -= 1
+            continue
+        left.append(record)
+    return left
+
+
+def identity_of_client(facts: Facts) -> str:
+    """Who it is, wherever it runs: a pod comes back on another host."""
+    return str(facts.get("instance_id") or facts.get("client_id"))
 
 
 def tight_heartbeat(window: Window) -> Finding | None:
@@ -130,7 +169,7 @@ def tight_heartbeat(window: Window) -> Finding | None:
         f"{duration(member['session_timeout_ms'])}: a little more, and the group rebalances"
     )
     facts = {name: member.get(name) for name in ("member_id", "client_id", "client_host", "longest_gap_ms")}
-    return _finding("tight_heartbeat", says, {**facts, "session_timeout_ms": member["session_timeout_ms"]})
+    return finding("tight_heartbeat", says, {**facts, "session_timeout_ms": member["session_timeout_ms"]}, window.now)
 
 
 def poll_timeout(window: Window) -> Finding | None:
@@ -148,7 +187,7 @@ def poll_timeout(window: Window) -> Finding | None:
         "between two polls too long (fewer records per poll: max.poll.records)"
     )
     facts = {"client_id": mine[-1].get("client_id"), "client_host": mine[-1].get("client_host")}
-    return _finding("poll_timeout", says, {**facts, "count": len(mine)})
+    return finding("poll_timeout", says, {**facts, "count": len(mine)}, mine)
 
 
 def deploy_churn(window: Window) -> Finding | None:
@@ -168,8 +207,9 @@ def deploy_churn(window: Window) -> Finding | None:
     if total < CHURN_RETURNS:
         return None
     churned = {"member_joined", *_LEAVING}
+    # What a group that was empty waited for others to come, static members would have waited for too.
     stopped_ms = sum(
-        record.get("stopped_ms") or 0
+        max((record.get("stopped_ms") or 0) - (record.get("initial_delay_ms") or 0), 0)
         for record in window.ended
         if (record.get("first_cause") or {}).get("client_id") in returns
         and (record.get("first_cause") or {}).get("trigger") in churned
@@ -180,7 +220,8 @@ def deploy_churn(window: Window) -> Finding | None:
     if last.get("mode") == "eager":
         remedy += " or a cooperative assignor"
     says = f"{names} left and came back {plural(total, 'time')}: {remedy} would have saved {duration(stopped_ms)}"
-    return _finding("deploy_churn", says, {"returns": dict(returns), "stopped_ms": stopped_ms}, hint=True)
+    of = [one for one in window.all_causes() if one.get("client_id") in returns and one.get("trigger") in churned]
+    return finding("deploy_churn", says, {"returns": dict(returns), "stopped_ms": stopped_ms}, of, hint=True)
 
 
 def eager_stop(window: Window) -> Finding | None:
@@ -204,7 +245,7 @@ def eager_stop(window: Window) -> Finding | None:
         f"moved; with cooperative-sticky {total - moved:,} would have gone on"
     )
     facts = {"protocol": protocol, "moved": moved, "total": total, "stopped_ms": stopped_ms}
-    return _finding("eager_stop", says, facts, hint=True)
+    return finding("eager_stop", says, facts, eager, hint=True)
 
 
 def idle_members(window: Window) -> Finding | None:
@@ -223,8 +264,12 @@ def idle_members(window: Window) -> Finding | None:
     says = (
         f"{plural(count, 'member')} share {plural(total, 'partition')}: {without} {'has' if without == 1 else 'have'}"
     )
-    return _finding(
-        "idle_members", f"{says} nothing to do", {"members": count, "partitions": total, "idle": idle}, hint=True
+    return finding(
+        "idle_members",
+        f"{says} nothing to do",
+        {"members": count, "partitions": total, "idle": idle},
+        [last],
+        hint=True,
     )
 
 
@@ -235,14 +280,16 @@ def imbalance(window: Window) -> Finding | None:
         return None
     by = f"{last['imbalance']} partitions more than another"
     says = f"{last.get('protocol')} gives one member {by}: cooperative-sticky, sticky or roundrobin would share evenly"
-    return _finding("imbalance", says, {"imbalance": last["imbalance"], "protocol": last.get("protocol")}, hint=True)
+    return finding(
+        "imbalance", says, {"imbalance": last["imbalance"], "protocol": last.get("protocol")}, [last], hint=True
+    )
 
 
 def duplicate_instance(window: Window) -> Finding | None:
     """Two processes have one instance id."""
     fenced = window.of_kind("member_fenced")
     if not fenced:
-        return None
+        return _taking_turns(window)
     last = fenced[-1]
     hosts = sorted({(last.get(name) or "?").removeprefix("/") for name in ("client_host", "holder_client_host")})
     where = f"on {hosts[0]}" if len(hosts) == 1 else f"on {hosts[0]} and {hosts[1]}"
@@ -251,8 +298,29 @@ def duplicate_instance(window: Window) -> Finding | None:
         f"out ({plural(len(fenced), 'request')} refused)"
     )
     facts = {name: last.get(name) for name in ("instance_id", "client_host", "holder_client_host")}
-    return _finding("duplicate_instance", says, {**facts, "count": len(fenced)})
+    return finding("duplicate_instance", says, {**facts, "count": len(fenced)}, fenced)
 
 
-def _finding(rule: str, says: str, facts: dict[str, Any], *, hint: bool = False) -> Finding:
-    return {"rule": rule, "severity": "hint" if hint else "warning", "says": says, "facts": facts}
+def _taking_turns(window: Window) -> Finding | None:
+    """Nobody is refused where each of two processes joins anew when it hears of the other (aiokafka)."""
+    by: dict[str, list[Facts]] = {}
+    for record in window.of_kind("member_replaced"):
+        by.setdefault(str(record.get("instance_id")), []).append(record)
+    for instance_id, replaced in by.items():
+        for first, last in zip(replaced, replaced[_TWIN_REPLACEMENTS - 1 :], strict=False):
+            if last["at_ms"] - first["at_ms"] <= _TWIN_MS:
+                break
+        else:
+            continue
+        ends = [
+            {(record.get(f"{when}client_id"), record.get(f"{when}client_host")) for record in replaced}
+            for when in ("old_", "")
+        ]
+        names = sorted({f"{client} ({host(where)})" for client, where in ends[0] & ends[1] if client})
+        where = f", {' and '.join(names[:3])}" if len(names) > 1 else ""
+        says = (
+            f'processes take turns under the instance id "{instance_id}"{where}: it changed hands '
+            f"{plural(len(replaced), 'time')}. Either two use it at once, or one restarts again and again"
+        )
+        return finding("duplicate_instance", says, {"instance_id": instance_id, "count": len(replaced)}, replaced)
+    return None

@@ -17,6 +17,21 @@ class Finding(TypedDict):
     severity: str
     says: str
     facts: dict[str, Any]
+    first_at_ms: int | None  # of what it is made of
+    last_at_ms: int | None
+
+
+def finding(rule: str, says: str, facts: dict[str, Any], of: Iterable[Facts], *, hint: bool = False) -> Finding:
+    """One finding. `of`: the records, causes or moments (`at_ms`) that it is made of."""
+    moments = [int(one["at_ms"]) for one in of if one.get("at_ms")]
+    return {
+        "rule": rule,
+        "severity": "hint" if hint else "warning",
+        "says": says,
+        "facts": facts,
+        "first_at_ms": min(moments, default=None),
+        "last_at_ms": max(moments, default=None),
+    }
 
 
 class Window(NamedTuple):
@@ -54,6 +69,11 @@ class Window(NamedTuple):
             found += [one for one in (record.get("first_cause"), *(record.get("further_causes") or ())) if one]
         found += [one for one in firsts.values() if one]
         return sorted(found, key=lambda one: one.get("at_ms") or 0)
+
+    @property
+    def now(self) -> list[Facts]:
+        """What rules about the present are made of."""
+        return [{"at_ms": self.now_ms}]
 
     def span_ms(self) -> int:
         """From the first record to now."""

@@ -81,7 +81,9 @@ def _waits(record: Facts) -> list[str]:
     slowest = record.get("slowest_to_join")
     if slowest:
         name = who(slowest, with_host=False, shared=shared)
-        parts.append(f"waited {duration(slowest['after_ms'])} for {name} to rejoin")
+        told_ms = slowest.get("told_after_ms") or 0
+        until = f", {duration(told_ms)} of it for its next heartbeat" if told_ms >= 500 else ""
+        parts.append(f"waited {duration(slowest['after_ms'])} for {name} to rejoin{until}")
     gone = [one for one in record.get("further_causes") or () if one.get("trigger") == "join_timeout"]
     if gone:
         waited_ms = max((one.get("detail") or {}).get("rebalance_timeout_ms") or 0 for one in gone)

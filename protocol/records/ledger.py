@@ -10,7 +10,7 @@ Source: the page docs/rebalance-ledger.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from protocol.records.errors import UnparsableRecord
 
@@ -48,6 +48,7 @@ class WaitedFor(TypedDict):
     client_id: str
     client_host: str
     after_ms: int
+    told_after_ms: NotRequired[int | None]  # to join: when a heartbeat's answer asked for it; null: none did
 
 
 class LedgerMember(TypedDict):

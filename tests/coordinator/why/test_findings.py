@@ -158,6 +158,76 @@ def test_a_member_that_is_alone_holds_nobody_up():
     assert "slow_joiner" in {finding["rule"] for finding in findings(others, {}, now_ms=NOW)}
 
 
+def test_who_is_not_asked_yet_is_not_slow():
+    """The wait for its next heartbeat is none of its own; who hangs is not heard of either."""
+
+    def told(after_ms: int, told_after_ms: int | None) -> set[str]:
+        waits = {"slowest_to_join": {**waited(after_ms), "told_after_ms": told_after_ms}}
+        records = series(3, cause("member_joined", "new"), **waits, members=[member("worker-1"), member("new")])
+        return {finding["rule"] for finding in findings(records, {}, now_ms=NOW)}
+
+    assert "slow_joiner" not in told(3_000, 2_900)
+    assert "slow_joiner" not in told(3_000, None)
+    assert "slow_joiner" in told(9_000, 2_900)
+    assert "slow_joiner" in told(20_000, None)
+
+
+def test_who_saw_what_an_administrator_did_has_caused_nothing():
+    records = series(4, cause("partitions_changed", "leader", topics={"t": [3, 6]}))
+    assert RULES["repeat_offender"](Window(records, {}, NOW)) is None
+
+
+def test_a_deploy_that_rolls_through_three_members_is_no_storm():
+    """One going and one coming of each, within a minute; if they do it again, it is one."""
+
+    def rolled() -> list[Record]:
+        return [
+            record
+            for at, client in enumerate(("a", "b", "c"))
+            for trigger, ms in (("member_left", 0), ("member_joined", 9_000))
+            for record in rebalance(
+                NOW + at * 20_000 + ms, cause(trigger, client), members=[member("a"), member("b"), member("c")]
+            )
+        ]
+
+    assert RULES["storm"](Window(rolled(), {}, NOW)) is None
+    assert RULES["storm"](Window([*rolled(), *rolled()], {}, NOW)) is not None
+
+
+def test_the_initial_delay_is_nothing_that_static_membership_would_save():
+    records = [
+        record
+        for _ in range(2)
+        for trigger, delay_ms in (("member_left", 0), ("member_joined", 3_000))
+        for record in rebalance(NOW, cause(trigger, "a"), stopped_ms=3_000, initial_delay_ms=delay_ms)
+    ]
+    finding = RULES["deploy_churn"](Window(records, {}, NOW))
+    assert finding is not None
+    assert finding["facts"]["stopped_ms"] == 6_000
+
+
+def test_twins_that_replace_each_other_are_two_processes():
+    """aiokafka: each of them joins anew when it hears of the other, and nobody is refused."""
+    hosts = ["/10.0.0.4", "/10.0.0.5"]
+    records = [
+        event("member_replaced", instance_id="cart-1", old_client_id="cart", old_client_host=hosts[at % 2],
+              client_id="cart", client_host=hosts[(at + 1) % 2]) | {"at_ms": NOW + at * 500}
+        for at in range(14)
+    ]  # fmt: skip
+    finding = RULES["duplicate_instance"](Window(records, {}, NOW))
+    assert finding is not None
+    assert "cart (10.0.0.4) and cart (10.0.0.5): it changed hands 14 times" in finding["says"]
+    assert RULES["duplicate_instance"](Window(records[:3], {}, NOW)) is None
+
+
+def test_no_new_owner_is_told_of_where_nobody_is_in_the_group():
+    records, _, _ = fires("refused_commits")
+    gone = rebalance(NOW, cause("member_left"), outcome="empty", members=[])
+    finding = RULES["refused_commits"](Window([*gone, *records], {}, NOW))
+    assert finding is not None
+    assert "nobody is in the group" in finding["says"]
+
+
 def test_unknown_fields_and_triggers_do_no_harm():
     """Ledger 2: readers ignore what they do not know, and records may lack what is newer than they."""
     strange = cause("a_trigger_of_later", "x")
