@@ -1,7 +1,7 @@
 """Bugs to be found: those that Apache Kafka's loader had, as far as our records can have them, and two of our own.
 
-Kafka's concern KIP-848 records; each is built in again over the records of classic groups and offsets. Those of KIP-848
-groups have theirs in tests/coordinator/consumer/test_loading.py.
+Kafka's concern KIP-848 records; most are built in again over the records of classic groups and offsets. More of KIP-848
+groups are in tests/coordinator/consumer/test_loading.py.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ from unittest.mock import patch
 
 from broker.groups import tenant as group_tenant
 from coordinator import loading
+from coordinator.consumer.fold import CONSUMER_KEYS
 from coordinator.group import Group
 from coordinator.load_summary import LoadFailed
-from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey, decode_key
+from protocol.records.group_records import (
+    ConsumerGroupMemberMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_key,
+)
 from tests.replay import life
 
 Check = Callable[[Any, Any, Any], None]
@@ -68,6 +74,25 @@ def order_taken_for_granted() -> AbstractContextManager[None]:
     return _replaying(check, after)
 
 
+def first_taken_for_granted() -> AbstractContextManager[None]:
+    """KAFKA-17306: only a member's own record makes a KIP-848 group. Compaction may leave others before it."""
+    made: set[str] = set()
+    loading: list[Any] = [None]
+
+    def check(shard: Any, key: Any, value: Any) -> None:
+        if loading[0] is not shard:
+            loading[0] = shard
+            made.clear()
+        if value is None or type(key) not in CONSUMER_KEYS:
+            return
+        if isinstance(key, ConsumerGroupMemberMetadataKey):
+            made.add(key.group)
+        elif key.group not in made:
+            raise LoadFailed(f"{key.group} is not a group yet")
+
+    return _replaying(check)
+
+
 def siblings_taken_for_granted() -> AbstractContextManager[None]:
     """KAFKA-19862: what was written with other keys just before must count already. A clean may have overtaken us.
 
@@ -87,4 +112,10 @@ def cleaned_before_it_is_flushed() -> AbstractContextManager[None]:
     return patch.object(life, "durable_end", lambda partition: partition.high_watermark)
 
 
-LOADER_BUGS = (tombstone_of_nobody, order_taken_for_granted, siblings_taken_for_granted)
+LOADER_BUGS = (
+    (tombstone_of_nobody, 0),
+    (order_taken_for_granted, 0),
+    (first_taken_for_granted, 2),
+    (siblings_taken_for_granted, 0),
+)
+"""Each with what lies in the log before: `kafka_wrote.PREFIXES`."""
