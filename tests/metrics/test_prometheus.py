@@ -39,6 +39,19 @@ VALUES = (
 )
 
 
+COMPOSE_TARGET = "broker:9644"
+
+
+def test_the_compose_profile_mounts_the_example_and_scrapes_the_brokers_own_port():
+    """What `docker compose --profile metrics up` starts; its image is Prometheus' own, and is not brought here."""
+    compose = (ROOT / "docker-compose.yml").read_text()
+    service = compose[compose.index("\n  prometheus:") :]
+    assert "profiles: [metrics]" in service
+    assert '"./examples/prometheus.yml:/etc/prometheus/prometheus.yml:ro"' in service
+    assert COMPOSE_TARGET in (ROOT / "examples" / "prometheus.yml").read_text()
+    assert f'KAFKA_KOHORT_HTTP_LISTENER: "0.0.0.0:{COMPOSE_TARGET.partition(":")[2]}"' in compose
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Kohort]:
     """With a group that is behind, and whatever names of groups clients think of."""
@@ -76,11 +89,11 @@ def test_the_example_configuration_is_one_that_prometheus_takes(prometheus: Path
 @pytest.mark.slow
 def test_prometheus_scrapes_and_the_dashboards_queries_return_numbers(prometheus: Path, tmp_path: Path, broker: Kohort):
     target = broker.http.removeprefix("http://")
+    # The configuration of the compose profile, sooner and for this broker.
     config = tmp_path / "prometheus.yml"
-    config.write_text(
-        "global: { scrape_interval: 1s, scrape_timeout: 1s }\n"
-        f"scrape_configs: [{{ job_name: kohort, static_configs: [{{ targets: ['{target}'] }}] }}]\n"
-    )
+    profile = (ROOT / "examples" / "prometheus.yml").read_text()
+    changed = profile.replace(COMPOSE_TARGET, target).replace("scrape_interval: 15s", "scrape_interval: 1s")
+    config.write_text(changed)
     port = free_port()
     server = subprocess.Popen(
         [
