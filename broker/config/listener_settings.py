@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from broker.config.settings import Settings
 
-OF_MECHANISMS = frozenset({"connections.max.reauth.ms", "sasl.jaas.config", "sasl.server.callback.handler.class"})
+CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+OF_MECHANISMS = frozenset({"connections.max.reauth.ms", "sasl.jaas.config", CALLBACK_HANDLER})
+TOKEN_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+"""The one class of a callback handler that stands for something here."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
@@ -77,6 +80,8 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
         mechanism, _, of_mechanism = rest.partition(".")
         if mechanism.upper() in MECHANISMS and of_mechanism in OF_MECHANISMS:
             rest = of_mechanism
+        if (mechanism.upper(), rest, value.strip()) == ("OAUTHBEARER", CALLBACK_HANDLER, TOKEN_VALIDATOR):
+            continue
         if rest in REFUSED and value.strip():
             raise SettingsError(f"{key}={value}: it is not supported, and a broker without it would be open")
         if rest not in settings.definitions and rest not in REFUSED and not has_no_effect(rest):

@@ -54,3 +54,16 @@ class SecuritySettings:
     )
     ssl_allow_dn_changes: bool = flag(False, "A certificate that is read again may be of another subject.")
     ssl_allow_san_changes: bool = flag(False, "A certificate that is read again may lack alternative names.")
+
+    sasl_oauthbearer_jwks_endpoint_url: str | None = text(
+        None, "Where the keys of tokens are: http, https or file; http is for a network that is trusted."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = int64(3_600_000, "How often they are read.", at_least=1)
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = many("", "A token must be for one of these; empty: any.")
+    sasl_oauthbearer_expected_issuer: str | None = text(None, "A token must be of this issuer.")
+    sasl_oauthbearer_clock_skew_seconds: int = int32(30, "By how much clocks may differ.", at_least=0)
+    sasl_oauthbearer_sub_claim_name: str = text("sub", "The claim that names the user.")
+    sasl_oauthbearer_scope_claim_name: str = text("scope", "Accepted; scopes of signed tokens are not looked at.")
+    kohort_allow_unsecured_oauth: bool = flag(
+        False, "OAUTHBEARER without an endpoint takes tokens that nobody signed: for development alone."
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 # Families that are as large as they are without effect, and keys that carry a listener's name.
 _PREFIXES = (
     "config.providers.", "group.share.", "group.streams.", "kafka.metrics.", "remote.", "sasl.kerberos.", "sasl.login.",
-    "sasl.oauthbearer.", "share.coordinator.",
+    "sasl.oauthbearer.assertion.", "sasl.oauthbearer.client.", "sasl.oauthbearer.header.", "share.coordinator.",
 )  # fmt: skip
 
 _KEYS = frozenset(
@@ -38,7 +38,9 @@ _KEYS = frozenset(
     replication.quota.window.size.seconds sasl.client.callback.handler.class sasl.mechanism.controller.protocol
     sasl.mechanism.inter.broker.protocol security.inter.broker.protocol
     ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
-    ssl.trustmanager.algorithm
+    ssl.trustmanager.algorithm sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.token.endpoint.url
+    sasl.oauthbearer.iat.validation.enabled sasl.oauthbearer.jwt.retriever.class
     server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms telemetry.max.bytes
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable
@@ -48,6 +50,7 @@ _KEYS = frozenset(
 
 REFUSED = ("alter.config.policy.class.name", "create.topic.policy.class.name",
            "principal.builder.class", "sasl.login.callback.handler.class", "sasl.login.class",
+           "sasl.oauthbearer.jwt.validator.class",
            "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
 """Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused."""
 

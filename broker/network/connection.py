@@ -30,7 +30,7 @@ from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from broker.broker import Broker
     from broker.handlers.context import AnswerRoute
@@ -83,6 +83,7 @@ class Connection:
         "_routes",
         "_session",
         "_since_ns",
+        "_stalled",
         "_transport",
         "_waiting",
         "_working",
@@ -135,6 +136,7 @@ class Connection:
         self._resting = False  # it has had its share, and goes on when others have had theirs
         self._held = False  # nothing is begun before everything in `_waiting` is answered
         self._flush_scheduled = False
+        self._stalled = False  # nothing is begun before somebody else has answered: who a peer is, say
         self._reading_paused = False
         self._write_paused = False
         self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
@@ -281,6 +283,17 @@ class Connection:
         """Send this in its turn; nothing is owed before it."""
         self._put(buffers)
 
+    def wait_with(self, frame: bytes) -> Callable[[], None]:
+        """Do nothing more; what is returned shows this frame again and goes on. Nothing is owed before it."""
+        self._backlog.appendleft(frame)
+        self._stalled = True
+
+        def go_on() -> None:
+            self._stalled = False
+            self._go_on()
+
+        return go_on
+
     def end_later(self, buffers: list[Any], delay_ms: int) -> None:
         """Read nothing more; after the delay send this and end."""
         self.stop_reading()
@@ -370,7 +383,7 @@ class Connection:
         # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
         answered: Route | None = None
         count = 0
-        while backlog and not self._write_paused:
+        while backlog and not self._write_paused and not self._stalled:
             if waiting and (
                 self._held or len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes
             ):

@@ -23,6 +23,8 @@ from protocol.registry import APIS
 from protocol.schema.runtime import skip_tagged_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
     from broker.handlers.dispatch import Route
@@ -64,6 +66,9 @@ class Gated(Protocol):
     def answer(self, buffers: list[Any]) -> None:
         """Send this, in its turn."""
 
+    def wait_with(self, frame: bytes) -> Callable[[], None]:
+        """Do nothing more; what is returned shows this frame again and goes on."""
+
     def end_later(self, buffers: list[Any], delay_ms: int) -> None:
         """Read nothing more; after the delay send this and end."""
 
@@ -101,7 +106,7 @@ class Gate:
         states = self._states
         now_ms = self._now_ms()
         if states.state is State.BARE_TOKENS:
-            self._bare_token(frame[4:], now_ms)
+            self._bare_token(frame, now_ms)
             return False
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         verdict = states.judge(api_key, now_ms)
@@ -170,7 +175,9 @@ class Gate:
         if self._connection.route(ApiKey.SASL_AUTHENTICATE, version) is None:
             raise CloseConnection(f"SaslAuthenticate {version} is not served")
         request: SaslAuthenticateRequest = SaslAuthenticateRequest.decode(version, frame, position)
-        answer = self._states.token(request.auth_bytes, now_ms)
+        answer = self._judged(request.auth_bytes, frame, now_ms)
+        if answer is None:
+            return
         response = SaslAuthenticateResponse(
             error_code=answer.error,
             error_message=answer.message,
@@ -179,10 +186,20 @@ class Gate:
         )
         self._answered(answer, encode_response(ApiKey.SASL_AUTHENTICATE, version, correlation_id, response))
 
-    def _bare_token(self, token: bytes, now_ms: int) -> None:
-        answer = self._states.token(token, now_ms)
+    def _bare_token(self, frame: bytes, now_ms: int) -> None:
+        answer = self._judged(frame[4:], frame, now_ms)
+        if answer is None:
+            return
         buffers: list[Any] = [len(answer.token).to_bytes(4, "big") + answer.token]
         self._answered(answer, buffers if answer.failed is None else [])
+
+    def _judged(self, token: bytes, frame: bytes, now_ms: int) -> Answer | None:
+        """What a token is answered; None when that is not known yet, and the frame comes again."""
+        answer = self._states.token(token, now_ms)
+        if answer.wait is None:
+            return answer
+        answer.wait(self._connection.wait_with(frame))
+        return None
 
     def _answered(self, answer: Answer, buffers: list[Any]) -> None:
         if answer.failed is not None:

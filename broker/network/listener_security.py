@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from broker.config.listeners import Listener
     from broker.config.settings import Settings
+    from broker.loop.runtime import Runtime
+    from broker.network.oauth import OAuthSide
     from broker.network.tls_settings import TlsSide
     from broker.security.jaas import Login
     from broker.security.mechanisms import Mechanism
@@ -30,6 +32,7 @@ _MODULES = {
     "PLAIN": f"{_SECURITY}plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_SECURITY}scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_SECURITY}scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_SECURITY}oauthbearer.OAuthBearerLoginModule",
 }
 
 
@@ -52,14 +55,21 @@ class ListenerSecurity:
         """By name, in the order of the settings; filled by `open`."""
         self._logins: dict[str, Login] = {}
         self._reauth_ms: dict[str, int] = {}
+        self._oauth: OAuthSide | None = None
         if self.protocol.sasl:
             self._read_mechanisms(own)
             self._warn(settings, listener)
 
-    def open(self, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> None:
+    def open(self, runtime: Runtime, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> None:
         """Begin to offer the mechanisms. `find` gives a user's SCRAM credential, `decoy_secret` is known to nobody."""
         for name, login in self._logins.items():
-            begin = _plain(login.options) if name == "PLAIN" else _scram(name, find, decoy_secret)
+            if name == "PLAIN":
+                begin = _plain(login.options)
+            elif name == "OAUTHBEARER":
+                assert self._oauth is not None
+                begin = self._oauth.begin(runtime)
+            else:
+                begin = _scram(name, find, decoy_secret)
             self.offers[name] = Offer(begin, self._reauth_ms[name])
 
     # ---
@@ -75,11 +85,17 @@ class ListenerSecurity:
                 raise SettingsError(f"{said}: {name} on listener {self.name} {known}; it takes {', '.join(_MODULES)}")
             self._logins[name] = _login(own, name)
             reauth_ms = own.of_mechanism(name, "connections.max.reauth.ms")
+            if name == "OAUTHBEARER":
+                from broker.network.oauth import OAuthSide  # noqa: PLC0415  few starts need it
+
+                self._oauth = OAuthSide(own, self._logins[name])
             self._reauth_ms[name] = own.of("connections.max.reauth.ms") if reauth_ms is None else reauth_ms
 
     def _warn(self, settings: Settings, listener: Listener) -> None:
         if settings.sasl_jaas_config is not None:
             log.warning("setting_without_effect", key="sasl.jaas.config", why="it takes the prefix of a listener")
+        if "OAUTHBEARER" in self._logins and not self.protocol.tls and not _is_loopback(listener.host):
+            log.warning("tokens_in_clear_text", listener=self.name, protocol=self.protocol.name)
         if "PLAIN" in self._logins and not self.protocol.tls and not _is_loopback(listener.host):
             log.warning("passwords_in_clear_text", listener=self.name, mechanism="PLAIN", protocol=self.protocol.name)
 

@@ -26,6 +26,14 @@ class Rejected(Exception):
         self.user = user
 
 
+class NotYet(Exception):
+    """It cannot be told yet; `wait` calls back when the same token may be given again."""
+
+    def __init__(self, wait: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__("not yet")
+        self.wait = wait
+
+
 class Proven(NamedTuple):
     """The peer is `user`; its proof is good until `expires_at_ms`, None for ever."""
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.security.mechanisms import Mechanism, Rejected
+from broker.security.mechanisms import Mechanism, NotYet, Rejected
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from broker.security.mechanisms import Offer, Proven
 
@@ -57,6 +57,8 @@ class Answer(NamedTuple):
     token: bytes = b""
     lifetime_ms: int = 0
     failed: str | None = None
+    wait: Callable[[Callable[[], None]], None] | None = None
+    """Nothing is answered yet: whom this calls back may give the same token again."""
 
 
 class SaslStates:
@@ -138,6 +140,8 @@ class SaslStates:
             return Answer(failed="another mechanism than at first")
         try:
             answer = self._mechanism.step(token)
+        except NotYet as not_yet:
+            return Answer(wait=not_yet.wait)
         except Rejected as rejected:
             self.user_of_failure = rejected.user
             when = "re-authentication" if again else "authentication"

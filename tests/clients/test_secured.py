@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,8 +13,10 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Any
 
+import jwt
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
@@ -23,6 +26,8 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
@@ -44,6 +49,15 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PREFIX = "listener.name.sasl_plaintext"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+KEY = rsa.generate_private_key(65_537, 2_048)
+
+
+def token(*, key: rsa.RSAPrivateKey = KEY) -> tuple[str, float]:
+    """A token of bob's, good for a minute, and when it ends."""
+    now_s = time.time()
+    claims = {"sub": "bob", "iat": int(now_s), "exp": int(now_s) + 60, "iss": "https://issuer"}
+    return jwt.encode(claims, key, "RS256", {"kid": "one"}), now_s + 60
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +69,9 @@ def authority() -> Authority:
 def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Kohort]:
     """SASL_PLAINTEXT for those who have users, PLAINTEXT beside it, SSL with client certificates, and SASL_SSL."""
     folder = tmp_path_factory.mktemp("keys")
+    (folder / "keys.json").write_text(
+        json.dumps({"keys": [{**json.loads(RSAAlgorithm.to_jwk(KEY.public_key())), "kid": "one"}]})
+    )
     (folder / "server.pem").write_bytes(authority.issue().pem())
     settings = {
         **QUICK_GROUPS,
@@ -67,7 +84,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
         "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": SCRAM,
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": SCRAM,
-        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH,
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": OAUTH,
         f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
         f"{PREFIX}.scram-sha-256.sasl.jaas.config": SCRAM,
         f"{PREFIX}.scram-sha-512.sasl.jaas.config": SCRAM,
@@ -228,6 +249,43 @@ def test_each_listener_tells_its_own_address(secured: Kohort):
                 assert log_in(wire, "bob", PASSWORD) == ErrorCode.NONE
             (node,) = wire.call(MetadataRequest(topics=[]), 1).brokers
             assert f"{node.host}:{node.port}" == address
+
+
+# --- tokens
+
+
+def test_confluent_shows_a_token(secured: Kohort, name: str):
+    """SE28"""
+    settings = {
+        "bootstrap.servers": secured.address,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: token(),
+    }
+    producer = Producer(settings)
+    producer.produce(name, b"value")
+    assert producer.flush(20) == 0
+
+    foreign = rsa.generate_private_key(65_537, 2_048)
+    with pytest.raises(KafkaException):
+        Producer({**settings, "oauth_cb": lambda _: token(key=foreign)}).list_topics(timeout=1)
+
+
+async def test_aiokafka_shows_a_token(secured: Kohort, name: str):
+    """SE28"""
+
+    class Tokens(AbstractTokenProvider):
+        async def token(self) -> str:
+            return token()[0]
+
+    producer = AIOKafkaProducer(
+        bootstrap_servers=secured.address,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Tokens(),
+    )
+    async with producer:
+        await producer.send_and_wait(name, b"value")
 
 
 # --- TLS

@@ -56,7 +56,8 @@ class Peer(Harness):
         parsed = Settings(given)
         (listener,) = parse_listeners(parsed)
         security = ListenerSecurity(parsed, listener)
-        security.open(lambda *_: None, b"")
+        runtime = VirtualRuntime()
+        security.open(runtime, lambda *_: None, b"")
         security.offers["SCRAM-SHA-256"] = Offer(
             lambda: Scram(
                 "SCRAM-SHA-256",
@@ -66,7 +67,6 @@ class Peer(Harness):
             )
         )
         table = {ApiKey.HEARTBEAT: heartbeat, ApiKey.METADATA: metadata, **(handlers or {})}
-        runtime = VirtualRuntime()
         super().__init__(table, broker=Broker(parsed, runtime), security=security)
         self.runtime = runtime
 

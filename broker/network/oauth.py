@@ -1,0 +1,81 @@
+"""OAUTHBEARER on one listener, from its settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.config.listener_settings import CALLBACK_HANDLER
+from broker.config.setting_types import SettingsError
+from broker.loop.logs import get_logger
+from broker.network.jwks import JwksSource
+from broker.security.mechanisms import NotYet
+from broker.security.oauth_bearer import BadToken, OAuthBearer
+from broker.security.tokens import KeysWanted, Rules, unsecured, verified
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.config.listener_settings import ListenerSettings
+    from broker.loop.runtime import Runtime
+    from broker.security.jaas import Login
+    from broker.security.mechanisms import Mechanism, Proven
+
+log = get_logger()
+
+_SKEW = "unsecuredValidatorAllowableClockSkewMs"
+
+
+class OAuthSide:
+    """Judges tokens: signed ones by the keys of an endpoint, or unsigned ones where that is allowed.
+
+    Raises: SettingsError.
+    """
+
+    def __init__(self, own: ListenerSettings, login: Login) -> None:
+        self._options = login.options
+        self._rules = Rules(
+            own.of("sasl.oauthbearer.sub.claim.name"),
+            own.of("sasl.oauthbearer.clock.skew.seconds") * 1_000,
+            frozenset(own.of("sasl.oauthbearer.expected.audience")),
+            own.of("sasl.oauthbearer.expected.issuer"),
+        )
+        self._source: JwksSource | None = None
+        url = own.of("sasl.oauthbearer.jwks.endpoint.url")
+        if url is not None:
+            self._source = JwksSource(url, own.of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
+            if self._rules.issuer is None:
+                log.warning("any_issuer", listener=own.name, key="sasl.oauthbearer.expected.issuer")
+            return
+        if own.has_own(f"oauthbearer.{CALLBACK_HANDLER}"):
+            raise SettingsError(
+                f"sasl.oauthbearer.jwks.endpoint.url: it is missing, and listener {own.name} verifies tokens"
+            )
+        if not own.of("kohort.allow.unsecured.oauth"):
+            raise SettingsError(
+                f"sasl.oauthbearer.jwks.endpoint.url: it is missing for OAUTHBEARER on listener {own.name}; tokens "
+                "that nobody signed are taken with kohort.allow.unsecured.oauth=true alone"
+            )
+        skew = login.options.get(_SKEW, "0")
+        if not skew.isdecimal():
+            raise SettingsError(f"{own.key_of_mechanism('OAUTHBEARER', 'sasl.jaas.config')}: {_SKEW} takes a number")
+        log.warning("tokens_without_signature", listener=own.name, key="kohort.allow.unsecured.oauth")
+
+    def begin(self, runtime: Runtime) -> Callable[[], Mechanism]:
+        """What begins an exchange; from now on keys are read."""
+        if self._source is not None:
+            self._source.start(runtime)
+        judge = partial(self._judge, runtime)
+        return lambda: OAuthBearer(judge)
+
+    def _judge(self, runtime: Runtime, token: str) -> Proven:
+        now_ms = runtime.now_ms()
+        source = self._source
+        if source is None:
+            return unsecured(token, self._options, now_ms)
+        try:
+            return verified(token, source.keys, self._rules, now_ms)
+        except KeysWanted:
+            if source.may_have_more():
+                raise NotYet(source.when_read) from None
+            raise BadToken("its key is not known") from None
