@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.catalogue.client_metrics import ClientMetrics
 from broker.groups.figures import GroupFigures
 from broker.transactions.figures import TransactionFigures
 from broker.transactions.stories import TransactionStories
@@ -64,7 +65,7 @@ class Broker:
         self.features: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, -1)
         """The finalized features of the cluster, by name, and a number that rises when they change."""
         # The same for everybody, but for clients from before version 4, and for as long as no feature changes.
-        self.api_versions_responses: dict[tuple[bool, int], ApiVersionsResponse] = {}
+        self.api_versions_responses: dict[tuple[bool, bool, int], ApiVersionsResponse] = {}
         # Put in their places by `broker.composition`, before anything is served.
         self.catalogue: Catalogue
         self.partitions: Partitions
@@ -75,6 +76,7 @@ class Broker:
         self.transactions: Transactions
         self.producer_ids: ProducerIds
         self.ledger: Ledger
+        self.client_metrics = ClientMetrics(dict, lambda: settings.telemetry_max_bytes)
         self.group_figures = GroupFigures()
         self.transaction_figures = TransactionFigures()
         self.transaction_stories = TransactionStories()

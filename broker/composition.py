@@ -162,6 +162,7 @@ class Composition:
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
         groups.event_listeners.append(broker.group_figures.on_event)
         broker.ledger.listeners.append(broker.group_figures.on_ledger)
+        broker.client_metrics.configs = lambda: catalogue.configs
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
         transactions = broker.transactions = Transactions(
             runtime, settings, catalogue, partitions, broker.markers, broker.producer_ids

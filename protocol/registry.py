@@ -49,6 +49,10 @@ from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -68,6 +72,7 @@ from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRes
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -171,6 +176,8 @@ APIS: dict[int, Api] = {
         _api(ListTransactionsRequest, ListTransactionsResponse, (0, 2)),
         _api(ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, (0, 1)),
         _api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, (0, 1)),
+        _api(GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, (0, 0)),
+        _api(PushTelemetryRequest, PushTelemetryResponse, (0, 0)),
         _api(ListConfigResourcesRequest, ListConfigResourcesResponse, (0, 1)),
         _api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, (0, 0)),
     )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.cluster_state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.topic_changes import Refused
-from broker.config import group_configs, topic_configs
+from broker.config import client_metrics_configs, group_configs, topic_configs
 from broker.config.config_def import ConfigError, ConfigType
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
@@ -123,6 +123,10 @@ def _keys(state: ClusterState, broker: BrokerConfigs, resource: tuple[int, str])
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         return group_configs.GROUP_CONFIGS
+    if kind == CLIENT_METRICS_RESOURCE:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+        return client_metrics_configs.CLIENT_METRICS_CONFIGS
     raise Refused(ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here")
 
 
@@ -135,7 +139,8 @@ def _edited(
 ) -> str:
     """The list value after an append or subtract, which start from the effective value."""
     key = keys.get(change.name)
-    if key is None or key.type is not ConfigType.LIST:
+    # Kafka knows no types of the configs of client metrics here.
+    if key is None or key.type is not ConfigType.LIST or keys is client_metrics_configs.CLIENT_METRICS_CONFIGS:
         raise Refused(
             ErrorCode.INVALID_CONFIG,
             f"Can't {ConfigOperation(change.operation).name} to key {change.name} because its type is not LIST.",
@@ -163,6 +168,9 @@ def _validate(
     changed: set[str],
 ) -> None:
     try:
+        if resource[0] == CLIENT_METRICS_RESOURCE:
+            client_metrics_configs.validate(overrides, changed)
+            return
         if resource[0] == GROUP_RESOURCE:
             explicit = broker.explicit(state.configs)
             group_configs.validate(
@@ -185,6 +193,8 @@ def _validate(
                 raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
             if name in overrides:
                 _parse_for_broker(key, overrides[name])
+    except client_metrics_configs.BadRequest as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 

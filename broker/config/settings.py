@@ -70,6 +70,9 @@ class Settings(SecuritySettings):
 
     # Connections
     socket_request_max_bytes: int = int32(104_857_600, "A longer request closes its connection.", at_least=1)
+    telemetry_max_bytes: int = int32(
+        1_048_576, "More metrics at once are not taken from a client (KIP-714).", at_least=1
+    )
     socket_listen_backlog_size: int = int32(50, "Connections that may wait to be accepted.", at_least=1)
     socket_send_buffer_bytes: int = int32(-1, "SO_SNDBUF; -1 leaves it to the system. Ours: -1.", at_least=-1)
     socket_receive_buffer_bytes: int = int32(-1, "SO_RCVBUF; -1 leaves it to the system. Ours: -1.", at_least=-1)

@@ -42,7 +42,7 @@ _KEYS = frozenset(
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.token.endpoint.url
     sasl.oauthbearer.iat.validation.enabled sasl.oauthbearer.jwt.retriever.class
     server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
-    socket.connection.setup.timeout.ms telemetry.max.bytes
+    socket.connection.setup.timeout.ms
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable
     unstable.feature.versions.enable
     """.split()  # noqa: SIM905  read as a list of words

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from broker.catalogue.features import FEATURES
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
 
 _FROM_LEVEL_0 = 4
+_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -49,15 +51,21 @@ def api_versions(broker: Broker, context: RequestContext, request: ApiVersionsRe
         ):
             return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     levels, epoch = broker.features()
-    kind = (context.version >= _FROM_LEVEL_0, epoch)
+    names_level_0, telemetry = context.version >= _FROM_LEVEL_0, broker.client_metrics.wanted
+    kind = (names_level_0, telemetry, epoch)
     response = broker.api_versions_responses.get(kind)
     if response is None:
-        response = broker.api_versions_responses[kind] = _response(broker, levels, epoch, names_level_0=kind[0])
+        response = broker.api_versions_responses[kind] = _response(
+            broker, levels, epoch, names_level_0=names_level_0, telemetry=telemetry
+        )
     return response
 
 
-def _response(broker: Broker, levels: Mapping[str, int], epoch: int, *, names_level_0: bool) -> ApiVersionsResponse:
-    served = [api for key, api in APIS.items() if key in broker.served]
+def _response(
+    broker: Broker, levels: Mapping[str, int], epoch: int, *, names_level_0: bool, telemetry: bool
+) -> ApiVersionsResponse:
+    # Clients that are offered telemetry ask for subscriptions again and again, be there one or not.
+    served = [api for key, api in APIS.items() if key in broker.served and (telemetry or key not in _TELEMETRY)]
     finalized = {name: level for name, level in levels.items() if name in FEATURES}
     return ApiVersionsResponse(
         api_keys=[

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.cluster_state import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_name
 from broker.config import topic_configs
+from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
 from broker.config.setting_types import ConfigSource
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
@@ -96,6 +97,13 @@ def _describe(
             error, message = ErrorCode.INVALID_REQUEST, "Group name must not be empty."
         else:
             entries = _group_entries(broker, name, keys, *options)
+    elif kind == CLIENT_METRICS_RESOURCE:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+        elif not name:
+            error, message = ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
+        else:
+            entries = _client_metrics_entries(broker, name, keys, *options)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"Kohort has no configs of resource type {kind}"
     return DescribeConfigsResult(
@@ -211,6 +219,24 @@ def _group_entries(
     return entries
 
 
+def _client_metrics_entries(
+    broker: Broker, subscription: str, names: Collection[str] | None, synonyms: bool, documentation: bool
+) -> list[DescribeConfigsResourceResult]:
+    overrides = broker.catalogue.configs.get((CLIENT_METRICS_RESOURCE, subscription), {})
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    entries: list[DescribeConfigsResourceResult] = []
+    for key in CLIENT_METRICS_CONFIGS.values():
+        if names is not None and key.name not in names:
+            continue
+        if key.name in overrides:
+            value = overrides[key.name]
+            chain: list[tuple[str, str | None, ConfigSource]] = [(key.name, value, source)]
+            entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
+        else:
+            entries.append(_entry(key, key.default, ConfigSource.DEFAULT_CONFIG, [], documentation))
+    return entries
+
+
 def _cluster_entries(
     broker: Broker, names: Collection[str] | None, synonyms: bool, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
@@ -310,7 +336,7 @@ def _refusal(context: RequestContext, resource: tuple[int, str], times: int) -> 
             return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
-    elif kind == BROKER_RESOURCE:
+    elif kind in (BROKER_RESOURCE, CLIENT_METRICS_RESOURCE):
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
     elif kind == GROUP_RESOURCE:

@@ -39,6 +39,8 @@ T1 = """
 55 DescribeQuorum 0-2
 57 UpdateFeatures 0-2
 64 UnregisterBroker 0-0
+71 GetTelemetrySubscriptions 0-0
+72 PushTelemetry 0-0
 74 ListConfigResources 0-1
 """
 

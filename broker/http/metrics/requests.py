@@ -34,6 +34,7 @@ def section(scrape: Scrape) -> Iterator[str]:
     yield from _durations(scrape, routes)
     yield from _waiting(scrape)
     yield from _memory(scrape)
+    yield from _client_metrics(scrape)
     counters = server.counters
     yield scrape.one("kohort_connections", "gauge", "Client connections that are open.", len(server.connections))
     yield scrape.one(
@@ -149,4 +150,27 @@ def _waiting(scrape: Scrape) -> Iterator[str]:
     )
     yield scrape.one(
         "kohort_requests_queued", "gauge", "Requests that have come and that nobody has looked at yet.", backlog
+    )
+
+
+def _client_metrics(scrape: Scrape) -> Iterator[str]:
+    broker = scrape.app.broker
+    told = broker.client_metrics
+    yield scrape.one(
+        "kohort_client_metrics_clients",
+        "gauge",
+        "Clients that asked lately which metrics to push (KIP-714).",
+        told.known(broker.runtime.now_ms()),
+    )
+    yield from scrape.many(
+        "kohort_client_metrics_pushes_total",
+        "counter",
+        "Pushes of metrics by clients, by error; NONE for those that were taken.",
+        (f'{{error="{name}"}} {count}' for name, count in sorted(told.pushes.items())),
+    )
+    yield scrape.one(
+        "kohort_client_metrics_pushed_bytes_total",
+        "counter",
+        "Bytes of metrics that clients have pushed, as they came.",
+        told.pushed_bytes,
     )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from protocol.messages.describe_quorum import DescribeQuorumPartition, DescribeQuorumRequest, DescribeQuorumTopic
 from protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from protocol.messages.push_telemetry import PushTelemetryRequest
 from protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.reference.judge.catalog import each_version
+from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.play import Script
+from tests.reference.judge.scenarios_admin import settled
 from tests.reference.judge.scenarios_data import topic
 
 UP, DOWN_IF_SAFE, DOWN = 1, 2, 3
@@ -114,3 +123,63 @@ def tokens(s: Script, v: int) -> None:
     if v < 3:
         c.call(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), v)
         c.call(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), v)
+
+
+@scenario("ClientMetrics-configs")
+def _(s: Script) -> None:
+    """A subscription is made, told, changed and taken away; what it cannot be."""
+    c, name = s.client(), s.name("subscription")
+
+    def alter(name: str, *changes: tuple[str, int, str | None]) -> None:
+        configs = [AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
+        resource = AlterConfigsResource(resource_type=16, resource_name=name, configs=configs)
+        c.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+    def describe(name: str) -> None:
+        settled(s)
+        resource = DescribeConfigsResource(resource_type=16, resource_name=name, configuration_keys=None)
+        c.call(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4)
+
+    alter(name, ("metrics", 0, "org.apache.kafka.producer."), ("match", 0, "client_id=nobody"))
+    describe(name)
+    alter(name, ("interval.ms", 0, "100"), ("metrics", 2, "org.apache.kafka.consumer."))
+    describe(name)
+    for key, value in (
+        ("interval.ms", "99"),
+        ("interval.ms", "3600001"),
+        ("match", "client_id"),
+        ("match", "colour=red"),
+        ("match", "client_id=("),
+        ("no.such.key", "1"),
+    ):
+        alter(name, (key, 0, value))
+    alter("", ("metrics", 0, "x"))
+    describe("")
+    describe(s.name("other"))
+    alter(name, ("metrics", 1, None), ("match", 1, None), ("interval.ms", 1, None))
+    describe(name)
+
+
+@scenario("ClientMetrics-telemetry")
+def _(s: Script) -> None:
+    """A client asks what to push without a subscription, and pushes all the same."""
+    c = s.client()
+    answer = c.wire.call(GetTelemetrySubscriptionsRequest(), 0)
+    s.note("asked", (answer.error_code, answer.push_interval_ms, answer.telemetry_max_bytes, answer.requested_metrics))
+    s.note("codecs", (answer.accepted_compression_types, answer.delta_temporality))
+    mine = answer.client_instance_id
+    c.call(GetTelemetrySubscriptionsRequest(client_instance_id=mine), 0)
+    for id_, subscription_id, codec, size in (
+        (bytes(16), 0, 0, 1),
+        (mine, answer.subscription_id + 1, 0, 1),
+        (mine, answer.subscription_id, 0, 1),
+    ):
+        c.call(
+            PushTelemetryRequest(
+                client_instance_id=id_, subscription_id=subscription_id, compression_type=codec, metrics=b"x" * size
+            ),
+            0,
+        )
+    end = PushTelemetryRequest(client_instance_id=mine, subscription_id=answer.subscription_id, terminating=True)
+    c.call(end, 0)
+    c.call(end, 0)

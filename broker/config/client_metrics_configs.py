@@ -1,0 +1,77 @@
+"""The configs of one subscription to metrics of clients (resource type 16): their keys, and what they may be.
+
+Source: KIP-714; Kafka's ClientMetricsConfigs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import re2
+
+from broker.config.config_def import ConfigError, ConfigKey, ConfigType, between
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
+DEFAULT_INTERVAL_MS = 300_000
+
+CLIENT_METRICS_CONFIGS: dict[str, ConfigKey] = {
+    INTERVAL_MS: ConfigKey(
+        INTERVAL_MS,
+        ConfigType.INT,
+        str(DEFAULT_INTERVAL_MS),
+        "How often clients push, in ms.",
+        **between(100, 3_600_000),
+    ),
+    MATCH: ConfigKey(MATCH, ConfigType.LIST, "", "Which clients: attribute=regular expression, all of them."),
+    METRICS: ConfigKey(METRICS, ConfigType.LIST, "", "Prefixes of the metrics' names; * for all."),
+}
+"""By name."""
+
+_ATTRIBUTES = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+
+
+class BadRequest(ConfigError):
+    """It is the request that is wrong, in Kafka's eyes."""
+
+
+def validate(overrides: Mapping[str, str | None], changed: Collection[str]) -> None:
+    """Whether a subscription may have these. Raises: ConfigError; BadRequest where Kafka blames the request."""
+    for name in changed:
+        if name not in CLIENT_METRICS_CONFIGS and name in overrides:
+            raise BadRequest(f"Unknown client metrics configuration: {name}")
+    for name, text in overrides.items():
+        key = CLIENT_METRICS_CONFIGS.get(name)
+        if key is not None:
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise BadRequest(str(error)) from error
+    patterns(overrides.get(MATCH) or "")
+
+
+def patterns(text: str) -> dict[str, re2._Regexp]:
+    """Attribute of a client -> what its value must match as a whole. Raises: ConfigError."""
+    found: dict[str, re2._Regexp] = {}
+    for part in CLIENT_METRICS_CONFIGS[MATCH].parse(text):
+        attribute, sign, pattern = part.partition("=")
+        try:
+            if not sign or not pattern.strip() or "=" in pattern or attribute.strip() not in _ATTRIBUTES:
+                raise ConfigError(f"Illegal client matching pattern: {part}")
+            found[attribute.strip()] = re2.compile(pattern.strip(), _OPTIONS)
+        except re2.error:
+            raise ConfigError(f"Illegal client matching pattern: {part}") from None
+    return found
