@@ -68,8 +68,8 @@ class Bed:
         self.address = str(next(iter(broker.endpoints.values())))
         self._when_closed: Callable[[], None] | None = None
 
-    def run(self, channel: Channel) -> bool:
-        """Say where it is, and serve until the test closes it; whether the test's process is still there."""
+    def run(self, channel: Channel, opening: int) -> bool:
+        """Answer the command `opening`, and serve until the test closes it; whether the test's process is there."""
         alive = True
 
         def readable() -> None:
@@ -81,7 +81,7 @@ class Bed:
                 alive = False
                 self.close(lambda: None)
 
-        self._when_read(lambda: channel.send({"is": {"address": self.address}}))
+        self._when_read(lambda: channel.send({"id": opening, "is": {"address": self.address}}))
         self.runtime.on_readable(channel.sock, readable)
         channel.sock.setblocking(True)  # the loop has changed that; answers are written at once
         self.runtime.run()
@@ -120,7 +120,8 @@ class Bed:
 
     def _do(self, words: dict[str, Any], channel: Channel) -> None:
         def answer(result: Any) -> None:
-            channel.send({"refused": str(result)} if isinstance(result, Refused) else {"is": result})
+            told = {"refused": str(result)} if isinstance(result, Refused) else {"is": result}
+            channel.send({"id": words["id"], **told})
 
         if words["do"] == "close":
             self.close(lambda: answer(None))

@@ -1,4 +1,6 @@
-"""The control channel: one JSON object a line, each answered by one, over a socket that the test's process has made.
+"""The control channel: JSON objects, a line each, over a socket that the test's process has made.
+
+Each command is answered by one object with the same `id`, in whatever order they are done.
 
 The process ends when the channel does: no testbed outlives its test run, however that ends.
 """

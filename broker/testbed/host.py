@@ -40,9 +40,9 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
             shift_ms, frozen_ms = words["clock"]
             bed = Bed({**words["settings"], "log.dirs": words["directory"]}, (shift_ms, frozen_ms))
         except (SettingsError, StartFailed, Refused) as error:
-            channel.send({"refused": str(error)})
+            channel.send({"id": words["id"], "refused": str(error)})
             return True
-        alive = bed.run(channel)
+        alive = bed.run(channel, words["id"])
         logs.configure()
     if not alive:
         shutil.rmtree(folder, ignore_errors=True)  # the test's process has been killed, perhaps

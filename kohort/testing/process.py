@@ -34,6 +34,8 @@ class Process:
         self._socket.settimeout(ANSWER_WITHIN_S)
         self._owner_pid = os.getpid()
         self._lock = Lock()
+        self._asked = 0
+        self._pieces = [b""]  # of what has come; only the last of them may hold the end of an answer
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  until `end`
         path = os.pathsep.join([str(_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
         with theirs:
@@ -62,29 +64,31 @@ class Process:
         if os.getpid() != self._owner_pid:
             raise Refused("this broker belongs to the process that has started it, of which this one is a fork")
         with self._lock:
+            self._asked += 1
             try:
-                self._socket.sendall(json.dumps({"do": command, **words}).encode() + b"\n")
-                answer = self._line()
+                self._socket.sendall(json.dumps({"do": command, "id": self._asked, **words}).encode() + b"\n")
+                said = self._answer()
             except TimeoutError:
                 raise BrokerDied(f"no answer to {command} within {ANSWER_WITHIN_S:g} s{self.last_words()}") from None
             except ConnectionError:
-                answer = b""
-        if not answer:
-            raise BrokerDied(f"the broker's process has ended{self.last_words()}")
-        said = json.loads(answer)
+                raise BrokerDied(f"the broker's process has ended{self.last_words()}") from None
         if "refused" in said:
             raise Refused(said["refused"])
         return said["is"]
 
-    def _line(self) -> bytes:
-        pieces = []
+    def _answer(self) -> dict[str, Any]:
+        """The answer to the last command. Who was interrupted while it waited has left others unread."""
         while True:
-            data = self._socket.recv(262_144)
-            pieces.append(data)
-            if not data:
-                return b""
-            if data.endswith(b"\n"):  # one answer at a time: nothing comes behind it
-                return b"".join(pieces)
+            while b"\n" not in self._pieces[-1]:
+                data = self._socket.recv(262_144)
+                if not data:
+                    raise ConnectionError
+                self._pieces.append(data)
+            line, _, rest = b"".join(self._pieces).partition(b"\n")
+            self._pieces = [rest]
+            said: dict[str, Any] = json.loads(line)
+            if said["id"] == self._asked:
+                return said
 
     def last_words(self) -> str:
         """How it ended, as far as that is known, and what it has printed."""

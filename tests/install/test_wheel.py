@@ -172,6 +172,15 @@ def test_the_fixtures_work_in_a_project_that_has_a_broker_of_its_own(environment
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("install")
+def test_the_example_of_a_project_that_tests_its_kafka_code(environment: Path, tmp_path: Path):
+    for file in (ROOT / "examples" / "testing").glob("*.py"):
+        (tmp_path / file.name).write_text(file.read_text())
+    out = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "6 passed" in out
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
 def test_a_verb_without_its_extra_says_what_to_install(environment: Path, tmp_path: Path):
     hide = "import sys; sys.modules['confluent_kafka'] = None; import kohort.__main__ as k; sys.exit(k.main())"
     words = [environment / "python", "-c", hide, "groups", "list", "-b", "127.0.0.1:1"]

@@ -138,6 +138,24 @@ async def test_coroutines_wait_while_their_clients_go_on():
         await writing
 
 
+def test_who_was_interrupted_while_it_waited_gets_the_right_answers(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    """Ctrl-C, or a timeout by a signal, in the middle of a command."""
+    broker.produce("t", "x")
+    real = process.json.loads
+
+    def interrupted(line: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process.json, "loads", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        broker.topics  # noqa: B018
+    monkeypatch.setattr(process.json, "loads", real)
+    taken = broker._life.running()
+    taken._socket.sendall(b'{"do": "topics", "id": 0}\n')  # an answer that nobody reads
+    assert broker.groups == []
+    assert broker.topics == {"t": 1}
+
+
 def test_nothing_of_the_broker_is_imported(tmp_path: Path):
     heavy = "{'uvloop', 'construct', 'structlog', 'asyncio', 'broker', 'protocol', 'storage', 'coordinator', 'pytest'}"
     program = f"import sys, kohort.testing; print(sorted({heavy} & set(sys.modules)))"
