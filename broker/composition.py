@@ -132,6 +132,8 @@ class Composition:
                 "directory_of_newer_kafka", oldest=release, metadata_version=catalogue.features["metadata.version"]
             )
         broker.features = lambda: (catalogue.features, catalogue.features_epoch)
+        if catalogue.state.kept.quotas:
+            log.warning("quotas_not_enforced", quotas=len(catalogue.state.kept.quotas))
         broker.authorizer = _authorizer(settings, runtime, catalogue)
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(

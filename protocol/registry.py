@@ -31,6 +31,7 @@ from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsRes
 from protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
@@ -165,6 +166,7 @@ APIS: dict[int, Api] = {
         _api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, (0, 1)),
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, (0, 0)),
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
+        _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, (0, 1)),
         _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, (0, 0)),
         _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, (0, 0)),
         _api(DescribeQuorumRequest, DescribeQuorumResponse, (0, 2)),

@@ -30,9 +30,10 @@ def run(authorized: Kohort) -> Run:
 
 def test_an_acl_is_added_listed_and_removed(run: Run, name: str) -> None:
     added = run("acls", "add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", name)
-    entry = " \t(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
-    head = f"ACLs for resource `ResourcePattern(resourceType=TOPIC, name={name}, patternType=LITERAL)`: "
-    assert added.out == f"Adding {head}\n{entry}\n\nCurrent {head}\n{entry}\n\n"
+    entry = "\t(principal=User:alice, host=*, operation=READ, permissionType=ALLOW)"
+    head = f"ACLs for resource `ResourcePattern(resourceType=TOPIC, name={name}, patternType=LITERAL)`:"
+    assert added.out == f"Adding {head} \n{entry}\n\n"
+    assert run("acls", "list", "--topic", name).out == f"Current {head}\n{entry}\n\n"
     fact = {
         "resource": "TOPIC",
         "name": name,

@@ -92,6 +92,8 @@ def _fixed(rng: random.Random, wire_type: Fixed, name: str) -> Any:
         return rng.choice(_TIMES_MS[1:] if name in _NEVER_BEFORE_0 else _TIMES_MS)
     if wire_type.name == "UInt16":
         return rng.choice((0, 1, 9092, 65_535))
+    if wire_type.name == "Float64":
+        return rng.choice((0.0, -0.0, 1.5, -2.25, 1e300, 5e-324))
     bits = _INTEGERS[wire_type.name]
     return rng.choice((0, -1, 1, rng.getrandbits(bits - 1), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
 

@@ -1,0 +1,88 @@
+"""DescribeClientQuotas: what Kafka has left in the metadata log, by Kafka's filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.handlers import quotas
+from protocol.errors import ErrorCode
+from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from protocol.records import metadata_records as records
+from tests.broker.handlers.test_topic_handlers import Desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+def quota(value: float, key: str = "producer_byte_rate", **entity: str | None) -> records.ClientQuotaRecord:
+    """One quota; `client_id` stands for client-id, None for the default."""
+    named = [records.QuotaEntity(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()]
+    return records.ClientQuotaRecord(entity=named, key=key, value=value)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path)
+    for record in (
+        quota(1, user="u1"),
+        quota(2, "consumer_byte_rate", user="u1"),
+        quota(3, user=None),
+        quota(4, user="u1", client_id="c"),
+        quota(5, client_id=None),
+        quota(6, "connection_creation_rate", ip="10.0.0.1"),
+    ):
+        made.driver.catalogue.state.apply(record)
+    return made
+
+
+def found(desk: Desk, *components: tuple[str, int, str | None], strict: bool = False) -> list[list[float]] | int:
+    asked = [ComponentData(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
+    request = DescribeClientQuotasRequest(components=asked, strict=strict)
+    answer = desk.ask(quotas.describe_client_quotas, request, 1)
+    if answer.error_code:
+        assert answer.entries is None
+        return int(answer.error_code)
+    return [[one.value for one in entry.values] for entry in answer.entries]
+
+
+def test_golden_bytes() -> None:
+    """Kafka's own records."""
+    one = records.encode_frame(quota(1024, user="u1")).hex()
+    assert one == "010e00020575736572037531001370726f64756365725f627974655f72617465409000000000000 00000".replace(
+        " ", ""
+    )
+
+
+def test_filters(desk: Desk) -> None:
+    """SE53: exact never means the default, any means both, strict leaves out who has another type too."""
+    assert found(desk) == [[1, 2], [3], [4], [5], [6]]
+    assert found(desk, strict=True) == []
+    assert found(desk, ("user", EXACT, "u1")) == [[1, 2], [4]]
+    assert found(desk, ("user", EXACT, "u1"), strict=True) == [[1, 2]]
+    assert found(desk, ("user", DEFAULT, None)) == [[3]]
+    assert found(desk, ("user", ANY, None), strict=True) == [[1, 2], [3]]
+    assert found(desk, ("user", ANY, None), ("client-id", EXACT, "c")) == [[4]]
+    assert found(desk, ("client-id", DEFAULT, None)) == [[5]]
+    assert found(desk, ("ip", EXACT, "10.0.0.1")) == [[6]]
+    assert found(desk, ("ip", EXACT, "10.0.0.2")) == []
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", DEFAULT, "u")], ErrorCode.INVALID_REQUEST),
+        ([("user", 3, "u")], ErrorCode.INVALID_REQUEST),
+        ([("user", ANY, None), ("user", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("ip", ANY, None), ("user", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([("tea", ANY, None)], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_odd_filters(desk: Desk, components: list[tuple[str, int, str | None]], code: int) -> None:
+    """SE53"""
+    assert found(desk, *components) == code

@@ -1,0 +1,136 @@
+"""Users and ACLs beside Apache Kafka: its own tools on both, and its broker on our directory and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.cli.conftest import kohort
+from tests.reference import graduation as g
+from tests.support.broker_process import Kafka, Kohort, free_port, need
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
+
+ACLS = "org.apache.kafka.tools.AclCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+VERSION = "4.4.0"
+# Everybody may what no ACL covers, so that both brokers can be asked without a log-in.
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(params=["kohort", "kafka"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """Kohort, then Apache Kafka, each with an authorizer."""
+    need("java", "mvn")
+    made: BrokerProcess = (
+        Kohort(tmp_path, AUTHORIZED)
+        if request.param == "kohort"
+        else Kafka(tmp_path, AUTHORIZED, environment={"KAFKA_VERSION": VERSION, **g.HEAP})
+    )
+    with made as running:
+        yield running
+
+
+@pytest.fixture
+def tidy() -> Iterator[Callable[[Any], Any]]:
+    """tidy(broker) -> broker, which is killed after the test if it still runs."""
+    need("java", "mvn")
+    yield from g.ending([])
+
+
+def theirs(broker: BrokerProcess, tool: str, *words: str) -> list[str]:
+    """What Kafka's own tool prints, its lines sorted: it leaves them in the order of a hash."""
+    return tidied(g.tool(tool, "--bootstrap-server", broker.address, *words))
+
+
+def tidied(text: str) -> list[str]:
+    """Lines without the blanks at either end."""
+    return sorted(line.strip() for line in text.splitlines() if line.strip() and "WARN" not in line)
+
+
+def refused(broker: BrokerProcess, topic: str) -> bool:
+    """Whether the topic may not even be described."""
+    admin = AdminClient({"bootstrap.servers": broker.address, **g.QUIET})
+    error = admin.list_topics(topic, timeout=60).topics[topic].error
+    return error is not None and error.code() == 29
+
+
+def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProcess) -> None:
+    """SE51: each adds, lists and removes; what one has made the other shows."""
+    alice = ("--allow-principal", "User:alice", "--allow-host", "10.0.0.1")
+    given = ("--add", *alice, "--operation", "Read", "--topic", "t")
+    by_kafka = theirs(either, ACLS, *given)
+    assert tidied(kohort("kafka-acls.sh", *given, "-b", either.address).out) == by_kafka
+    who = ("--allow-principal", "User:p", "--producer", "--topic", "q", "--transactional-id", "x")
+    assert kohort("acls", "add", *who, "-b", either.address).code == 0
+    prefixed = ("--deny-principal", "User:*", "--group", "g", "--resource-pattern-type", "prefixed")
+    assert kohort("acls", "add", *prefixed, "-b", either.address).code == 0
+    everything = theirs(either, ACLS, "--list")
+    assert len([line for line in everything if "principal=" in line]) == 7
+    assert tidied(kohort("kafka-acls.sh", "--list", "-b", either.address).out) == everything
+    covering = ("--list", "--group", "g-1", "--resource-pattern-type", "match")
+    assert tidied(kohort("kafka-acls.sh", *covering, "-b", either.address).out) == theirs(either, ACLS, *covering)
+    theirs(either, ACLS, "--remove", "--topic", "q", "--transactional-id", "x", "--force")
+    assert kohort("kafka-acls.sh", "--remove", *prefixed, "--force", "-b", either.address).code == 0
+    assert [line for line in theirs(either, ACLS, "--list") if "principal=" in line] == [
+        "(principal=User:alice, host=10.0.0.1, operation=READ, permissionType=ALLOW)"
+    ]
+
+    user = ("--entity-type", "users", "--entity-name", "alice")
+    for added in ("SCRAM-SHA-256=[iterations=8192,password=pw]", "SCRAM-SHA-512=[password=pw]"):  # not both at once
+        done = theirs(either, CONFIGS, *user, "--alter", "--add-config", added)
+        assert done == ["Completed updating config for user alice."]
+    told = theirs(either, CONFIGS, *user, "--describe")
+    assert tidied(kohort("kafka-configs.sh", *user, "--describe", "-b", either.address).out) == told
+    assert kohort("users", "delete", "alice", "--mechanism", "SCRAM-SHA-512", "-b", either.address).code == 0
+    assert theirs(either, CONFIGS, *user, "--describe") == [
+        "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192"
+    ]
+
+
+def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
+    """SE49: what we wrote Kafka enforces, and what it wrote we do; nobody has a right more on the way."""
+    port = free_port()
+    ours = g.kohort_on(tmp_path / "kohort", port)
+    ours.settings.update(AUTHORIZED)
+    ours = tidy(ours)
+    ours.start()
+    g.create(ours.address, "open")
+    g.create(ours.address, "closed")
+    at = ("-b", ours.address)
+    assert kohort("acls", "add", "--deny-principal", "User:*", "--topic", "closed", *at).code == 0
+    assert kohort("users", "add", "alice", *at, stdin="pw\n").code == 0
+    assert refused(ours, "closed") and not refused(ours, "open")
+    ours.stop()
+
+    settings = g.graduated(ours, "--to", VERSION)
+    assert settings["authorizer.class.name"] == AUTHORIZED["authorizer.class.name"]
+    kafka = tidy(g.kafka_on(tmp_path / "kafka", ours.data, port, version=VERSION, settings=settings))
+    kafka.start()
+    assert refused(kafka, "closed") and not refused(kafka, "open")
+    told = "".join(theirs(kafka, CONFIGS, "--entity-type", "users", "--describe"))
+    assert "'alice' are SCRAM-SHA-256=iterations=4096" in told
+    theirs(kafka, ACLS, "--add", "--deny-principal", "User:*", "--operation", "All", "--topic", "open")
+    theirs(kafka, ACLS, "--remove", "--topic", "closed", "--force")
+    bob = ("--entity-type", "users", "--entity-name", "bob")
+    theirs(kafka, CONFIGS, *bob, "--alter", "--add-config", "SCRAM-SHA-512=[password=x]")
+    kafka.stop()
+
+    again = g.kohort_on(tmp_path / "again", port, ours.data)
+    again.settings.update(AUTHORIZED)
+    again = tidy(again)
+    again.start()
+    assert refused(again, "open") and not refused(again, "closed")
+    users = kohort("users", "describe", "--json", "-b", again.address).json
+    assert [(one["user"], one["mechanism"]) for one in users] == [("alice", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")]
