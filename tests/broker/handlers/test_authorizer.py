@@ -42,8 +42,9 @@ _READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CRE
 _ALTER, _DESCRIBE, _BROKERS = Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 
-# What everybody may ask, whoever they are: which versions there are, how to say who one is, where the cluster is.
-OPEN = {17, 18, 36, 60, 71, 72}
+# What everybody may ask, whoever they are: which versions there are, how to say who one is, where the cluster is. And
+# delegation tokens (38-41), which nobody gets.
+OPEN = {17, 18, 36, 38, 39, 40, 41, 60, 71, 72}
 # What each API checks of a request about topic t, group g and transactional id t. Any right of a check passes it.
 CHECKS: dict[int, list[tuple[Right, ...]]] = {
     0: [((_WRITE, _T),)],
