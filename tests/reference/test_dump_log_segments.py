@@ -11,9 +11,11 @@ import pytest
 
 from protocol.records import batch, control_records, metadata_records
 from protocol.records import group_records as g
+from protocol.records import transaction_records as t
 from protocol.schema import Struct, Uuid
 from protocol.types import ZERO_UUID, uuid_text
 from tests.protocol.records.test_group_records import GOLDEN_KEYS, GOLDEN_VALUES
+from tests.protocol.records.test_transaction_records import GOLDEN as TRANSACTIONS
 from tests.support.broker_process import ROOT, need
 from tests.support.catalogue_fixture import CatalogueDriver
 
@@ -190,6 +192,27 @@ def test_kafka_reads_our_metadata_log_field_by_field(tmp_path: Path) -> None:
         assert printed["type"].replace("_", "").lower() == type(typed).__name__.lower()
         # Tagged fields with their default are left out by both; what is printed must be ours, and the rest default.
         assert printed["data"] == as_kafka_prints(typed)
+
+
+def test_kafka_reads_our_transaction_records_field_by_field(tmp_path: Path) -> None:
+    """Of both versions, and the tombstone of an id that has expired."""
+    records: list[tuple[t.TransactionLogKey, t.VersionedValue | None]] = [
+        (t.TransactionLogKey(name), value) for name, (value, _) in TRANSACTIONS.items()
+    ]
+    records.append((t.TransactionLogKey("gone"), None))
+    pairs = [(t.encode_key(key), None if value is None else t.encode_value(value)) for key, value in records]
+    (tmp_path / LOG).write_bytes(batch.encode_pairs(pairs, timestamp=T0, leader_epoch=0, base_sequence=0))
+
+    lines = [line for line in dump(tmp_path / LOG, "--transaction-log-decoder") if line.startswith("|")]
+
+    for line, (key, value) in zip(lines, records, strict=True):
+        match = re.search(r"key: (\{.*\}) payload: (.*)$", line)
+        assert match is not None, line
+        assert json.loads(match[1]) == {"type": "0", "data": {"transactionalId": key.transactional_id}}
+        if value is None:
+            assert match[2] == "<DELETE>"
+        else:
+            assert json.loads(match[2]) == {"version": str(value.version), "data": as_kafka_prints(value.value)}
 
 
 def test_kafka_reads_a_batch_whose_producer_wrapped_its_sequence(tmp_path: Path) -> None:
