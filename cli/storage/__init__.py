@@ -23,8 +23,9 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser(
         "dump",
         help=about,
-        description=f"{about[0].upper()}{about[1:]}. Records of __consumer_offsets, __cluster_metadata and of JSON are "
-        "decoded. A file that is torn or corrupt is named with the position, and makes the exit code 1.",
+        description=f"{about[0].upper()}{about[1:]}. Records of __consumer_offsets, "
+        "__transaction_state, __cluster_metadata and of JSON are decoded. A file that is torn or corrupt is named with "
+        "the position, and makes the exit code 1.",
     )
     one.set_defaults(run="cli.storage.dump:dump")
     one.add_argument("paths", metavar="PATH", nargs="*", help="a file, a partition's folder, or a data directory")

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import ProtocolError
+from protocol.records import transaction_records
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions, subscribed_topics
 from protocol.records.control_records import control_type, decode_control_value
 from protocol.records.errors import UnparsableRecord
@@ -44,6 +45,8 @@ def decoder_of(topic: str) -> Callable[[Record], Decoded]:
         return group_record
     if topic == "__cluster_metadata":
         return metadata_record
+    if topic == "__transaction_state":
+        return transaction_record
     return plain_record
 
 
@@ -67,6 +70,19 @@ def group_record(record: Record) -> Decoded:
                     owned.setdefault(topic, []).append(partition)
                 shown["assignment"] = owned
     return {"type": type(key).__name__.removesuffix("Key"), "key": as_json(key), "value": found}
+
+
+def transaction_record(record: Record) -> Decoded:
+    """A record of `__transaction_state`. Raises: Undecodable."""
+    try:
+        key = transaction_records.decode_key(record.key)
+        if isinstance(key, transaction_records.UnknownTransactionKey):
+            return {"type": "Unknown", "record_type": key.record_type, **plain_record(record)}
+        found = transaction_records.decode_value(record.value)
+    except UnparsableRecord as error:
+        raise Undecodable(str(error)) from None
+    shown = None if found is None else {"version": found.version, **as_json(found.value)}
+    return {"type": "TransactionLog", "key": {"transactional_id": key.transactional_id}, "value": shown}
 
 
 def metadata_record(record: Record) -> Decoded:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from protocol.records import transaction_records
 from protocol.records.batch import Record, encode_batch
 from storage.producer_snapshot import pack_snapshot
 from storage.producer_state import ProducerEntry, SentBatch
 from storage.transaction_index import AbortedTransaction, pack_transaction_index
 from tests.cli.conftest import Ended, committed_group, fill, kohort
+from tests.protocol.records.test_transaction_records import GOLDEN as TRANSACTIONS
 from tests.support.broker_process import QUICK_GROUPS, Kohort
 
 if TYPE_CHECKING:
@@ -222,6 +224,23 @@ def test_records_that_are_not_what_their_topic_says_are_named(tmp_path: Path) ->
     ended = kohort("storage", "dump", str(folder))
     assert ended.code == 1
     assert "position 0: offset 0: " in ended.err
+
+
+def test_records_of_transactions_are_decoded(tmp_path: Path) -> None:
+    """The state as Kafka's decoder names its fields, and the tombstone of an id that has expired."""
+    folder = tmp_path / "__transaction_state-3"
+    folder.mkdir()
+    ((value, _), *_) = TRANSACTIONS.values()
+    key = transaction_records.encode_key(transaction_records.TransactionLogKey("orders"))
+    records = [Record(0, 1, key, transaction_records.encode_value(value)), Record(1, 1, key, None)]
+    (folder / f"{0:020d}.log").write_bytes(encode_batch([*records, Record(2, 1, b"\0\7", b"x")]))
+    ended = kohort("storage", "dump", "--json", str(folder))
+    assert ended.code == 0
+    shown = [line for line in map(json.loads, ended.out.splitlines()) if "offset" in line]
+    assert [line["type"] for line in shown] == ["TransactionLog", "TransactionLog", "Unknown"]
+    assert shown[0]["key"] == {"transactional_id": "orders"}
+    assert (shown[0]["value"]["version"], shown[0]["value"]["producer_id"]) == (value.version, value.value.producer_id)
+    assert shown[1]["value"] is None
 
 
 @pytest.mark.parametrize(
