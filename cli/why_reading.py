@@ -21,6 +21,7 @@ from cli.groups.epochs import read_epochs
 from cli.groups.reading import read_groups
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
+from coordinator.why.gaps import GAP, has_gap, with_gaps
 from coordinator.why.inferred import generations
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, decode_whole
@@ -69,8 +70,14 @@ class Told:
         kept = self.every
         if triggers:
             kept = [record for record in kept if (_first_cause(record) or {}).get("trigger") in triggers]
-        self.judged = _last(self.every, judged)
+        self.judged = [one for one in _last(self.every, judged) if one["kind"] != GAP and "source" not in one]
         self.records = _last(kept, last)
+
+    @property
+    def ends_with_gap(self) -> int | None:
+        """Since when nobody has written the ledger; None while somebody does."""
+        gaps = [one for one in self.every if one["kind"] == GAP and one["until_ms"] is None]
+        return gaps[-1]["from_ms"] if gaps else None
 
     def findings(self, now_ms: int) -> list[Finding]:
         """What the records say, and what only the broker could see."""
@@ -106,7 +113,10 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
         told.inferred = True
         told.records = inferred_records(cluster, group_id)
     _describe(cluster, told)
-    _ask_broker(cluster, told, http)
+    now_at = _ask_broker(cluster, told, http)
+    newest = told.records[-1].get("generation") if told.records else None
+    if not told.inferred and (has_gap(told.records) or now_at is None or now_at != newest):
+        told.records = with_gaps(told.records, inferred_records(cluster, group_id))
     return told
 
 
@@ -184,8 +194,11 @@ def _describe(cluster: Cluster, told: Told) -> None:
         raise unknown("group", told.group_id, [group.group_id for group in listed.valid])
 
 
-def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
-    """What goes on at this moment. A broker that does not answer HTTP is no error: the records tell the rest."""
+def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> int | None:
+    """What goes on at this moment; the generation or epoch, if the broker says it.
+
+    A broker that does not answer HTTP is no error: the records tell the rest.
+    """
     open_ids = {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_began"}
     open_ids -= {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_ended"}
     group = over_http(cluster, http, "groups", told.group_id)
@@ -200,6 +213,7 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> None:
         for one in answer.get("findings") or ():
             if isinstance(one, dict) and one.get("rule") in LIVE_RULES:
                 told.live_findings.append(one)  # type: ignore[arg-type]  # a Finding, as JSON
+    return None if group is None else group.get("generation")
 
 
 def over_http(cluster: Cluster, http: str | None, what: str, name: str, below: str = "") -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from coordinator.why import cause_words, terms, words
+from coordinator.why.gaps import GAP
 from coordinator.why.window import Window
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
     if told.inferred:
         yield "there is no rebalance ledger: this is no Kohort, kohort.ledger.enable=false, or its topic was deleted."
         yield "Inferred from the generations in __consumer_offsets, which do not say why:"
+    elif told.every and (last := told.ends_with_gap) is not None:
+        yield f"the ledger ends at {_when(last, now_ms)}: it was turned off, or another broker leads the group now."
+        yield "What came later is inferred from the generations in __consumer_offsets, which do not say why."
     if told.in_progress is not None:
         yield words.in_progress(told.in_progress)
     yield ""
@@ -75,10 +79,21 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
                 why = cause_words.cause(record.get("cause"))
                 going = f"goes on since {terms.duration(now_ms - at_ms)}" if told.in_progress else "has not ended"
                 yield _when(at_ms, now_ms), f"{record['from_generation']} -> ", "-", why, [going]
+        elif kind == GAP:
+            yield _when(record["until_ms"] or now_ms, now_ms), "", "-", _gap(record, now_ms), []
         else:
             text = words.event(record)
             if text is not None:
                 yield _when(record["at_ms"], now_ms), "", "-", text, []
+
+
+def _gap(record: Mapping[str, Any], now_ms: int) -> str:
+    noun = "epochs" if record.get("group_type") == "consumer" else "generations"
+    span = f"{noun} {record['from_generation']} to {record['to_generation']}"
+    if record["until_ms"] is None:
+        return f"nobody has written the ledger since {_when(record['from_ms'], now_ms)}: {span} are inferred"
+    began, took = _when(record["from_ms"], now_ms), terms.duration(record["until_ms"] - record["from_ms"])
+    return f"nobody wrote the ledger for {took} from {began} on: {span} are inferred as far as records are left"
 
 
 def _rebalance(record: Mapping[str, Any], now_ms: int, *, verbose: bool) -> Row:
