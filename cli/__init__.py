@@ -26,6 +26,7 @@ VERBS = {
     "transactions": "cli.transactions:main",
     "acls": "cli.acls:main",
     "users": "cli.users:main",
+    "certificates": "cli.certificates:main",
     "produce": "cli.produce:main",
     "consume": "cli.consume:main",
     "why": "cli.why:main",
@@ -56,6 +57,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   transactions  list and describe transactions; find and end those that hang
   acls        list, add, remove ACLs: who may do what
   users       describe, add, delete users who log in by SCRAM
+  certificates  make an authority and certificates, for development
   produce     lines of standard input become records
   consume     print records, as a member of a group or alone
   why         why a group rebalanced

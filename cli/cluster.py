@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from cli.client_security import translated
 from cli.errors import Failed, UsageError
 from protocol.errors import ErrorCode
 from storage.meta_properties import parse_properties
@@ -34,9 +35,6 @@ _V = TypeVar("_V")
 
 _CONNECT_TIMEOUT_S = 5.0
 _ADDRESS = re.compile(r"(?:[A-Za-z_0-9]+://)?(?:\[([^\]]+)\]|([^:\[\]]+)):(\d+)")
-_JAAS = re.compile(r"(username|password)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
-# Keys of Java clients that the library has under another name.
-_OTHER_NAMES = {"ssl.truststore.location": "ssl.ca.location", "ssl.keystore.location": "ssl.certificate.location"}
 _NO_ANSWER = {
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
@@ -165,14 +163,8 @@ def client_settings(options: argparse.Namespace) -> dict[str, str]:
         if not equals:
             raise UsageError(f"--command-property {word}: it takes key=value")
         given[key.strip()] = value.strip()
-    jaas = given.pop("sasl.jaas.config", "")
-    given.update({f"sasl.{key}": re.sub(r"\\(.)", r"\1", value) for key, value in _JAAS.findall(jaas)})
-    for java, ours in _OTHER_NAMES.items():
-        if given.get(java, "").endswith((".pem", ".crt")):
-            given.setdefault(ours, given[java])
-        given.pop(java, None)
     given.pop("bootstrap.servers", None)
-    return given
+    return translated(given)
 
 
 def make_client(kind: Any, settings: dict[str, Any]) -> Any:
