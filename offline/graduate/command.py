@@ -116,7 +116,7 @@ def _tell_what_carries_over(directory: Directory, wish: Wish, given: Mapping[str
     if any(topic == "__consumer_offsets" for topic, _ in directory.partitions):
         _say(f"{'carries':11} groups and their committed offsets; members rejoin or go on")
     if any(topic == "__kohort_rebalances" for topic, _ in directory.partitions):
-        _say(f"{'careful':11} nobody writes the rebalance ledger from then on: __kohort_rebalances stays as it is")
+        _say(f"{'ends':11} the rebalance ledger: __kohort_rebalances is carried over, and nobody goes on writing it")
     _say(f"{'carries':11} producer ids from {state.next_producer_id} on, and what each producer wrote last")
     if directory.has_new_groups and wish.to is None and not state.features.get("group.version"):
         _say(f"{'careful':11} there are groups of the new protocol: Kafka 4 serves them after --to 4.x")
