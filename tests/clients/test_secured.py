@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.security.test_scram import final
-from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
+from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually, need
 from tests.support.certificates import Authority
 from tests.support.wire import Wire
 
@@ -409,3 +410,48 @@ def test_a_large_fetch_over_tls_arrives(secured: Kohort, trusting: tuple[str, ss
     consumer.assign([TopicPartition(name, 0, 0)])
     assert sum(len(message.value()) for message in consumer.consume(24, 30)) == 24 * 900_000
     consumer.close()
+
+
+# --- Java
+
+
+def java_settings(broker: Kohort, authority: Authority, protocol: str, mechanism: str, password: str) -> list[str]:
+    """As a properties file of Java's clients has them."""
+    lines = [f"security.protocol={protocol}"]
+    if protocol.endswith("SSL"):
+        (broker.keys / "authority.crt").write_bytes(authority.certificate_pem)
+        lines += ["ssl.truststore.type=PEM", f"ssl.truststore.location={broker.keys}/authority.crt"]
+    if protocol == "SSL":
+        (broker.keys / "alice.pem").write_bytes(authority.issue("alice").pem())
+        lines += ["ssl.keystore.type=PEM", f"ssl.keystore.location={broker.keys}/alice.pem"]
+    else:
+        module = PLAIN if mechanism == "PLAIN" else SCRAM.split(maxsplit=1)[0]
+        lines += [f"sasl.mechanism={mechanism}",
+                  f'sasl.jaas.config={module} required username="bob" password="{password}";']  # fmt: skip
+    return lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "right"),
+    [("SASL_PLAINTEXT", "PLAIN", True), ("SASL_SSL", "SCRAM-SHA-512", True), ("SSL", "", True),
+     ("SASL_SSL", "PLAIN", False), ("SASL_PLAINTEXT", "SCRAM-SHA-256", False)],
+)  # fmt: skip
+def test_the_java_client(
+    secured: Kohort, authority: Authority, tmp_path: Path, name: str, protocol: str, mechanism: str, right: bool
+):
+    """SE28, SE29: Kafka's own command line."""
+    need("java", "mvn")
+    settings = java_settings(secured, authority, protocol, mechanism, PASSWORD if right else "wrong")
+    (tmp_path / "client.properties").write_text("\n".join(settings))
+    words = ["run", "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", addresses(secured)[protocol],
+             "--command-config", str(tmp_path / "client.properties"), "--create", "--topic", name]  # fmt: skip
+    ended = subprocess.run(
+        [str(ROOT / "tools" / "kafka"), *words], capture_output=True, text=True, timeout=120, check=False
+    )
+    said = ended.stdout + ended.stderr
+    if right:
+        assert f"Created topic {name}" in said
+    else:
+        assert "SaslAuthenticationException" in said
+        assert ended.returncode != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from struct import pack
 from typing import Any
 
@@ -469,3 +470,26 @@ def test_the_plaintext_listener_has_no_gate():
     parsed = Settings({})
     (security,) = securities(parsed, parse_listeners(parsed)).values()
     assert not security.protocol.sasl
+
+
+def test_any_bytes_end_in_an_answer_or_in_the_end(capfd: pytest.CaptureFixture[str]):
+    """SE73: frames of every shape, in every state."""
+    generator = random.Random(11)
+    starts = [[], [versions()], [handshake()], [handshake(version=0)], [handshake("SCRAM-SHA-256")],
+              [handshake(), authenticate()]]  # fmt: skip
+    for _ in range(200):
+        peer = Peer(connections__max__reauth__ms=3_000)
+        peer.sends(*generator.choice(starts))
+        for _ in range(3):
+            body = generator.randbytes(generator.randrange(40))
+            if generator.random() < 0.8:
+                body = pack(">hh", generator.choice([3, 12, 17, 18, 36]), generator.randrange(-1, 6)) + body
+            peer.sends(pack(">i", generator.choice([len(body)] * 9 + [-1, 1 << 30])) + body)
+        peer.runtime.advance(5_000)
+        assert peer.transport.closed or peer.frames() is not None
+        peer.lose()
+        assert not peer.server.memory.used_bytes
+    assert "Traceback" not in capfd.readouterr().err
+
+
+""""""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import ssl
 from pathlib import Path
 from typing import Any
@@ -506,3 +507,24 @@ def test_certificates_out_of_their_time_are_a_warning(capfd: pytest.CaptureFixtu
         now_ms = int(SERVER.certificate.not_valid_before_utc.timestamp() * 1_000) + 1
         TlsWatch(VirtualRuntime(now_ms=now_ms), [security_of(PEM | settings)]).start()
         assert event in capfd.readouterr().err
+
+
+def test_any_bytes_before_and_behind_the_handshake_end_or_wait(capfd: pytest.CaptureFixture[str]):
+    """SE73"""
+    generator = random.Random(12)
+    service = Service()
+    for _ in range(150):
+        peer = service.peer()
+        if generator.random() < 0.3:
+            peer.shake_hands()
+        hello = peer.outgoing.read() or generator.randbytes(50)
+        data = bytearray(hello if generator.random() < 0.5 else generator.randbytes(generator.randrange(200)))
+        for _ in range(generator.randrange(4)):
+            if data:
+                data[generator.randrange(len(data))] = generator.randrange(256)
+        peer.channel.data_received(bytes(data))
+        service.runtime.turn()
+        peer.channel.connection_lost(None)
+    assert len(service.server.connections) == 1
+    assert service.server.memory.used_bytes == 0
+    assert "Traceback" not in capfd.readouterr().err
