@@ -16,7 +16,7 @@ from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
 from broker.config.setting_types import ConfigSource
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
-from broker.handlers.gathering import Gathering, gathered, one_by_one, refuse_repetition
+from broker.handlers.gathering import Gathering, gathered, one_by_one
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
@@ -53,13 +53,13 @@ def describe_configs(
     """Every known key of each resource, or the keys asked for; not only what was overridden."""
     made: Entries = {}
     resources = request.resources
-    refuse_repetition(((asked.resource_type, asked.resource_name) for asked in resources), len(resources))
     answer: DescribeConfigsResponse | Deferred = one_by_one(
         broker,
         context,
         resources,
         lambda asked: _describe(broker, context, request, asked, made),
         lambda results: DescribeConfigsResponse(results=results),
+        once=lambda asked: (asked.resource_type, asked.resource_name),
     )
     return answer
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, gathered, refuse_repetition
+from broker.handlers.gathering import Gathering, gathered
 from coordinator.consumer.answers import heartbeat_error
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
 from protocol.errors import ErrorCode
@@ -127,7 +127,6 @@ def consumer_group_describe(
 ) -> Deferred | ConsumerGroupDescribeResponse:
     """State, epochs and members of each group asked for."""
     names = request.group_ids
-    refuse_repetition(names, len(names))
     if not is_on(broker):
         refused = [_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in names]
         return ConsumerGroupDescribeResponse(groups=refused)
@@ -145,7 +144,7 @@ def consumer_group_describe(
         part = _Part(gathering, index, context, operations=request.include_authorized_operations)
         broker.groups.leader_of(group_id).submit(DescribeConsumerGroup(group_id, part))
 
-    return gathered(broker, context, gathering, len(names), describe)
+    return gathered(broker, context, gathering, len(names), describe, once=names)
 
 
 def _refused(group_id: str, error: ErrorCode) -> DescribedConsumerGroup:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from protocol.schema import Message
 
 T = TypeVar("T")
+Key = TypeVar("Key", bound="Hashable")
 Response = TypeVar("Response", bound="Message")
 
 Steps: TypeAlias = Generator[InThread | None, Any, T]
@@ -26,7 +27,20 @@ PACE = 16
 MAX_REPETITIONS = 100
 
 
-def refuse_repetition(asked: Iterable[Hashable], count: int) -> None:
+_COUNTED_AT_ONCE = 1_024
+
+
+def tallied(asked: Iterable[Key]) -> Steps[dict[Key, int]]:
+    """How often each of `asked` is there, in the order of their first."""
+    times: dict[Key, int] = {}
+    for count, one in enumerate(asked, start=1):
+        times[one] = times.get(one, 0) + 1
+        if not count % _COUNTED_AT_ONCE:
+            yield None
+    return times
+
+
+def refuse_repetition(asked: Iterable[Hashable], count: int) -> Steps[None]:
     """Close the connection over a request whose `count` entries mostly say the same.
 
     Kafka answers each entry, and so do we; but a megabyte of requests for one topic's configs is a hundred megabytes of
@@ -34,7 +48,7 @@ def refuse_repetition(asked: Iterable[Hashable], count: int) -> None:
     Raises: CloseConnection.
     """
     if count > MAX_REPETITIONS:
-        repetitions = count - len(set(asked))
+        repetitions = count - len((yield from tallied(asked)))
         if repetitions > MAX_REPETITIONS:
             raise CloseConnection(f"{repetitions} of {count} entries of one request ask what others in it ask")
 
@@ -57,8 +71,8 @@ def sliced(broker: Broker, context: RequestContext, steps: Steps[Response]) -> R
 class Gathering:
     """Results that arrive one by one, answered together in the order of the request."""
 
-    def __init__(self, count: int, respond: Callable[[list[Any]], Any]) -> None:
-        self.deferred = Deferred()
+    def __init__(self, count: int, respond: Callable[[list[Any]], Any], deferred: Deferred | None = None) -> None:
+        self.deferred = deferred or Deferred()
         self._results: list[Any] = [None] * count
         self._missing = count
         self._respond = respond
@@ -79,10 +93,17 @@ def one_by_one(
     asked: Sequence[Any],
     answer: Callable[[Any], Any],
     response: Callable[[list[Any]], Any],
+    *,
+    once: Callable[[Any], Hashable] | None = None,
 ) -> Any:
-    """The response to a request whose entries are each answered by themselves, in slices."""
+    """The response to a request whose entries are each answered by themselves, in slices.
+
+    With `once`, a request in which what that gives of an entry repeats too often closes the connection.
+    """
 
     def steps() -> Steps[Any]:
+        if once is not None:
+            yield from refuse_repetition(map(once, asked), len(asked))
         results = []
         for entry in asked:
             results.append(answer(entry))
@@ -94,18 +115,38 @@ def one_by_one(
 
 
 def gathered(
-    broker: Broker, context: RequestContext, gathering: Gathering, count: int, ask: Callable[[int], None]
+    broker: Broker,
+    context: RequestContext,
+    gathering: Gathering,
+    count: int,
+    ask: Callable[[int], None],
+    *,
+    once: Iterable[Hashable] | None = None,
 ) -> Deferred:
-    """The answer that `gathering` leads to: `ask` is called with each index, in slices, and sees to the result."""
+    """The answer that `gathering` leads to: `ask` is called with each index, in slices, and sees to the result.
+
+    With `once`, what the entries ask, a request that repeats itself too often closes the connection.
+    """
 
     def steps() -> Steps[None]:
-        for index in range(count):
-            ask(index)
-            if index % PACE == PACE - 1:
-                yield None
+        if once is not None:
+            yield from refuse_repetition(once, count)
+        yield from each(count, ask)
 
-    deferred = gathering.deferred
-    broker.runtime.in_slices(steps(), _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    return deferring(broker, context, gathering.deferred, steps())
+
+
+def each(count: int, ask: Callable[[int], None]) -> Steps[None]:
+    """Call `ask` with each index."""
+    for index in range(count):
+        ask(index)
+        if index % PACE == PACE - 1:
+            yield None
+
+
+def deferring(broker: Broker, context: RequestContext, deferred: Deferred, steps: Steps[None]) -> Deferred:
+    """`deferred`, which `steps` see to, in slices."""
+    broker.runtime.in_slices(steps, _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
     deferred.raise_failure()
     return deferred
 

@@ -14,7 +14,7 @@ from broker.coordinators.batches import LeaderState
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations, probe
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, gathered, one_by_one, refuse_repetition
+from broker.handlers.gathering import Gathering, Steps, gathered, one_by_one
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
@@ -239,7 +239,6 @@ class _Part:
 def describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Deferred:
     """State and members of each group asked for."""
     names = request.groups
-    refuse_repetition(names, len(names))
     gathering = Gathering(len(names), lambda results: DescribeGroupsResponse(groups=results))
 
     def with_operations(described: DescribedGroup) -> DescribedGroup:
@@ -257,7 +256,7 @@ def describe_groups(broker: Broker, context: RequestContext, request: DescribeGr
         reply_to = _Part(gathering, index, shape)
         broker.groups.leader_of(group_id).submit(DescribeGroup(group_id, context.version, reply_to))
 
-    return gathered(broker, context, gathering, len(names), describe)
+    return gathered(broker, context, gathering, len(names), describe, once=names)
 
 
 def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:

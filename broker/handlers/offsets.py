@@ -88,12 +88,13 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
         gathering = Gathering(1, lambda results: _single_group(version, request, results[0]))
     else:
         groups = request.groups
-        # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
-        refuse_repetition((asked.group_id if asked.topics is None else id(asked) for asked in groups), len(groups))
         gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
     deferred = gathering.deferred
 
     def steps() -> Steps[None]:
+        # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
+        whole = (asked.group_id if asked.topics is None else id(asked) for asked in groups)
+        yield from refuse_repetition(whole, len(groups))
         for index, asked in enumerate(groups):
             part = _Part(gathering, index)
             if _is_short(asked):

@@ -12,7 +12,8 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.configs import Entries, topic_entries
-from broker.handlers.gathering import Gathering, gathered
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import Gathering, Steps, deferring, each, gathered, tallied
 from broker.handlers.metadata import may_create
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.catalogue.requests import Result
-    from broker.handlers.context import Deferred, RequestContext
+    from broker.handlers.context import RequestContext
     from protocol.messages.create_topics import CreatableTopic
 
 
@@ -141,17 +142,24 @@ def _created(shown: _Shown | None, name: str, result: Result) -> CreatableTopicR
 
 def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopicsRequest) -> Deferred:
     """Delete topics by name, or from v6 by name or id."""
-    asked: list[tuple[str | None, bytes]]
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _deleting(broker, context, request, deferred))
+
+
+def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequest, deferred: Deferred) -> Steps[None]:
+    wanted: Iterable[tuple[str | None, bytes]]
     if context.version < 6:
-        asked = [(name, ZERO_UUID) for name in request.topic_names]
+        wanted = ((name, ZERO_UUID) for name in request.topic_names)
     else:
-        asked = [(topic.name, topic.topic_id) for topic in request.topics]
-    times = Counter(asked)
-    by_both = _named_by_both(broker, times)
+        wanted = ((topic.name, topic.topic_id) for topic in request.topics)
+    times = yield from tallied(wanted)
+    by_both = yield from _named_by_both(broker, times)
     doubled = set(by_both.values())
     # What is asked for twice is answered once.
-    asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
-    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results))
+    asked = list(times)
+    if doubled:
+        asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
+    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results), deferred)
 
     def delete(index: int) -> None:
         name, topic_id = asked[index]
@@ -182,17 +190,24 @@ def delete_topics(broker: Broker, context: RequestContext, request: DeleteTopics
         else:
             broker.catalogue.delete_topic(deleted, topic_id=topic_id)
 
-    return gathered(broker, context, gathering, len(asked), delete)
+    yield from each(len(asked), delete)
 
 
-def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) -> dict[str | None, bytes]:
+def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) -> Steps[dict[str | None, bytes]]:
     """The topics that are named by name and by id: name -> id."""
-    ids = {topic_id for name, topic_id in asked if name is None}
+    ids = set()
+    for count, (name, topic_id) in enumerate(asked):
+        if name is None:
+            ids.add(topic_id)
+        if not count % 256:
+            yield None
     found: dict[str | None, bytes] = {}
-    for name, topic_id in asked if ids else ():
+    for count, (name, topic_id) in enumerate(asked if ids else ()):
         topic = broker.catalogue.image.topic(name) if name is not None and topic_id == ZERO_UUID else None
         if topic is not None and topic.topic_id in ids:
             found[name] = topic.topic_id
+        if not count % 256:
+            yield None
     return found
 
 

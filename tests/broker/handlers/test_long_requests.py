@@ -129,6 +129,43 @@ def test_configs_of_many_topics_leave_turns_to_others(tmp_path: Path) -> None:
         )
 
 
+def test_one_topic_to_be_deleted_that_is_named_very_often_leaves_turns_to_others(tmp_path: Path) -> None:
+    """It is answered once; counting its names is the work."""
+    desk = Desk(tmp_path)
+    desk.driver.runtime.step_ns = STEP_NS
+    request = DeleteTopicsRequest(topic_names=["t"] * 100_000, timeout_ms=1_000)
+
+    deferred = topics.delete_topics(desk.broker, RequestContext(version=5), request)
+
+    assert turns_of_others(desk.driver.runtime, deferred) >= 5
+    (result,) = deferred.response.responses
+    assert (result.name, ErrorCode(result.error_code)) == ("t", ErrorCode.INVALID_REQUEST)
+
+
+def test_many_entries_that_ask_one_thing_leave_turns_to_others_before_they_are_refused(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    runtime = desk.driver.runtime
+    runtime.step_ns = STEP_NS
+    asked = [DescribeConfigsResource(resource_type=2, resource_name="t")] * 100_000
+    deferred = configs.describe_configs(desk.broker, RequestContext(version=4), DescribeConfigsRequest(resources=asked))
+    assert isinstance(deferred, Deferred)
+    turns = 0
+
+    def mine() -> None:
+        nonlocal turns
+        turns += 1
+        if turns < 200:
+            try:
+                deferred.raise_failure()
+            except CloseConnection:
+                return
+            runtime.next_turn(mine)
+
+    runtime.next_turn(mine)
+    runtime.turn()
+    assert 5 <= turns < 200
+
+
 def test_many_new_topics_leave_turns_to_others_and_share_what_is_said_of_their_configs(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.driver.runtime.step_ns = STEP_NS
