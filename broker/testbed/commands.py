@@ -6,10 +6,11 @@ A command is `command(bed, words, answer)`: it calls `answer` with something tha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.topic_changes import NewTopic
-from broker.testbed import groups, records
+from broker.testbed import disk, groups, records
 from broker.testbed.refused import Refused
 
 if TYPE_CHECKING:
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
     Command = Callable[[Bed, Words, Answer], None]
 
 
-def create_topic(bed: Bed, words: Words, answer: Answer) -> None:
-    """A topic, there for every client when the answer comes."""
+def create_topics(bed: Bed, words: Words, answer: Answer) -> None:
+    """Topics, there for every client when the answer comes; all of them are one change of the catalogue."""
+    wishes = [NewTopic(one["name"], one["partitions"], configs=one["configs"]) for one in words["topics"]]
+    refused: list[str] = []
+    missing = len(wishes)
 
-    def created(result: Result) -> None:
+    def created(name: str, result: Result) -> None:
+        nonlocal missing
+        missing -= 1
         if result.error:
-            answer(Refused(f"{result.error.name}: {result.message or words['name']}"))
-        else:
-            answer(None)
+            refused.append(f"{result.error.name}: {result.message or name}")
+        if not missing:
+            answer(Refused("; ".join(refused)) if refused else None)
 
-    wish = NewTopic(words["name"], words.get("partitions", -1), configs=words.get("configs") or {})
-    bed.broker.catalogue.create_topic(wish, created)
+    for wish in wishes:
+        bed.broker.catalogue.create_topic(wish, partial(created, wish.name))
 
 
 def topics(bed: Bed, words: Words, answer: Answer) -> None:
@@ -55,7 +61,8 @@ def produce(bed: Bed, words: Words, answer: Answer) -> None:
         else:
             bed.guarded(records.produce, words, answer)
 
-    create_topic(bed, {"name": words["topic"]}, created)
+    wish = {"name": words["topic"], "partitions": -1, "configs": {}}
+    create_topics(bed, {"topics": [wish]}, created)
 
 
 def requests(bed: Bed, words: Words, answer: Answer) -> None:
@@ -116,8 +123,14 @@ def unfreeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
     clock(bed, words, answer)
 
 
+def disk_full(bed: Bed, words: Words, answer: Answer) -> None:
+    """Nothing can be written any more, until it is freed."""
+    (disk.fill if words["full"] else disk.free)()
+    answer(None)
+
+
 COMMANDS: dict[str, Command] = {
-    "create_topic": create_topic,
+    "create_topics": create_topics,
     "topics": topics,
     "produce": produce,
     "records": records.read,
@@ -130,6 +143,7 @@ COMMANDS: dict[str, Command] = {
     "fence": groups.fence,
     "rebalance": groups.rebalance,
     "move_coordinator": groups.move_coordinator,
+    "disk_full": disk_full,
     "requests": requests,
     "clock": clock,
     "shift_clock": shift_clock,

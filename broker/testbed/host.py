@@ -11,6 +11,7 @@ from typing import Any
 from broker.config.setting_types import SettingsError
 from broker.loop import logs
 from broker.process import StartFailed, raise_descriptor_limit
+from broker.testbed import disk
 from broker.testbed.bed import Bed
 from broker.testbed.channel import Channel, ChannelClosed
 from broker.testbed.refused import Refused
@@ -20,6 +21,7 @@ def main(descriptor: int) -> None:
     """Serve the control channel of this descriptor until the test's process ends it."""
     channel = Channel(socket.socket(fileno=descriptor))
     raise_descriptor_limit()
+    disk.spare_the_disk()
     gc.freeze()
     alive = True
     while alive:
@@ -42,7 +44,10 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
         except (SettingsError, StartFailed, Refused) as error:
             channel.send({"id": words["id"], "refused": str(error)})
             return True
-        alive = bed.run(channel, words["id"])
+        try:
+            alive = bed.run(channel, words["id"])
+        finally:
+            disk.free()
         logs.configure()
     if not alive:
         shutil.rmtree(folder, ignore_errors=True)  # the test's process has been killed, perhaps

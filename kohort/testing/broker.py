@@ -74,8 +74,8 @@ class Broker:
             self._life.begin(load.path if isinstance(load, Snapshot) else None if load is None else Path(load))
             open_brokers[id(self)] = self
             try:
-                for name, partitions in self._topics.items():
-                    self.create_topic(name, partitions=partitions)
+                if self._topics:
+                    self.ask("create_topics", topics=[_topic(*topic) for topic in self._topics.items()])
             except BaseException:
                 self.close()
                 raise
@@ -171,6 +171,14 @@ class Broker:
         """The broker's clock: `broker.clock.shift("45s")`."""
         return self._clock
 
+    def disk_full(self) -> None:
+        """Nothing can be written any more (ENOSPC), until `disk_freed` or the end of this life."""
+        self.ask("disk_full", full=True)
+
+    def disk_freed(self) -> None:
+        """There is room on the disk again."""
+        self.ask("disk_full", full=False)
+
     def _put_away(self) -> None:
         self.faults.put_away()
         self._requests = self.requests()
@@ -197,8 +205,7 @@ class Broker:
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> None:
         """A topic, which every client sees from now on. `configs` are Kafka's topic settings."""
-        given = {key: _setting(value) for key, value in (configs or {}).items()}
-        self.ask("create_topic", name=name, partitions=partitions, configs=given)
+        self.ask("create_topics", topics=[_topic(name, partitions, configs)])
 
     @property
     def topics(self) -> dict[str, int]:
@@ -322,6 +329,11 @@ class Broker:
     def ask(self, command: str, **words: Any) -> Any:
         """The broker's answer to a command of the control channel."""
         return self._life.ask(command, **words)
+
+
+def _topic(name: str, partitions: int, configs: Mapping[str, object] | None = None) -> dict[str, Any]:
+    given = {key: _setting(value) for key, value in (configs or {}).items()}
+    return {"name": name, "partitions": partitions, "configs": given}
 
 
 def _setting(value: object) -> str:

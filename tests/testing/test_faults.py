@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kohort.testing import Broker, Refused
 from tests.testing.test_page import run_pytest
@@ -206,3 +206,22 @@ def test_a_port_is_kept_while_nobody_listens(broker: Broker):
     for other in others:
         other.close()
     broker.start()
+
+
+def test_a_disk_is_full_and_has_room_again(broker: Broker):
+    told: list[KafkaError | None] = []
+    one = producer(broker, enable_idempotence=True)
+    one.produce("orders", "a")
+    assert one.flush(20) == 0
+    broker.disk_full()
+    with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
+        broker.produce("orders", "lost")
+    one.produce("orders", "b", callback=lambda error, _: told.append(error))
+    one.flush(0.3)
+    broker.disk_freed()
+    assert one.flush(30) == 0
+    assert told == [None]
+    broker.assert_produced("orders", "a", "b")
+    broker.disk_full()
+    broker.restart()
+    broker.produce("orders", "c")
