@@ -24,8 +24,14 @@ PASSWORDS = {"admin": "a", "alice": "al", "bob": "bo"}
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Kohort]:
     """One SASL_PLAINTEXT listener with PLAIN and SCRAM, and an authorizer whose super user is admin."""
-    port = free_port()
-    settings = {
+    settings = secured(port := free_port())
+    with Kohort(tmp_path, settings) as running:
+        running.sasl = f"127.0.0.1:{port}"  # type: ignore[attr-defined]
+        yield running
+
+
+def secured(port: int) -> dict[str, object]:
+    return {
         "listeners": f"PLAINTEXT://127.0.0.1:{free_port()},SASL_PLAINTEXT://127.0.0.1:{port}",
         "advertised.listeners": "",
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
@@ -37,9 +43,6 @@ def broker(tmp_path: Path) -> Iterator[Kohort]:
         "super.users": "User:admin;User:ANONYMOUS",
         "group.initial.rebalance.delay.ms": 0,
     }
-    with Kohort(tmp_path, settings) as running:
-        running.sasl = f"127.0.0.1:{port}"  # type: ignore[attr-defined]
-        yield running
 
 
 def login(broker: Kohort, user: str, mechanism: str = "PLAIN", password: str | None = None) -> dict[str, object]:
@@ -131,3 +134,15 @@ def test_a_user_of_the_metadata_log_has_rights_by_name(broker: Kohort) -> None:
     assert kohort("acls", "add", "--allow-principal", "User:carol", "--producer", "--topic", "orders", *at).code == 0
     assert produced(broker, "carol", **carol) == 0
     assert "marked-secret" not in broker.log()
+
+
+def test_the_first_user_comes_with_the_directory(tmp_path: Path) -> None:
+    """Formatted with an administrator, who logs in at the first start and may everything."""
+    broker = Kohort(tmp_path, secured(port := free_port()))
+    broker.sasl = f"127.0.0.1:{port}"  # type: ignore[attr-defined]
+    user = "SCRAM-SHA-256=[name=admin,password=marked-secret]"
+    done = kohort("storage", "format", "--override", f"log.dirs={broker.data}", "--add-scram", user)
+    assert done.code == 0, done
+    with broker:
+        admin = AdminClient(login(broker, "admin", "SCRAM-SHA-256", "marked-secret"))
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)

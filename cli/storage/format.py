@@ -1,0 +1,44 @@
+"""`kohort storage format`: a new data directory with the first users in it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.config.setting_types import SettingsError
+from broker.config.settings_sources import gather
+from broker.loop.uuids import random_uuid
+from cli.errors import DONE, Failed, UsageError, WrongInput
+from offline.formatting import BadUser, format_directory, user_record
+from storage.errors import CorruptFile, DirectoryRefused, StorageError
+from storage.log_directory import only_directory
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def format_storage(options: argparse.Namespace) -> int:
+    """Format the directory that the settings name. Raises: Failed, UsageError, WrongInput."""
+    try:
+        users = [user_record(text) for text in options.add_scram]
+    except BadUser as error:
+        raise UsageError(f"--add-scram: {error}") from None
+    try:
+        settings = gather(options.config and Path(options.config), os.environ, options.override).settings
+        path = only_directory(settings.log_dirs)
+        made = format_directory(
+            path,
+            users,
+            node_id=settings.node_id,
+            cluster_id=options.cluster_id or settings.cluster_id,
+            new_uuid=random_uuid,
+            now_ms=time.time_ns() // 1_000_000,
+        )
+    except SettingsError as error:
+        raise WrongInput(str(error)) from None
+    except (CorruptFile, DirectoryRefused, StorageError) as error:
+        raise Failed(str(error)) from None
+    print(f"Formatted {path} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials.")
+    return DONE
