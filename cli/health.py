@@ -27,10 +27,10 @@ def main(words: list[str]) -> int:
     if len(words) > 1 or (words and words[0].startswith("-")):
         raise UsageError("health takes one HOST:PORT")
     try:
-        host, port = address(words, os.environ)
+        host, port, tls = address(words, os.environ)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    wrong = check(host, port)
+    wrong = check(host, port, tls)
     if wrong is not None:
         raise Failed(wrong)
     print(f"{host}:{port} answers")

@@ -37,6 +37,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.security.test_scram import final
+from tests.cli.conftest import kohort
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually, need
 from tests.support.certificates import Authority
 from tests.support.wire import Wire
@@ -410,6 +411,14 @@ def test_a_large_fetch_over_tls_arrives(secured: Kohort, trusting: tuple[str, ss
     consumer.assign([TopicPartition(name, 0, 0)])
     assert sum(len(message.value()) for message in consumer.consume(24, 30)) == 24 * 900_000
     consumer.close()
+
+
+def test_health_is_asked_of_every_kind_of_listener(secured: Kohort, monkeypatch: pytest.MonkeyPatch):
+    for name, address in addresses(secured).items():
+        assert kohort("health", f"{name}://{address}").code == 0
+    monkeypatch.setenv("KAFKA_LISTENERS", f"INSIDE://{addresses(secured)['SASL_SSL']}")
+    monkeypatch.setenv("KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", "INSIDE:SASL_SSL,PLAINTEXT:PLAINTEXT")
+    assert kohort("health").code == 0
 
 
 # --- Java
