@@ -80,8 +80,9 @@ def forbid(monkeypatch: pytest.MonkeyPatch, operation: Operation, kind: Resource
     def authorize(context: RequestContext, asked: int, resource: int, name: str = "kafka-cluster") -> bool:
         return not (asked == operation and resource == kind and name in names)
 
-    monkeypatch.setattr(group_handlers, "authorize", authorize)
-    monkeypatch.setattr(offset_handlers, "authorize", authorize)
+    for module in (group_handlers, offset_handlers):
+        monkeypatch.setattr(module, "authorize", authorize)
+        monkeypatch.setattr(module, "probe", authorize)
 
 
 # -- FindCoordinator ---------------------------------------------------------------------------------------------
@@ -436,7 +437,7 @@ def test_only_groups_that_the_caller_may_see_are_listed(monkeypatch):
     def authorize(context: RequestContext, operation: int, resource: int, name: str = "kafka-cluster") -> bool:
         return name == "a"
 
-    monkeypatch.setattr(group_handlers, "authorize", authorize)
+    monkeypatch.setattr(group_handlers, "probe", authorize)
     assert [group.group_id for group in broker.tell(ListGroupsRequest(), 4).groups] == ["a"]
 
 

@@ -292,7 +292,7 @@ def test_topics_of_one_answer_keep_their_own_configs(tmp_path: Path) -> None:
         for name, keys in (("a", None), ("b", None), ("c", ["retention.ms"]), ("c", None), ("b", ["retention.ms"]))
     ]
     results = desk.ask(configs.describe_configs, describe.DescribeConfigsRequest(resources=resources), 4).results
-    assert [len(result.configs) for result in results] == [33, 33, 1, 33, 1]
+    assert [len(result.configs) for result in results] == [37, 37, 1, 37, 1]
     told = [next(entry for entry in result.configs if entry.name == "retention.ms") for result in results]
     assert [(entry.value, entry.config_source) for entry in told] == [
         ("604800000", 5),
@@ -311,7 +311,7 @@ def test_a_fresh_topic_lists_every_key_with_its_default(tmp_path: Path) -> None:
     (result,) = desk.ask(configs.describe_configs, describe.DescribeConfigsRequest(resources=[resource]), 4).results
     assert (result.error_code, result.error_message) == (0, "")
     told = entries(desk, 2, "t")
-    assert len(told) == 33
+    assert len(told) == 37
     assert {entry.config_source for entry in told.values()} == {5}
     kept = told["retention.bytes"]
     assert (kept.value, kept.config_type, kept.read_only, kept.synonyms) == ("-1", 5, False, [])
