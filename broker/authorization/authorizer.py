@@ -30,6 +30,8 @@ ORDINARY_NAME = "hardcode"
 """Kafka's name of a resource that stands for any, to find super users and defaults."""
 MOST_RIGHTS = 10_000  # principals at hosts
 MOST_VERDICTS = 1_000  # of one of them
+MOST_REMEMBERED = 200_000  # of all together, some 40 MB
+LONGEST_NAME = 255  # of what is remembered
 
 log = get_logger()
 
@@ -58,10 +60,11 @@ class Rights:
         allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
         if tell and (not allowed or log.debugs):
             authorizer.audit.decided(allowed, self.principal, self._host, operation, resource, name, rule)
-        elif allowed:
+        elif allowed and len(name) <= LONGEST_NAME:
             if len(self.verdicts) >= MOST_VERDICTS:
                 self.verdicts.clear()
             self.verdicts[key] = True
+            authorizer.remembered()
         return allowed
 
     def may_on_any(self, operation: int, resource: int) -> bool:
@@ -88,16 +91,29 @@ class Authorizer(TopicsListener):
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone
         self._rights: dict[tuple[str, str], Rights] = {}
+        self._remembered = 0  # verdicts, since all were forgotten
 
     def rights(self, principal: str, host: str) -> Rights:
         """Those of a principal (`User:alice`) at a host, `127.0.0.1`."""
         key = (principal, host)
         found = self._rights.get(key)
         if found is None:
-            if len(self._rights) >= MOST_RIGHTS:  # connections that are open keep theirs
-                self._rights.clear()
+            if len(self._rights) >= MOST_RIGHTS:
+                self._forget()
+                self._rights.clear()  # connections that are open keep theirs
             found = self._rights[key] = Rights(self, principal, host)
         return found
+
+    def remembered(self) -> None:
+        """One verdict more is: all are forgotten when they are too many."""
+        self._remembered += 1
+        if self._remembered >= MOST_REMEMBERED:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._remembered = 0
+        for rights in self._rights.values():
+            rights.verdicts.clear()
 
     def verdict(self, principal: str, host: str, operation: int, resource: int, name: str) -> tuple[bool, str]:
         """Whether it is allowed, and by which rule."""

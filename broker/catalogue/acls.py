@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from broker.catalogue.cluster_state import ClusterState
     from protocol.messages.create_acls import AclCreation
 
-MOST_CHANGES = 10_000  # of one request
+MOST_CREATIONS = 1_000  # of one request: some ten milliseconds
+MOST_DELETIONS = 10_000  # of one request, as in Kafka
 CLUSTER_NAME = "kafka-cluster"
 _CLUSTER = 4
 _WILDCARD = "*"

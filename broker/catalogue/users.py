@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 MIN_SALT_BYTES = 8
-MOST_ALTERATIONS = 10_000  # of one request: what one batch of the metadata log holds
+MOST_ALTERATIONS = 1_000  # of one request: a hundredth of a second of HMACs
 
 Refusal = tuple[ErrorCode, str]
 Wish = ScramCredentialDeletion | ScramCredentialUpsertion

@@ -5,16 +5,16 @@ Source: KIP-140, KIP-290; Kafka's AclApis, AclControlManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.authorization.acl_types import Operation, Permission, ResourceType
-from broker.catalogue.acls import MOST_CHANGES, AclFilter, refusal
+from broker.authorization.acl_types import Operation, PatternType, Permission, ResourceType
+from broker.catalogue.acls import MOST_CREATIONS, MOST_DELETIONS, AclFilter, refusal
 from broker.handlers.authorizer import authorize
 from broker.handlers.context import CloseConnection, Deferred
 from broker.handlers.gathering import Steps, sliced
 from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
-from protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from broker.catalogue.acls import Acl, Refusal
     from broker.catalogue.requests import Result
     from broker.handlers.context import RequestContext
-    from protocol.messages.create_acls import AclCreation
 
 log = get_logger()
 
@@ -124,7 +123,7 @@ def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequ
     wishes = request.creations
     if any(0 in (w.resource_type, w.resource_pattern_type, w.operation, w.permission_type) for w in wishes):
         raise CloseConnection(_UNKNOWN)
-    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(wishes))
+    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(wishes), MOST_CREATIONS)
     if refused is not None:
         return CreateAclsResponse(results=[_created(refused) for _ in wishes])
     verdicts = [refusal(wish) for wish in wishes]
@@ -134,8 +133,7 @@ def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequ
     def answer(result: Result) -> None:
         failure = (result.error, result.message or result.error.message) if result.error else None
         if failure is None:
-            for wish in good:
-                _tell("acl_created", context, wish, wish.resource_pattern_type)
+            _tell_all(broker, "acl_created", context, good)
         deferred.complete(CreateAclsResponse(results=[_created(verdict or failure) for verdict in verdicts]))
 
     broker.catalogue.create_acls(good, answer)
@@ -147,16 +145,16 @@ def _created(refused: Refusal | None) -> AclCreationResult:
     return AclCreationResult(error_code=code, error_message=text)
 
 
-def _too_many(count: int) -> Refusal | None:
-    if count <= MOST_CHANGES:
+def _too_many(count: int, most: int) -> Refusal | None:
+    if count <= most:
         return None
-    return ErrorCode.INVALID_REQUEST, f"One request may change {MOST_CHANGES} ACLs, not {count}"
+    return ErrorCode.INVALID_REQUEST, f"One request may change {most} ACLs in this way, not {count}"
 
 
 def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Deferred:
     """Remove what the filters mean; what two of them mean is told with both, and removed once."""
     filters = [_filter(one) for one in request.filters]
-    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(filters))
+    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(filters), MOST_DELETIONS)
     if refused is not None or broker.authorizer is None:
         return _deleted([refused or _DISABLED for _ in filters])
     authorizer = broker.authorizer
@@ -174,7 +172,7 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
 
     def remove(found: list[list[Acl] | Refusal]) -> None:
         gone = list({acl.id: acl for one in found if isinstance(one, list) for acl in one}.values())
-        excess = _too_many(len(gone))
+        excess = _too_many(len(gone), MOST_DELETIONS)
         if excess is not None:
             deferred.complete(_deleted([excess for _ in filters]))
             return
@@ -184,8 +182,7 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
                 failure = (result.error, result.message or result.error.message)
                 deferred.complete(_deleted([failure for _ in filters]))
                 return
-            for acl in gone:
-                _tell("acl_removed", context, acl, acl.pattern_type)
+            _tell_all(broker, "acl_removed", context, gone)
             deferred.complete(_deleted(found))
 
         broker.catalogue.delete_acls(gone, answer)
@@ -217,8 +214,23 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _tell(event: str, context: RequestContext, acl: AclCreation | Acl, pattern_type: Any) -> None:
-    """For the audit log: who gave or took which right."""
+def _tell_all(broker: Broker, event: str, context: RequestContext, acls: Sequence[AclCreation | Acl]) -> None:
+    """For the audit log: who gave or took which rights, a line each."""
+
+    def steps() -> Steps[None]:
+        for acl in acls:
+            _tell(event, context, acl)
+            yield None
+
+    broker.runtime.in_slices(steps(), lambda _: None, _bug, owner=context.session, wanted=lambda: True)
+
+
+def _bug(error: Exception) -> None:
+    raise error
+
+
+def _tell(event: str, context: RequestContext, acl: AclCreation | Acl) -> None:
+    pattern = acl.resource_pattern_type if isinstance(acl, AclCreation) else acl.pattern_type
     log.info(
         event,
         by=context.principal,
@@ -228,6 +240,6 @@ def _tell(event: str, context: RequestContext, acl: AclCreation | Acl, pattern_t
         principal=acl.principal,
         from_host=acl.host,
         resource=ResourceType(acl.resource_type).name,
-        prefixed=pattern_type == 4,
+        pattern=PatternType(pattern).name,
         name=acl.resource_name,
     )

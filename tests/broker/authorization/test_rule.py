@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.authorization import authorizer as remembering
 from broker.authorization.acl_types import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from broker.authorization.authorizer import Authorizer
 from broker.authorization.rule import AclIndex, Verdict, allowed_on_any, decide
@@ -205,6 +206,22 @@ def test_verdicts_are_remembered_until_an_acl_changes() -> None:
     judge.generation += 1
     assert not alice.may(Operation.READ, TOPIC, "t")
     assert alice.verdicts == {}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are the client's choice: what is kept for one principal, and for all, does not grow for ever."""
+    monkeypatch.setattr(remembering, "MOST_VERDICTS", 10)
+    monkeypatch.setattr(remembering, "MOST_REMEMBERED", 25)
+    judge = authorizer(acl(name="*", principal="User:*"))
+    users = [judge.rights(f"User:{number}", HERE) for number in range(5)]
+    for number in range(100):
+        for user in users:
+            assert user.may(Operation.READ, TOPIC, f"t{number}")
+            assert len(user.verdicts) <= 10
+            assert sum(len(one.verdicts) for one in users) <= 25
+    users[0].verdicts.clear()
+    assert users[0].may(Operation.READ, TOPIC, "x" * 256)
+    assert not users[0].verdicts
 
 
 def test_settings_that_make_no_authorizer_refuse_the_start() -> None:

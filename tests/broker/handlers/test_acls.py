@@ -202,6 +202,12 @@ def test_what_two_filters_mean_is_told_twice_and_removed_once(desk: AclDesk) -> 
     assert desk.delete(of_a) == [(0, [])]
 
 
+def test_too_many_at_once_are_refused_and_none_is_made(desk: AclDesk) -> None:
+    assert set(desk.create(*(creation(f"t{number}") for number in range(1_001)))) == {ErrorCode.INVALID_REQUEST}
+    assert not len(desk.authorizer.acls)
+    assert set(desk.create(*(creation(f"t{number}") for number in range(1_000)))) == {0}
+
+
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_acls_survive_a_restart(tmp_path: Path, snapshot: bool) -> None:
     """From the log, and from a snapshot that took its place; and one that is there already is not made again."""
