@@ -38,12 +38,12 @@ def parser() -> argparse.ArgumentParser:
     whole = Parser(prog="kohort why", description="Why a group rebalanced, newest first, and what to do about it.")
     whole.set_defaults(run="cli.why:explain")
     whole.add_argument("group", metavar="GROUP", nargs="?", help="the group")
+    whole.add_argument("--group", dest="named", metavar="GROUP", help="the same, as Kafka's tools spell it")
     whole.add_argument(
         "--transaction", metavar="ID", help="why transactions of this transactional id ended as they did"
     )
-    whole.add_argument(
-        "--last", metavar="N", type=positive, default=LAST, help=f"so many rebalances, or ends of transactions ({LAST})"
-    )
+    so_many = f"so many rebalances, or ends of transactions ({LAST}); findings look at the same, else at {JUDGED}"
+    whole.add_argument("--last", metavar="N", type=positive, help=so_many)
     moment = "a time (12:30, 2026-01-31, 2026-01-31T12:30) or how long ago (30m, 2h, 1d)"
     whole.add_argument("--since", metavar="WHEN", help=f"none before: {moment}")
     whole.add_argument("--until", metavar="WHEN", help="none after")
@@ -62,9 +62,11 @@ def explain(options: argparse.Namespace) -> int:
     now_ms = int(time.time() * 1_000)
     since_ms, until_ms = moment(options.since, now_ms, "--since"), moment(options.until, now_ms, "--until")
     _check_triggers(options.trigger)
-    if (options.group is None) == (options.transaction is None):
+    if sum(given is not None for given in (options.group, options.named, options.transaction)) != 1:
         raise UsageError("it takes a group or --transaction ID")
+    last, judged = options.last or LAST, options.last or JUDGED
     if options.transaction is not None:
+        options.last = last
         from cli import why_transaction  # noqa: PLC0415
 
         return why_transaction.explain(options, since_ms, until_ms, now_ms)
@@ -74,8 +76,8 @@ def explain(options: argparse.Namespace) -> int:
     if options.http is not None:
         why_reading.http_place(options.http)
     cluster = Cluster(options)
-    told = why_reading.read(cluster, options.group, options.http, now_ms)
-    last, judged = options.last or LAST, options.last or JUDGED
+    group_id = options.group if options.group is not None else options.named
+    told = why_reading.read(cluster, group_id, options.http, now_ms)
     told.choose(last=last, judged=judged, since_ms=since_ms, until_ms=until_ms, triggers=options.trigger)
     if options.json:
         print_json(told.as_json(now_ms))

@@ -7,9 +7,10 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -52,6 +53,9 @@ class Told:
     every: list[Record] = field(default_factory=list)  # of the window of time
     judged: list[Record] = field(default_factory=list)  # of those, what findings look at
     until_ms: int | None = None
+    ended_later: set[str] = field(default_factory=set)  # rebalances that ended after the window of time
+    last: int = 10  # so many rebalances, and so many lines of other kinds
+    http_answered: bool = False
     inferred: bool = False
     in_progress: Mapping[str, Any] | None = None
     live_findings: list[Finding] = field(default_factory=list)
@@ -61,7 +65,10 @@ class Told:
         self, *, last: int, judged: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
     ) -> None:
         """Keep what was asked for: the last rebalances of a window of time, and what happened between them."""
-        self.until_ms = until_ms
+        self.until_ms, self.last = until_ms, last
+        if until_ms is not None:
+            late = [one for one in self.records if one["kind"] == "rebalance_ended" and one["at_ms"] > until_ms]
+            self.ended_later = {one["rebalance_id"] for one in late if one.get("rebalance_id")}
         self.every = [
             record
             for record in self.records
@@ -201,10 +208,10 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> int | None:
     """
     open_ids = {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_began"}
     open_ids -= {record["rebalance_id"] for record in told.records if record["kind"] == "rebalance_ended"}
-    group = over_http(cluster, http, "groups", told.group_id)
+    group, told.http_answered = ask_http(cluster, http, "groups", told.group_id)
     if group is not None and group.get("cluster_id") != cluster.cluster_id:
-        group = None  # the port belongs to another broker, whose group has the same name
-    told.http_silent = http is not None and group is None
+        group, told.http_answered = None, False  # another broker's port, whose group has the same name
+    told.http_silent = http is not None and not told.http_answered
     now = (group or {}).get("rebalance_in_progress")
     if isinstance(now, dict) and now.get("rebalance_id") in open_ids:
         told.in_progress = now
@@ -218,6 +225,13 @@ def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> int | None:
 
 def over_http(cluster: Cluster, http: str | None, what: str, name: str, below: str = "") -> dict[str, Any] | None:
     """What the broker says at /WHAT/NAME; None when nobody there speaks HTTP or knows it. Raises: UsageError."""
+    return ask_http(cluster, http, what, name, below)[0]
+
+
+def ask_http(
+    cluster: Cluster, http: str | None, what: str, name: str, below: str = ""
+) -> tuple[dict[str, Any] | None, bool]:
+    """As `over_http`, and whether anybody answered. Raises: UsageError."""
     where = http_place(http) if http else f"{_bracketed(parse_addresses(cluster.bootstrap)[0][0])}:{_HTTP_PORT}"
     return _get(f"http://{where}/{what}/{quote(name, safe='')}{below}")
 
@@ -230,13 +244,16 @@ def http_place(text: str) -> str:
     return f"{match[1]}:{match[2]}"
 
 
-def _get(url: str) -> dict[str, Any] | None:
+def _get(url: str) -> tuple[dict[str, Any] | None, bool]:
+    """The answer, and whether there was any: a group that was deleted is none to the broker."""
     try:
         with urlopen(url, timeout=_HTTP_TIMEOUT_S) as answer:  # always http://
             content = json.load(answer)
+    except HTTPError as error:
+        return None, error.code == HTTPStatus.NOT_FOUND and "json" in error.headers.get("content-type", "")
     except (URLError, OSError, ValueError, HTTPException):  # what listens there may not speak HTTP
-        return None
-    return content if isinstance(content, dict) else None
+        return None, False
+    return (content, True) if isinstance(content, dict) else (None, False)
 
 
 def _bracketed(host: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from coordinator.why import cause_words, terms, words
+from coordinator.why.findings import LIVE_RULES
 from coordinator.why.gaps import GAP
 from coordinator.why.window import Window
 
@@ -45,6 +46,9 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
         yield "findings"
         for one in found:
             yield f"  {'!' if one['severity'] == 'warning' else '-'} {one['says']}{_span(one, now_ms)}"
+    if not (told.http_answered or told.inferred or told.until_ms is not None) and told.members:
+        yield ""
+        yield "Not looked at, since no broker answers HTTP here (--http HOST:PORT): " + ", ".join(sorted(LIVE_RULES))
 
 
 def heading(told: Told, now_ms: int) -> str:
@@ -69,15 +73,25 @@ def heading(told: Told, now_ms: int) -> str:
 
 def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
-    for record in reversed(told.records):
+    records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
+    others = 0
+    for record in reversed(records):
         kind = record["kind"]
+        if kind not in ("rebalance_began", "rebalance_ended", GAP) and words.event(record) is not None:
+            others += 1
+            if others > told.last:
+                continue
         if kind == "rebalance_ended":
             yield _rebalance(record, now_ms, verbose=verbose)
         elif kind == "rebalance_began":
             if record["rebalance_id"] not in ended:
                 at_ms = record["at_ms"]
                 why = cause_words.cause(record.get("cause"))
-                going = f"goes on since {terms.duration(now_ms - at_ms)}" if told.in_progress else "has not ended"
+                going = "has not ended"
+                if record["rebalance_id"] in told.ended_later:
+                    going = "ended after that time"
+                elif told.in_progress:
+                    going = f"goes on since {terms.duration(now_ms - at_ms)}"
                 yield _when(at_ms, now_ms), f"{record['from_generation']} -> ", "-", why, [going]
         elif kind == GAP:
             yield _when(record["until_ms"] or now_ms, now_ms), "", "-", _gap(record, now_ms), []
@@ -85,6 +99,8 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
             text = words.event(record)
             if text is not None:
                 yield _when(record["at_ms"], now_ms), "", "-", text, []
+    if others > told.last:
+        yield "", "", "", f"and {others - told.last:,} more that were no rebalances: --last N shows N", []
 
 
 def _gap(record: Mapping[str, Any], now_ms: int) -> str:
@@ -139,6 +155,10 @@ def _details(record: Mapping[str, Any]) -> Iterator[str]:
                 told = ", ".join(f"{topic} {numbers}" for topic, numbers in member[name].items())
                 parts.append(f"{'owns' if name == 'partitions' else name} {told}")
         yield "  " + "; ".join(parts)
+    for topic, partition, before, after in record.get("moves") or ():
+        yield f"  {topic}-{partition} moved from {before or 'nobody'} to {after or 'nobody'}"
+    if record.get("moves_truncated"):
+        yield f"  and {terms.plural(record['moves_truncated'], 'move')} more"
     if record.get("members_truncated"):
         yield f"  and {terms.plural(record['members_truncated'], 'member')} more"
 

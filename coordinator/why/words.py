@@ -6,7 +6,7 @@ an older record lacks, or a trigger that is new, still gives a sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from coordinator.why.cause_words import cause
 from coordinator.why.terms import Facts, duration, host, namesakes, plural, who
@@ -79,7 +79,7 @@ def _waits(record: Facts) -> list[str]:
     if delay_ms >= 50:
         parts.append(f"waited {duration(delay_ms)} for more members, as group.initial.rebalance.delay.ms says")
     slowest = record.get("slowest_to_join")
-    if slowest:
+    if slowest and slowest["after_ms"] >= 50:
         name = who(slowest, with_host=False, shared=shared)
         told_ms = slowest.get("told_after_ms") or 0
         until = f", {duration(told_ms)} of it for its next heartbeat" if told_ms >= 500 else ""
@@ -99,6 +99,25 @@ def _waits(record: Facts) -> list[str]:
     return parts
 
 
+def folded(records: Iterable[Facts]) -> list[Facts]:
+    """Refused commits of one member for one reason, told in one line until something else happens."""
+    found: list[Facts] = []
+    names = ("member_id", "client_id", "client_host", "error", "request_generation")
+    for record in records:
+        last = found[-1] if found else {}
+        same = record.get("kind") == last.get("kind") == "commits_refused"
+        if same and all(record.get(name) == last.get(name) for name in names):
+            count = int(last.get("count") or 1) + int(record.get("count") or 1)
+            for_ms = int(record["at_ms"]) - int(last["at_ms"]) + _REFUSALS_TOGETHER_MS
+            found[-1] = {**last, "count": count, "for_ms": for_ms}
+        else:
+            found.append(record)
+    return found
+
+
+_REFUSALS_TOGETHER_MS = 1_000  # a record counts those of a second
+
+
 def event(record: Facts) -> str | None:
     """One line for a record that is no rebalance; None for those that need none."""
     tell = _EVENTS.get(str(record.get("kind")))
@@ -108,6 +127,8 @@ def event(record: Facts) -> str | None:
 def _refused(record: Facts) -> str:
     count, error = record.get("count") or 1, record.get("error")
     times = f"{count:,} times" if count > 1 else "once"
+    if record.get("for_ms"):
+        times += f" in {duration(record['for_ms'])}"
     name = who(record, with_host=False)
     if error in ("ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH") and record.get("group_type") == "consumer":
         why = f"epoch {record.get('request_generation')}, the group was at {record.get('generation')}"

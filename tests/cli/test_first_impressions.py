@@ -104,7 +104,7 @@ def test_why_does_not_take_another_clusters_group_for_its_own(
     until_owned([members(broker.address, name, name)], 3, 30)
     finding = {"rule": "tight_heartbeat", "severity": "warning", "says": "of another cluster", "facts": {}}
     answer: dict[str, Any] = {"cluster_id": "another", "findings": [finding]}
-    monkeypatch.setattr(why_reading, "_get", lambda url: answer)
+    monkeypatch.setattr(why_reading, "_get", lambda url: (answer, True))
     ended = run("why", name, "--http", "127.0.0.1:1")
     assert ended.code == 0
     assert "of another cluster" not in ended.out
