@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_REAL = ("testbed", "ledger", "load")  # the delays of faults, and trying again what could not be done at once
 _ROUNDS = 100  # of timers that what is due has set for now
 
 
@@ -24,7 +25,7 @@ class TestbedRuntime(LoopRuntime):
 
     The clock moves deadlines of the broker: sessions, rebalances, transactions, retention. How long a request may wait
     on its connection is its client's time, which no test moves: those timers, whose keys are neither text nor tuples,
-    keep to the real clock, and so do the delays of faults.
+    keep to the real clock, and so do those of `_REAL`.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -141,4 +142,4 @@ class _ClockedTimers(Timers):
 
 
 def _is_of_the_broker(key: Hashable) -> bool:
-    return isinstance(key, str) or (isinstance(key, tuple) and key[0] != "testbed")
+    return isinstance(key, str) or (isinstance(key, tuple) and key[0] not in _REAL)

@@ -16,13 +16,14 @@ from protocol.schema.wire_types import Array
 # A list of the answer -> what it is called in the request.
 _LISTS = {
     "coordinators": ("coordinator_keys",),
+    "filter_results": ("filters",),
     "groups": ("groups", "group_ids"),
     "partition_responses": ("partition_data",),
     "partition_result": ("partitions",),
     "partitions": ("partitions", "partition_indexes"),
     "replica_election_results": ("topic_partitions",),
     "responses": ("topic_data", "topics", "topic_names", "resources"),
-    "results": ("resources", "groups_names", "topics", "users", "deletions", "upsertions"),
+    "results": ("resources", "groups_names", "topics", "users", "deletions", "upsertions", "creations"),
     "results_by_partition": ("partitions",),
     "results_by_topic_v3_and_below": ("v3_and_below_topics",),
     "results_by_transaction": ("transactions",),

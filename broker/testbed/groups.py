@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _CLIENT_ID, _HOST = "kohort-testing", "/127.0.0.1"
 _TOLD = 50  # rebalances
+_LOOK_EVERY_MS, _LOOKS = 2, 500
 
 
 def group(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
@@ -73,7 +74,19 @@ def lag(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 
 
 def why(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
-    """The story of a group, as text."""
+    """The story of a group, as text, once the ledger has written what has happened."""
+
+    def look(left: int) -> None:
+        if bed.broker.ledger.is_written or not left:
+            bed.guarded(_tell, asked, answer)
+        else:
+            look_ms = bed.runtime.now_ms() + _LOOK_EVERY_MS
+            bed.runtime.timers.set(("testbed", "why", asked["id"]), look_ms, lambda: look(left - 1))
+
+    look(_LOOKS)
+
+
+def _tell(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer("\n".join(_story(bed, asked["group"])))
 
 

@@ -121,6 +121,11 @@ class Ledger:
     def _later(self) -> None:
         self._runtime.next_turn(self._write)
 
+    @property
+    def is_written(self) -> bool:
+        """Whether all that has happened is written."""
+        return not self._queue
+
     # -- writing -------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
