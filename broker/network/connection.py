@@ -22,6 +22,7 @@ from broker.loop.slices import QUANTUM_NS
 from broker.loop.stalls import NOTED_NS
 from broker.network.gate import Gate
 from broker.network.long_messages import decoded, encoded, let_go
+from broker.network.transport_side import TransportSide
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage, ProtocolError
 from protocol.frame_cutter import BadFrameSize, FrameCutter
@@ -48,10 +49,9 @@ _SMALL_BYTES = 1_024
 _MAX_BYTES_PER_TURN = 65_536
 _OBJECTS_FACTOR = 30  # what a request of many small things becomes while it is answered in slices
 _LARGE_REQUEST_BYTES = 16_384  # who holds less is no reason for memory to be short
-_JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
 
-class Connection:
+class Connection(TransportSide):
     """The protocol of one accepted socket; called by the event loop."""
 
     __slots__ = (
@@ -65,7 +65,6 @@ class Connection:
         "_fault",
         "_flush_scheduled",
         "_gate",
-        "_gated",
         "_held",
         "_held_much",
         "_inflight_bytes",
@@ -73,34 +72,25 @@ class Connection:
         "_max_bytes",
         "_max_requests",
         "_memory",
-        "_out",
-        "_out_bytes",
-        "_own_bytes",
-        "_owner",
         "_principal",
-        "_reading_paused",
         "_resting",
         "_routes",
         "_session",
         "_since_ns",
         "_stalled",
-        "_transport",
         "_waiting",
         "_working",
         "_write_paused",
         "admitted",
-        "closed",
         "held_bytes",
         "host",
-        "last_tick",
         "listener",
         "peer",
-        "unsent_bytes",
     )
 
     def __init__(self, owner: Owner, listener: str, security: ListenerSecurity | None = None) -> None:
+        super().__init__(owner)
         settings = owner.broker.settings
-        self._owner = owner
         self._broker = owner.broker
         self._clock_ns = owner.broker.runtime.clock_ns
         self.listener = listener
@@ -115,36 +105,26 @@ class Connection:
             self._gate = Gate(self, owner, security)
             self._cutter.limit = min(self._cutter.limit, security.max_receive_bytes)
         self._largest_of_objects = memory.shares.objects
-        self._gated = False  # memory is short: it is not read
-        self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
-        self.unsent_bytes = 0
-        """Bytes of these when the transport said that the peer leaves too much unread; 0 since it has read them."""
         self.held_bytes = 0
         """What the memory of all connections is charged with for this one."""
         self._held_much = False
-        self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
         self._session = Session()
         self._client_id: str | None = None
         self._contexts: dict[int, RequestContext] = {}  # by version; of `_client_id`
         self._backlog: deque[bytes] = deque()  # frames not handled yet
         self._waiting: deque[Deferred] = deque()  # answers owed, in order; the first one is not done
         self._inflight_bytes = 0  # of the requests in `_waiting`
-        self._out: list[Any] = []  # answers in order, not yet given to the transport
-        self._out_bytes = 0
         self._fault: BadFrameSize | None = None  # what follows the frames of the backlog
         self._working = False
         self._resting = False  # it has had its share, and goes on when others have had theirs
         self._held = False  # nothing is begun before everything in `_waiting` is answered
         self._flush_scheduled = False
         self._stalled = False  # nothing is begun before somebody else has answered: who a peer is, say
-        self._reading_paused = False
         self._write_paused = False
         self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
         self.admitted = False
-        self.closed = False
         self.host = ""
         self.peer = ""
-        self.last_tick = 0
 
     # --- called by the event loop
 
@@ -242,21 +222,6 @@ class Connection:
     def in_flight(self) -> bool:
         """Whether a large request of it is being handled, or waits."""
         return self._inflight_bytes >= _LARGE_REQUEST_BYTES
-
-    def hold_back(self) -> None:
-        """Read it no further, since memory is short."""
-        if not self.closed:
-            # Again, even if it was asked before: a new transport begins to read whatever it was told at its making.
-            self._gated = True
-            if not self._reading_paused:
-                self._transport.pause_reading()
-
-    def let_go(self) -> None:
-        """Read it again."""
-        if self._gated and not self.closed:
-            self._gated = False
-            if not self._reading_paused:
-                self._transport.resume_reading()
 
     # --- called by its gate
 
@@ -362,11 +327,6 @@ class Connection:
             self._transport.close()
             self._abandon()
 
-    def abort(self) -> None:
-        """End it at once, whatever the peer has not read yet."""
-        self.closed = True
-        self._transport.abort()
-
     # ---
 
     def _work(self) -> None:
@@ -439,9 +399,7 @@ class Connection:
         elif self._fault is not None:
             self._refuse_frame(self._fault)
         elif self._reading_paused and not self._write_paused and self._max_requests:
-            self._reading_paused = False
-            if not self._gated:
-                self._transport.resume_reading()
+            self._resume_reading()
 
     def _reads_ahead(self) -> bool:
         """Whether the peer is read though requests are held up: only of who is read it is seen that it has gone."""
@@ -666,14 +624,6 @@ class Connection:
         if size_bytes >= _LARGE_REQUEST_BYTES:
             self._settle()
 
-    def _put(self, buffers: list[Any]) -> None:
-        if len(buffers) == 1:
-            self._out.append(buffers[0])
-            self._out_bytes += len(buffers[0])
-        else:
-            self._out += buffers
-            self._out_bytes += sum(map(len, buffers))
-
     def _drain(self) -> bool:
         """Encode the answers whose turn has come; false when the connection ended over one."""
         waiting = self._waiting
@@ -717,32 +667,6 @@ class Connection:
             self._go_on()
         if self.held_bytes:
             self._settle()
-
-    def _write(self) -> None:
-        out = self._out
-        if not out:
-            return
-        if self._out_bytes < _JOIN_BELOW_BYTES:
-            self._own_bytes += self._out_bytes
-        else:
-            if not self._transport.get_write_buffer_size():
-                self._own_bytes = 0
-            self._own_bytes += sum(len(piece) for piece in out if piece.__class__ is not memoryview)
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif self._out_bytes < _JOIN_BELOW_BYTES:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
-        self._out = []
-        self._out_bytes = 0
-        self.last_tick = self._owner.tick
-
-    def _pause_reading(self) -> None:
-        if not self._reading_paused and not self.closed:
-            self._reading_paused = True
-            if not self._gated:
-                self._transport.pause_reading()
 
     def _refuse_frame(self, fault: BadFrameSize) -> None:
         self._fault = None
