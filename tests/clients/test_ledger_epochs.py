@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.clients import harness, ledger_reading
+from tests.clients.harness import Worker
 from tests.clients.ledger_reading import Member, members
 from tests.clients.test_consumer_protocol import QUICK_CONSUMERS
 from tests.support.broker_process import BrokerProcess, Kohort, eventually
@@ -60,3 +61,45 @@ def test_librdkafka_members_join_are_slow_and_leave(quick: BrokerProcess, name: 
     assert "quick (127.0.0.1) joined" in told.stdout
     assert "for slow to give up what moved; 2 of 4 partitions moved" in told.stdout
     assert "epoch" in told.stdout.splitlines()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("client", ["confluent", "java"])
+def test_a_process_that_leaves_and_one_that_is_killed_are_told_apart(
+    client: str, quick: BrokerProcess, spawn: Callable[..., Worker], name: str
+):
+    """By name, host and cause; who died is told with when it was heard of."""
+    harness.create_topic(quick.address, name)
+    options = {
+        "mode": "group",
+        "bootstrap": quick.address,
+        "topic": name,
+        "group": name,
+        "assignor": "consumer",
+        "session_timeout_ms": 6_000,
+        "rebalance_timeout_ms": 10_000,
+        "commit_every_ms": 100,
+    }
+    workers = [spawn(client, **options, client_id=f"{client}-{n}") for n in "abc"]
+    harness.wait_until_shared(workers)
+    a, b, c = workers
+    a.leave()
+    harness.wait_until_shared([b, c])
+    b.kill()
+    harness.wait_until_shared([c])
+    eventually(lambda: ledger_reading.first_causes(quick.address, name)[-1][0] == "session_expired")
+
+    causes = ledger_reading.first_causes(quick.address, name)
+    assert ("member_left", f"{client}-a") in causes
+    assert causes[-1] == ("session_expired", f"{client}-b")
+    eventually(lambda: len(ledger_reading.records(quick.address, name, "rebalance_ended")) == len(causes))
+    died = ledger_reading.records(quick.address, name, "rebalance_ended")[-1]
+    assert died["outcome"] == "stable"
+    assert died["first_cause"]["client_host"] == "/127.0.0.1"
+    assert died["first_cause"]["detail"]["last_heard_ms"] >= 6_000
+    assert died["first_cause"]["detail"]["last_api"] == "ConsumerGroupHeartbeat"
+    changes = {member["client_id"]: member["change"] for member in died["members"]}
+    assert changes == {f"{client}-b": "expired", f"{client}-c": "stayed"}
+    owners = {partition for member in died["members"] for partition in (member["partitions"] or {})}
+    assert owners == {name}
+    c.leave()
