@@ -182,7 +182,9 @@ def _topic_of(
             return "", RecordsRefused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
         name = known.name
     if not authorize(context, _WRITE, _TOPIC, name):
-        return name, RecordsRefused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"no WRITE on topic {name}")
+        # Not its name: who came with an id may not know it.
+        forbidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return name, RecordsRefused(forbidden, forbidden.message)
     if name in INTERNAL_TOPICS:
         return name, RecordsRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
     return name, None

@@ -153,7 +153,7 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
     else:
         wanted = ((topic.name, topic.topic_id) for topic in request.topics)
     times = yield from tallied(wanted)
-    by_both = yield from _named_by_both(broker, times)
+    by_both = yield from _named_by_both(broker, context, times)
     doubled = set(by_both.values())
     # What is asked for twice is answered once.
     asked = list(times)
@@ -193,8 +193,10 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
     yield from each(len(asked), delete)
 
 
-def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) -> Steps[dict[str | None, bytes]]:
-    """The topics that are named by name and by id: name -> id."""
+def _named_by_both(
+    broker: Broker, context: RequestContext, asked: Iterable[tuple[str | None, bytes]]
+) -> Steps[dict[str | None, bytes]]:
+    """The topics that are named by name and by id, among those that the client may know of: name -> id."""
     ids = set()
     for count, (name, topic_id) in enumerate(asked):
         if name is None:
@@ -204,11 +206,17 @@ def _named_by_both(broker: Broker, asked: Iterable[tuple[str | None, bytes]]) ->
     found: dict[str | None, bytes] = {}
     for count, (name, topic_id) in enumerate(asked if ids else ()):
         topic = broker.catalogue.image.topic(name) if name is not None and topic_id == ZERO_UUID else None
-        if topic is not None and topic.topic_id in ids:
+        if topic is not None and topic.topic_id in ids and _may_know(context, topic.name):
             found[name] = topic.topic_id
         if not count % 256:
             yield None
     return found
+
+
+def _may_know(context: RequestContext, name: str) -> bool:
+    return probe(context, Operation.DELETE, ResourceType.CLUSTER) or probe(
+        context, Operation.DESCRIBE, ResourceType.TOPIC, name
+    )
 
 
 def _delete_refusal(

@@ -154,8 +154,9 @@ class FetchSessions:
         """
         epoch = request.session_epoch
         if epoch in (-1, 0):
-            if request.session_id:
-                self._sessions.pop(request.session_id, None)
+            ended = self._sessions.get(request.session_id)
+            if ended is not None and ended.principal == principal:
+                del self._sessions[request.session_id]
             if epoch == -1 or not request.topics:
                 return FetchPlan(request.topics)
             return self._new(request, principal, by_id, now_ms)

@@ -17,6 +17,8 @@ from broker.handlers.context import CloseConnection, Deferred, RequestContext
 from broker.handlers.dispatch import HANDLERS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.frames import encode_response
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
@@ -313,6 +315,28 @@ def test_metadata_hides_what_may_not_be_seen(asked: Asked) -> None:
     assert asked.composition.broker.catalogue.image.topic("new") is None
     asked.grant((_DESCRIBE, _T), (_CREATE, _C))
     assert asked.ask(ApiKey.METADATA, 12, by_name).topics[0].error_code == 0
+
+
+def test_an_id_does_not_lead_to_a_name(asked: Asked) -> None:
+    """SE43: who may nothing learns no name from a topic's id, and not that the two belong together."""
+    made: list[Any] = []
+    asked.composition.broker.catalogue.create_topic(NewTopic("unseen", 1), made.append)
+    asked.runtime.turn()
+    topic_id: bytes = made[0].value.topic_id
+    for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.TXN_OFFSET_COMMIT):
+        version = APIS[key].served[1]
+        request = one_of_everything(message_layout(APIS[key].request, version), topic_id)
+        asked.grant((Operation.ALL, _G), (Operation.ALL, _X))
+        answer = asked.ask(key, version, request)
+        assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in errors(answer)
+        assert b"unseen" not in b"".join(encode_response(key, version, 1, answer)), key
+    asked.grant()
+    both = DeleteTopicsRequest(topics=[DeleteTopicState(name="unseen"), DeleteTopicState(name=None, topic_id=topic_id)])
+    answer = asked.ask(ApiKey.DELETE_TOPICS, 6, both)
+    assert {(one.name, one.topic_id, one.error_code) for one in answer.responses} == {
+        ("unseen", bytes(16), 29),
+        (None, topic_id, 29),
+    }
 
 
 def test_operations_fields_tell_what_is_allowed(asked: Asked) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.catalogue.topics_image import Topic
+from broker.partitions.fetch_sessions import FetchSessions
 from protocol.errors import ErrorCode
 from protocol.messages import fetch as fetch_api
 from tests.support.data_plane import DataPlane, batch, got, marker
@@ -283,6 +284,21 @@ def session(plane: DataPlane, *offsets: int, **facts: Any) -> Any:
 
 def told(response: Any) -> list[int]:
     return [data.partition_index for topic in response.responses for data in topic.partitions]
+
+
+def test_nobody_ends_the_session_of_another() -> None:
+    sessions = FetchSessions()
+    asked = [fetch_api.FetchTopic(topic="t", partitions=[fetch_api.FetchPartition(partition=0)])]
+    begun = sessions.plan(fetch_api.FetchRequest(session_epoch=0, topics=asked), "User:alice", by_id=False, now_ms=0)
+    for epoch in (0, -1):
+        ending = fetch_api.FetchRequest(session_id=begun.session_id, session_epoch=epoch, topics=[])
+        sessions.plan(ending, "User:bob", by_id=False, now_ms=0)
+        assert len(sessions) == 1
+        sessions.plan(ending, "User:alice", by_id=False, now_ms=0)
+        assert len(sessions) == 0
+        begun = sessions.plan(
+            fetch_api.FetchRequest(session_epoch=0, topics=asked), "User:alice", by_id=False, now_ms=0
+        )
 
 
 def test_a_session_tells_only_what_changed(plane: DataPlane) -> None:
