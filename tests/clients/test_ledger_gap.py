@@ -8,7 +8,8 @@ import pytest
 
 from tests.clients import harness, ledger_reading
 from tests.clients.ledger_reading import Member
-from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
+from tests.reference import graduation
+from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually, free_port, need
 
 
 def come_and_go(broker: BrokerProcess, group_id: str, times: int, **settings: object) -> None:
@@ -46,3 +47,23 @@ def test_what_happened_while_the_ledger_was_off_is_inferred_and_said(tmp_path: P
         assert "nobody wrote the ledger for " in told.stdout, told.stdout
         assert "the ledger ends" not in told.stdout
         assert f"{noun} {newest + 2}" in told.stdout.splitlines()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("reference")
+def test_what_a_group_did_on_apache_kafka_is_inferred_and_said(tmp_path: Path, name: str):
+    """A directory that went on to Kafka: the ledger that is in it ends there."""
+    need("java", "mvn")
+    port = free_port()
+    with graduation.kohort_on(tmp_path / "kohort", port) as kohort:
+        harness.create_topic(kohort.address, name, 3)
+        come_and_go(kohort, name, 1)
+        kohort.stop()
+        properties = graduation.graduated(kohort)
+        with graduation.kafka_on(tmp_path / "kafka", kohort.data, port, settings=properties) as kafka:
+            come_and_go(kafka, name, 2)
+            told = ledger_reading.why(kafka.address, name)
+            assert told.returncode == 0, told.stderr
+            lines = told.stdout.splitlines()
+            assert "generation 6" in lines[0], told.stdout
+            assert lines[1].startswith("the ledger ends at "), told.stdout
