@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.topic_changes import Refused
-from broker.config import client_metrics_configs, group_configs, topic_configs
+from broker.config import client_metrics_configs, group_configs, settings_ignored, topic_configs
 from broker.config.config_def import ConfigError, ConfigType
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
@@ -184,7 +184,7 @@ def _validate(
             topic_configs.validate(known, changed)
             return
         for name in changed:
-            key = keys.get(name)
+            key = keys.get(name) or settings_ignored.DYNAMIC.get(name)
             if key is None:
                 if name not in overrides:
                     continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from broker.config.config_def import ConfigKey, ConfigType
+
 # Families that are as large as they are without effect, and keys that carry a listener's name.
 _PREFIXES = (
     "config.providers.", "group.share.", "group.streams.", "kafka.metrics.", "remote.", "sasl.kerberos.", "sasl.login.",
@@ -53,6 +55,31 @@ REFUSED = ("alter.config.policy.class.name", "create.topic.policy.class.name",
            "sasl.oauthbearer.jwt.validator.class",
            "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
 """Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused."""
+
+
+DYNAMIC: dict[str, ConfigKey] = {
+    name: ConfigKey(name, kind, None, "Has no effect here.")
+    for kind, names in (
+        (
+            ConfigType.INT,
+            "background.threads group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms "
+            "group.streams.assignment.interval.ms max.connection.creation.rate num.io.threads num.network.threads "
+            "num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size "
+            "remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size "
+            "remote.log.reader.threads share.coordinator.cached.buffer.max.bytes",
+        ),
+        (
+            ConfigType.LONG,
+            "log.local.retention.bytes log.local.retention.ms remote.list.offsets.request.timeout.ms "
+            "remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second "
+            "remote.log.manager.fetch.max.bytes.per.second",
+        ),
+        (ConfigType.BOOLEAN, "follower.fetch.last.tiered.offset.enable unclean.leader.election.enable"),
+        (ConfigType.LIST, "metric.reporters"),
+    )
+    for name in names.split()
+}
+"""Those that Kafka takes at run time too; what they say is kept and told, for a Kafka that comes after."""
 
 
 def has_no_effect(key: str) -> bool:

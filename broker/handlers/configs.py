@@ -15,6 +15,7 @@ from broker.config import topic_configs
 from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
 from broker.config.setting_types import ConfigSource
+from broker.config.settings_ignored import DYNAMIC
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
 from broker.handlers.gathering import Gathering, gathered, one_by_one
 from protocol.errors import ErrorCode
@@ -191,7 +192,8 @@ def _broker_entries(
 ) -> list[DescribeConfigsResourceResult]:
     layers = _broker_layers(broker)
     entries: list[DescribeConfigsResourceResult] = []
-    for key in broker.catalogue.broker_configs.keys.values():
+    set_by_somebody = [key for name, key in DYNAMIC.items() if any(layer.get(name) is not None for _, layer in layers)]
+    for key in (*broker.catalogue.broker_configs.keys.values(), *set_by_somebody):
         if names is not None and key.name not in names:
             continue
         chain = list(_behind(broker, key, layers))
@@ -241,7 +243,7 @@ def _cluster_entries(
     broker: Broker, names: Collection[str] | None, synonyms: bool, documentation: bool
 ) -> list[DescribeConfigsResourceResult]:
     """The cluster-wide defaults: only what somebody has set."""
-    known = broker.catalogue.broker_configs.keys
+    known = {**DYNAMIC, **broker.catalogue.broker_configs.keys}
     overrides = broker.catalogue.configs.get((BROKER_RESOURCE, ""), {})
     return [
         _entry(

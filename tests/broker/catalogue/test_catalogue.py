@@ -358,6 +358,20 @@ def test_a_dynamic_broker_config_reaches_topics_that_do_not_override_it(tmp_path
     assert driver.folders.published[-1].reconfigured == (topic,)
 
 
+@pytest.mark.parametrize(
+    ("value", "error"), [("12", ErrorCode.NONE), ("many", ErrorCode.INVALID_REQUEST)], ids=["number", "text"]
+)
+def test_what_kafka_takes_at_run_time_and_means_nothing_here_is_kept(
+    tmp_path: Path, value: str, error: ErrorCode
+) -> None:
+    """Of the right type, for a Kafka that comes after; names that nobody knows are refused."""
+    driver = CatalogueDriver(tmp_path)
+    assert alter(driver, (4, ""), change("background.threads", ConfigOperation.SET, value)) is error
+    assert alter(driver, (4, ""), change("nobody.knows", ConfigOperation.SET, "1")) is ErrorCode.INVALID_CONFIG
+    kept = {} if error else {(4, ""): {"background.threads": "12"}}
+    assert driver.catalogue.configs == kept
+
+
 def test_replacing_configs_sets_the_rest_back(tmp_path: Path) -> None:
     driver = CatalogueDriver(tmp_path)
     driver.create("t", configs={"retention.ms": "5", "segment.ms": "7"})
