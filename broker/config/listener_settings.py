@@ -72,14 +72,17 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
 
     unknown = []
     prefixes = [f"{LISTENER_PREFIX}{name.lower()}." for name in listeners]
+    controllers = {name.lower() for name in settings.controller_listener_names}
     for key, value in settings.of_listeners.items():
         prefix = next((prefix for prefix in prefixes if key.lower().startswith(prefix)), None)
         if prefix is None:
-            continue  # of a listener that is not opened here, a controller's
+            name, _, rest = key.lower().removeprefix(LISTENER_PREFIX).partition(".")
+            if name not in controllers and (_of_any_mechanism(rest) in settings.definitions or rest in REFUSED):
+                raise SettingsError(f"{key}: {name.upper()} is not in listeners, and a broker without it may be open")
+            continue
         rest = key.lower().removeprefix(prefix)
-        mechanism, _, of_mechanism = rest.partition(".")
-        if mechanism.upper() in MECHANISMS and of_mechanism in OF_MECHANISMS:
-            rest = of_mechanism
+        mechanism = rest.partition(".")[0]
+        rest = _of_any_mechanism(rest)
         if (mechanism.upper(), rest, value.strip()) == ("OAUTHBEARER", CALLBACK_HANDLER, TOKEN_VALIDATOR):
             continue
         if rest in REFUSED and value.strip():
@@ -87,3 +90,9 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
         if rest not in settings.definitions and rest not in REFUSED and not has_no_effect(rest):
             unknown.append(key)
     return unknown
+
+
+def _of_any_mechanism(key: str) -> str:
+    """`sasl.jaas.config` of `plain.sasl.jaas.config`; other keys as they are."""
+    mechanism, _, rest = key.partition(".")
+    return rest if mechanism.upper() in MECHANISMS and rest in OF_MECHANISMS else key

@@ -14,7 +14,7 @@ _KEYS = frozenset(
     """
     alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds
     auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
-    client.quota.callback.class config.providers
+    client.quota.callback.class
     controlled.shutdown.enable controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms controller.quorum.auto.join.enable
     controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
@@ -50,11 +50,12 @@ _KEYS = frozenset(
     """.split()  # noqa: SIM905  read as a list of words
 )
 
-REFUSED = ("alter.config.policy.class.name", "create.topic.policy.class.name",
+REFUSED = ("alter.config.policy.class.name", "config.providers", "create.topic.policy.class.name",
            "principal.builder.class", "sasl.login.callback.handler.class", "sasl.login.class",
            "sasl.oauthbearer.jwt.validator.class",
            "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
-"""Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused."""
+"""Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused. Without its provider a
+password `${file:...}` would be that very text."""
 
 
 DYNAMIC: dict[str, ConfigKey] = {

@@ -73,6 +73,8 @@ def test_each_listener_speaks_what_the_map_says():
         ({"listener.name.in.connection.failed.authentication.delay.ms": "soon"}, "listener.name.in.connection.failed"),
         ({"listener.name.in.principal.builder.class": "com.example.Mine"}, "would be open"),
         ({"listener.name.in.plain.sasl.server.callback.handler.class": "com.example.Mine"}, "would be open"),
+        ({"listener.name.inn.ssl.client.auth": "required"}, "inn.ssl.client.auth: INN is not in listeners"),
+        ({"listener.name.inn.plain.sasl.jaas.config": "planted"}, "jaas.config: INN is not in listeners"),
     ],
 )
 def test_what_a_listener_cannot_be_is_refused_with_its_key_and_without_secrets(given: dict[str, str], words: str):

@@ -71,6 +71,12 @@ def test_an_authorizer_of_ones_own_is_refused_since_the_broker_would_be_open():
     assert gather(None, {}, ["authorizer.class.name="]).unknown == []
 
 
+def test_a_provider_of_values_is_refused_since_passwords_would_be_its_placeholders():
+    jaas = "listener.name.in.plain.sasl.jaas.config=x required user_admin='${file:/run/secrets:admin}';"
+    with pytest.raises(SettingsError, match=r"config.providers=file: it is not supported"):
+        gather(None, {}, ["config.providers=file", "config.providers.file.class=x", jaas])
+
+
 def test_a_file_that_cannot_be_read_and_an_override_that_is_none_are_refused(tmp_path: Path):
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
         gather(tmp_path / "none.properties", {}, [])
