@@ -24,7 +24,7 @@ def examples() -> list[tuple[str, str]]:
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A test run of somebody's project in `folder`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_every_example_of_the_page(tmp_path: Path):
