@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from broker.network.tls_settings import TlsSide
 
 HANDSHAKE_WITHIN_MS = 10_000
+AHEAD_BYTES = 262_144
+"""What a peer may send while its handshake waits for its turn."""
 
 _PIECE_BYTES = 65_536
 _TURN_BYTES = 524_288  # encrypted in one go: about a millisecond
@@ -38,6 +40,7 @@ class TlsChannel:
     """One accepted socket on a listener with TLS."""
 
     __slots__ = (
+        "_ahead",
         "_closing",
         "_connection",
         "_established",
@@ -53,6 +56,7 @@ class TlsChannel:
         "_pump_scheduled",
         "_raw",
         "_raw_paused",
+        "_reading",
         "_side",
         "_tls",
         "_writing_paused",
@@ -68,6 +72,8 @@ class TlsChannel:
         self._tls: ssl.SSLObject
         self._established = self._handshaking = False
         self._closing = self._gone = False
+        self._reading = True  # as far as the connection is concerned
+        self._ahead = False  # it has sent too much for a handshake that has not had its turn
         self._pending: deque[memoryview] = deque()  # written by the connection, not encrypted yet
         self._pending_bytes = 0
         self._pump_scheduled = False
@@ -99,6 +105,9 @@ class TlsChannel:
             self._owner.broker.runtime.in_slices(
                 self._shake_hands(), _nothing, self._failed, owner=self, wanted=lambda: not self._gone, at_once=False
             )
+        if self._handshaking and not self._ahead and self._incoming.pending > AHEAD_BYTES:
+            self._ahead = True
+            self._raw.pause_reading()
 
     def eof_received(self) -> None:
         """The peer sends no more: the socket closes itself."""
@@ -153,11 +162,14 @@ class TlsChannel:
 
     def pause_reading(self) -> None:
         """Read the socket no further."""
+        self._reading = False
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
         """Read it again."""
-        self._raw.resume_reading()
+        self._reading = True
+        if not self._ahead:
+            self._raw.resume_reading()
 
     def close(self) -> None:
         """End it when everything is sent."""
@@ -177,6 +189,10 @@ class TlsChannel:
     def _shake_hands(self) -> Generator[None, None, None]:
         self._handshaking = False
         self._shake()
+        if self._ahead:
+            self._ahead = False
+            if self._reading and not self._closing and not self._gone:
+                self._raw.resume_reading()
         yield
 
     def _shake(self) -> None:

@@ -17,6 +17,8 @@ from broker.security.stores import KeyPair, Store, StoreError, key_pair, trusted
 from broker.security.subjects import MappingError, mapped, parse_rules, subject_text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from broker.config.listener_settings import ListenerSettings
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -138,11 +140,9 @@ class TlsSide:
         versions = self._own.of("ssl.enabled.protocols")
         if not versions or not set(versions) <= set(_VERSIONS):
             raise TlsRefused(f"ssl.enabled.protocols={','.join(versions)}: it takes {' and '.join(_VERSIONS)}")
-        newest = self._set_ciphers(context, max(versions))
-        if newest not in versions:
-            raise TlsRefused("ssl.cipher.suites: none of them is of a version in ssl.enabled.protocols")
+        versions = self._set_ciphers(context, versions)
         context.minimum_version = _VERSIONS[min(versions)]
-        context.maximum_version = _VERSIONS[newest]
+        context.maximum_version = _VERSIONS[max(versions)]
         # Whoever resumes a session keeps the certificate that was good when it began.
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -156,21 +156,25 @@ class TlsSide:
             raise TlsRefused(f"ssl.keystore: {why}") from None
         return context
 
-    def _set_ciphers(self, context: ssl.SSLContext, newest: str) -> str:
-        """Allow what `ssl.cipher.suites` lists; the newest version that has one."""
+    def _set_ciphers(self, context: ssl.SSLContext, versions: Collection[str]) -> Collection[str]:
+        """Allow what `ssl.cipher.suites` lists; those of the versions that have one."""
         suites = set(self._own.of("ssl.cipher.suites"))
         if not suites:
-            return newest
+            return versions
         of_1_3 = suites & _TLS_1_3_SUITES
-        if of_1_3 and of_1_3 != _TLS_1_3_SUITES and newest == "TLSv1.3":
+        if of_1_3 and of_1_3 != _TLS_1_3_SUITES and "TLSv1.3" in versions:
             missing = ", ".join(sorted(_TLS_1_3_SUITES - of_1_3))
             raise TlsRefused(f"ssl.cipher.suites: of TLS 1.3 it takes all suites or none, and lacks {missing}")
         older = sorted(suites - _TLS_1_3_SUITES)
-        try:
-            context.set_ciphers(":".join(_openssl_name(suite) for suite in older) or "ECDHE+AESGCM")
-        except ssl.SSLError:
-            raise TlsRefused(f"ssl.cipher.suites={','.join(older)}: OpenSSL has none of them") from None
-        return newest if of_1_3 else "TLSv1.2"
+        if older:
+            try:
+                context.set_ciphers(":".join(_openssl_name(suite) for suite in older))
+            except ssl.SSLError:
+                raise TlsRefused(f"ssl.cipher.suites={','.join(older)}: OpenSSL has none of them") from None
+        having = [version for version in versions if (of_1_3 if version == "TLSv1.3" else older)]
+        if not having:
+            raise TlsRefused("ssl.cipher.suites: none of them is of a version in ssl.enabled.protocols")
+        return having
 
 
 def _openssl_name(suite: str) -> str:

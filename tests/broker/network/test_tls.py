@@ -16,7 +16,7 @@ from broker.config.listeners import parse_listeners
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
 from broker.network.listener_security import ListenerSecurity
-from broker.network.tls_channel import HANDSHAKE_WITHIN_MS, TlsChannel
+from broker.network.tls_channel import AHEAD_BYTES, HANDSHAKE_WITHIN_MS, TlsChannel
 from broker.network.tls_settings import TlsRefused
 from broker.network.tls_watch import LOOK_EVERY_MS, TlsWatch
 from protocol.api_keys import ApiKey
@@ -266,6 +266,39 @@ def test_half_handshakes_count_and_end_in_time():
     assert service.server.memory.used_bytes == 0
 
 
+def test_what_waits_for_a_handshake_is_bounded():
+    """SE10: many handshakes take their time, and who sends ahead meanwhile is read no further."""
+    service = Service()
+    peer = service.peer()
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    hello = peer.outgoing.read()
+    peer.channel.data_received(hello[:5])
+    peer.channel.data_received(hello[5:] + bytes(AHEAD_BYTES))
+    assert not peer.transport.reading
+    peer.connection.hold_back()
+    peer.connection.let_go()
+    assert not peer.transport.reading
+    service.runtime.turn()
+    assert peer.transport.closed  # zeros are no TLS
+
+    peer = service.peer()
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    peer.channel.data_received(peer.outgoing.read())
+    service.runtime.turn()
+    peer.incoming.write(bytes(peer.transport.written))
+    peer.transport.written.clear()
+    peer.tls.do_handshake()
+    requests = AHEAD_BYTES // len(heartbeat()) + 1
+    peer.tls.write(heartbeat() * requests)
+    peer.channel.data_received(peer.outgoing.read())
+    assert not peer.transport.reading
+    peer.exchange()
+    assert len(service.principals) == requests
+    assert peer.transport.reading
+
+
 def test_a_connection_too_many_is_refused_before_its_handshake():
     service = Service()
     service.broker.settings.max_connections_per_ip = 1
@@ -431,6 +464,16 @@ def test_cipher_suites_have_javas_names():
     names = {cipher["name"] for cipher in security.tls.context.get_ciphers()}
     assert {"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES128-SHA256"} <= names
     assert security.tls.context.maximum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_suites_of_one_version_leave_out_the_other():
+    newest = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"
+    assert security_of({**INLINE, "ssl.cipher.suites": newest}).tls.context.minimum_version == ssl.TLSVersion.TLSv1_3
+    with pytest.raises(SettingsError, match="none of them is of a version"):
+        security_of({**INLINE, "ssl.cipher.suites": newest, "ssl.enabled.protocols": "TLSv1.2"})
+    older = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+    with pytest.raises(SettingsError, match="none of them is of a version"):
+        security_of({**INLINE, "ssl.cipher.suites": older, "ssl.enabled.protocols": "TLSv1.3"})
 
 
 # --- reading again
