@@ -99,7 +99,7 @@ def _run(
     max_bytes, shares = _memory(broker.settings)
     broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
     for security in secured.values():
-        security.open(runtime, broker.catalogue.scram_credential, broker.secret)
+        security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
     server = Server(broker, Routes(HANDLERS), shares, secured)
     ending = _Ending(composition, runtime, server)
     watch = TlsWatch(runtime, secured.values())

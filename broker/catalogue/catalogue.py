@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.catalogue.metadata_log import MetadataLog, TornTail
     from broker.catalogue.takeover import Quorum
     from broker.loop.runtime import Runtime
+    from broker.security.scram import Shape
 
 log = get_logger()
 
@@ -95,6 +96,7 @@ class Catalogue(CatalogueRequests):
         self._effective: dict[str, tuple[Mapping[str, str], topic_configs.Effective]] = {}
         self._credentials_of: KeptRecords | None = None  # and after how many changes of them:
         self._scram_changes = 0
+        self._usual: dict[str, Shape] = {}  # by mechanism
 
     # Opening ---------------------------------------------------------------------------------------------------
 
@@ -144,6 +146,13 @@ class Catalogue(CatalogueRequests):
     def scram_credential(self, user: str, mechanism: str) -> users.ScramCredential | None:
         """What a log-in of `user` is checked against; `mechanism` as SASL calls it, `SCRAM-SHA-256`."""
         return users.credential(self.credentials, user, mechanism)
+
+    def usual_credential(self, mechanism: str) -> Shape:
+        """What most users' credentials for it look like."""
+        found = self._usual.get(mechanism)
+        if found is None:
+            found = self._usual[mechanism] = users.usual(self.credentials, mechanism)
+        return found
 
     @property
     def idle(self) -> bool:
@@ -323,6 +332,7 @@ class Catalogue(CatalogueRequests):
         if self._credentials_of is not kept or self._scram_changes != kept.scram_changes:
             self._credentials_of, self._scram_changes = kept, kept.scram_changes
             self.credentials = dict(kept.scram)
+            self._usual = {}
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
 
     @property

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from broker.security.scram import ORDINARY, Shape
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
 from protocol.records import metadata_records as records
@@ -84,6 +86,13 @@ def credential(kept: Credentials, user: str, mechanism: str) -> ScramCredential 
     if record is None:
         return None
     return ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+
+
+def usual(kept: Credentials, mechanism: str) -> Shape:
+    """What most credentials for what SASL calls `mechanism` look like."""
+    known = ScramMechanism.by_name(mechanism)
+    shapes = Counter(Shape.of(record) for (_, number), record in kept.items() if number == known)
+    return shapes.most_common(1)[0][0] if shapes else ORDINARY
 
 
 def alter(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.network.tls_settings import TlsSide
     from broker.security.jaas import Login
     from broker.security.mechanisms import Mechanism
-    from broker.security.scram import Credential
+    from broker.security.scram import Credential, Shape
 
 log = get_logger()
 
@@ -60,8 +60,18 @@ class ListenerSecurity:
             self._read_mechanisms(own)
             self._warn(settings, listener)
 
-    def open(self, runtime: Runtime, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> None:
-        """Begin to offer the mechanisms. `find` gives a user's SCRAM credential, `decoy_secret` is known to nobody."""
+    def open(
+        self,
+        runtime: Runtime,
+        find: Callable[[str, str], Credential | None],
+        decoy_secret: bytes,
+        usual: Callable[[str], Shape] | None = None,
+    ) -> None:
+        """Begin to offer the mechanisms.
+
+        `find` gives a user's SCRAM credential, `decoy_secret` is known to nobody; `usual` tells what most credentials
+        of a mechanism look like.
+        """
         for name, login in self._logins.items():
             if name == "PLAIN":
                 begin = _plain(login.options)
@@ -69,7 +79,7 @@ class ListenerSecurity:
                 assert self._oauth is not None
                 begin = self._oauth.begin(runtime)
             else:
-                begin = _scram(name, find, decoy_secret)
+                begin = _scram(name, find, decoy_secret, usual)
             self.offers[name] = Offer(begin, self._reauth_ms[name])
 
     # ---
@@ -128,10 +138,19 @@ def _plain(options: Mapping[str, str]) -> Callable[[], Mechanism]:
     return lambda: Plain(users)
 
 
-def _scram(name: str, find: Callable[[str, str], Credential | None], decoy_secret: bytes) -> Callable[[], Mechanism]:
-    from broker.security.scram import Scram  # noqa: PLC0415  few starts need it
+def _scram(
+    name: str,
+    find: Callable[[str, str], Credential | None],
+    decoy_secret: bytes,
+    usual: Callable[[str], Shape] | None,
+) -> Callable[[], Mechanism]:
+    from broker.security.scram import ORDINARY, Scram  # noqa: PLC0415  few starts need it
 
-    return lambda: Scram(name, find, random_uuid_text().replace("-", ""), decoy_secret)
+    def begin() -> Mechanism:
+        nonce = random_uuid_text().replace("-", "")
+        return Scram(name, find, nonce, decoy_secret, ORDINARY if usual is None else usual(name))
+
+    return begin
 
 
 def _is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.security.mechanisms import OTHER_AUTHORIZATION_ID, Proven, Rejected
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS = 4_096
+_TEXT = b"0123456789abcdefghijklmnopqrstuvwxyz"
+_LETTERS = frozenset(_TEXT)
 
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -50,34 +52,57 @@ class Credential(Protocol):
         """Of PBKDF2."""
 
 
+class Shape(NamedTuple):
+    """What a credential shows to whoever begins to log in: Kafka's salts are digits and small letters, others bytes."""
+
+    salt_bytes: int = 20
+    salt_is_text: bool = False
+    iterations: int = LEAST_ITERATIONS
+
+    @classmethod
+    def of(cls, credential: Credential) -> Shape:
+        """That of one."""
+        return cls(len(credential.salt), set(credential.salt) <= _LETTERS, credential.iterations)
+
+
+ORDINARY = Shape()
+
+
 class _Decoy:
-    """What stands for a user who is not there."""
+    """What stands for a user who is not there. Each mechanism has its own salt, as those of users are."""
 
-    iterations = LEAST_ITERATIONS
-
-    def __init__(self, secret: bytes, user: str, hash_name: str) -> None:
-        self.salt = hmac.digest(secret, user.encode(), "sha256")[:20]
-        self.stored_key = self.server_key = bytes(hashlib.new(hash_name).digest_size)
+    def __init__(self, secret: bytes, user: str, mechanism: str, shape: Shape) -> None:
+        key = hmac.digest(secret, f"{mechanism} {user}".encode(), "sha256")
+        salt = hashlib.shake_256(key).digest(shape.salt_bytes)
+        self.salt = bytes(_TEXT[byte % len(_TEXT)] for byte in salt) if shape.salt_is_text else salt
+        self.iterations = shape.iterations
+        self.stored_key = self.server_key = bytes(hashlib.new(HASHES[mechanism]).digest_size)
 
 
 class Scram:
     """One exchange, of two tokens.
 
     `find` gives a user's credential, `nonce` is ours: printable and fresh. `decoy_secret` is what salts of users who
-    are not there are made of.
+    are not there are made of, and `shape` what most credentials look like.
     """
 
     __slots__ = ("_bare", "_credential", "_decoy_secret", "_find", "_first", "_hash", "_header", "_known", "_mechanism",
-                 "_nonce", "_user", "proven")  # fmt: skip
+                 "_nonce", "_shape", "_user", "proven")  # fmt: skip
 
     def __init__(
-        self, mechanism: str, find: Callable[[str, str], Credential | None], nonce: str, decoy_secret: bytes
+        self,
+        mechanism: str,
+        find: Callable[[str, str], Credential | None],
+        nonce: str,
+        decoy_secret: bytes,
+        shape: Shape = ORDINARY,
     ) -> None:
         self._mechanism = mechanism
         self._hash = HASHES[mechanism]
         self._find = find
         self._nonce = nonce
         self._decoy_secret = decoy_secret
+        self._shape = shape
         self._credential: Credential | None = None
         self._known = False
         self._user = self._header = self._bare = self._first = ""
@@ -105,7 +130,7 @@ class Scram:
         if credential is not None and credential.iterations < LEAST_ITERATIONS:
             raise Rejected(f"the credential has fewer than {LEAST_ITERATIONS} iterations", user=user)
         self._known = credential is not None
-        self._credential = credential = credential or _Decoy(self._decoy_secret, user, self._hash)
+        self._credential = credential = credential or _Decoy(self._decoy_secret, user, self._mechanism, self._shape)
         self._nonce = client_nonce + self._nonce
         self._first = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
         return self._first.encode()

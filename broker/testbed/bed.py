@@ -60,7 +60,7 @@ class Bed:
         self.broker = broker = self.composition.broker
         broker.served = HANDLERS.keys()
         for security in secured.values():
-            security.open(runtime, broker.catalogue.scram_credential, broker.secret)
+            security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
         self.watch = Watch()
         self.server = Server(broker, Routes(self.watch.over(HANDLERS)), securities=secured)
         self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])

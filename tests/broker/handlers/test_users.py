@@ -10,6 +10,7 @@ import pytest
 from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.users import ScramCredential, ScramMechanism, record_of
 from broker.handlers import users
+from broker.security.scram import ORDINARY, Shape
 from protocol.errors import ErrorCode
 from protocol.frames import encode_request
 from protocol.messages.alter_user_scram_credentials import (
@@ -128,6 +129,16 @@ def test_credentials_survive_a_restart(tmp_path: Path, snapshot: bool) -> None:
         assert catalogue.scram_credential("alice", "SCRAM-SHA-512") is None
         assert catalogue.scram_credential("bob", "SCRAM-SHA-512") is None
         assert catalogue.scram_credential("alice", "PLAIN") is None
+
+
+def test_most_credentials_say_what_those_of_nobody_look_like(tmp_path: Path) -> None:
+    """SE21"""
+    driver = CatalogueDriver(tmp_path)
+    assert driver.catalogue.usual_credential("SCRAM-SHA-256") == ORDINARY
+    given = [upsertion("alice", iterations=8192), upsertion("bob", iterations=8192), upsertion("carol", salt=bytes(64))]
+    driver.all(lambda answer: driver.catalogue.alter_users([], given, answer))
+    assert driver.catalogue.usual_credential("SCRAM-SHA-256") == Shape(20, True, 8192)
+    assert driver.catalogue.usual_credential("SCRAM-SHA-512") == ORDINARY
 
 
 def test_a_credential_does_not_show_itself() -> None:

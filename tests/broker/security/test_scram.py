@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from broker.security.mechanisms import OTHER_AUTHORIZATION_ID, Proven, Rejected
-from broker.security.scram import HASHES, Scram
+from broker.security.scram import HASHES, Scram, Shape
 
 NONCE = "cp1a547vmw7mud261aeom7z72"
 
@@ -155,6 +155,24 @@ def test_a_user_who_is_not_there_is_answered_as_one_who_is():
     with pytest.raises(Rejected) as rejected:
         scram.step(b"c=biws,r=a" + NONCE.encode() + b",p=" + zero)
     assert rejected.value.told is None
+
+
+def test_a_user_who_is_not_there_has_the_salt_of_most_who_are():
+    """SE21: as long and of the same letters, and another one for each mechanism, as users' salts are."""
+
+    def told(mechanism: str, shape: Shape) -> tuple[bytes, str]:
+        first = Scram(mechanism, lambda *_: None, NONCE, b"secret", shape).step(b"n,,n=nobody,r=a").decode()
+        fields = dict(field.split("=", 1) for field in first.split(","))
+        return b64decode(fields["s"]), fields["i"]
+
+    of_librdkafka, of_kafka = Shape(64, False, 4096), Shape(25, True, 8192)
+    salt, iterations = told("SCRAM-SHA-256", of_librdkafka)
+    assert (len(salt), iterations) == (64, "4096")
+    assert salt != told("SCRAM-SHA-512", of_librdkafka)[0]
+    salt, iterations = told("SCRAM-SHA-512", of_kafka)
+    assert (len(salt), iterations) == (25, "8192")
+    assert salt.isalnum()
+    assert salt.islower()
 
 
 def test_any_bytes_are_rejected_or_answered():
