@@ -58,6 +58,8 @@ def parse_jaas(line: str) -> Login:
         if key.kind != "text":
             raise JaasError("it takes key=value behind the flag")
         if len(tokens) < 2 or tokens[0] != _Token("other", "=") or tokens[1].kind != "text":
+            if options and tokens[:1] != [_Token("other", "=")]:
+                raise JaasError("it takes key=value, and a value with blanks in quotes")  # this may be the rest of one
             raise JaasError(f"Value not specified for key '{key.text}'")
         options[key.text] = tokens[1].text
         del tokens[:2]

@@ -121,7 +121,8 @@ def unsecured(token: str, options: Mapping[str, str], now_ms: int) -> Proven:
     proven = _in_time(claims, subject_claim, now_ms, skew_ms, needs_issued_at=False)
     required = options.get("unsecuredValidatorRequiredScope", "").split()
     scope = claims.get(options.get("unsecuredValidatorScopeClaimName") or "scope", [])
-    if not set(required) <= set(scope.split() if isinstance(scope, str) else scope):
+    given = scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else []
+    if not all(one in given for one in required):
         raise BadToken("it lacks a scope", status="insufficient_scope", scope=" ".join(required))
     return proven
 
@@ -155,7 +156,7 @@ def _moment_ms(claims: Mapping[str, Any], name: str) -> int | None:
 def _decoded(part: str) -> dict[str, Any]:
     try:
         found = json.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, Base64Error):
+    except (ValueError, Base64Error, RecursionError):
         raise BadToken("it is no token") from None
     if not isinstance(found, dict):
         raise BadToken("it is no token")

@@ -74,6 +74,9 @@ def keyed_with_the_public_key() -> str:
     return f"{head}.{signature}"
 
 
+DEEP = urlsafe_b64encode(b"[" * 12_000).decode().rstrip("=")
+
+
 def message(token: str, authorization_id: str = "", more: str = "") -> bytes:
     name = f"a={authorization_id}" if authorization_id else ""
     return f"n,{name},\x01auth=Bearer {token}\x01{more}\x01".encode()
@@ -124,7 +127,7 @@ def test_a_signed_token_says_who_it_is(tmp_path: Path, token: str):
         signed(OTHER_KEY), signed(EC_KEY, "one", "ES256"), signed(RSA_KEY, "two"),
         keyed_with_the_public_key(),
         signed(aud="elsewhere"), signed(aud=None), signed(iss="https://other"), signed(iss=None),
-        "a.b.c", signed()[:-4], "x",
+        "a.b.c", signed()[:-4], "x", f"{DEEP}.e30.x",
     ],
 )  # fmt: skip
 def test_a_token_that_proves_nothing_is_told_so_in_json(tmp_path: Path, token: str):
@@ -177,7 +180,8 @@ def test_unsigned_tokens_are_for_who_allows_them(tmp_path: Path):
     exchange = made.offers["OAUTHBEARER"].begin()
     assert exchange.step(message(plain(scope="read"))) == b'{"status":"insufficient_scope", "scope":"read write"}'
     wrong = (plain(exp=NOW_S), plain(exp=None), plain(sub=None), plain({"alg": "RS256"}), plain(signature="x"),
-             plain(iat=NOW_S + 1), plain(exp=True), signed())  # fmt: skip
+             plain(iat=NOW_S + 1), plain(exp=True), signed(),
+             plain(scope=5), plain(scope=[{}]), f"{DEEP}.e30.", f"e30.{DEEP}.")  # fmt: skip
     for token in wrong:
         with pytest.raises(Rejected):
             exchange = made.offers["OAUTHBEARER"].begin()

@@ -39,6 +39,7 @@ def test_options_are_words_and_quoted_texts(options: str, expected: dict[str, st
         (f"{PLAIN} required user_a;", "Value not specified for key 'user_a'"),
         (f"{PLAIN} required user_a=;", "Value not specified for key 'user_a'"),
         (f'{PLAIN} required user_a="secret', "Value not specified for key 'user_a'"),
+        (f"{PLAIN} required user_a=my secret;", "with blanks in quotes"),
         (f"{PLAIN} required; {PLAIN} required;", "one login module"),
         ('"', "does not begin with"),
     ],
