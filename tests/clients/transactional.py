@@ -109,7 +109,11 @@ class KafkaPython:
         self._producer = kafka.KafkaProducer(
             bootstrap_servers=bootstrap, transactional_id=tid, transaction_timeout_ms=timeout_ms
         )
-        self._call(self._producer.init_transactions)
+        try:
+            self._call(self._producer.init_transactions)
+        except BaseException:
+            self.close()
+            raise
 
     def _call(self, what: Any, *args: Any) -> Any:
         try:
@@ -148,14 +152,17 @@ class Aiokafka:
     def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
         self._loop = asyncio.new_event_loop()
 
-        async def start() -> AIOKafkaProducer:
-            producer = AIOKafkaProducer(
+        async def make() -> AIOKafkaProducer:
+            return AIOKafkaProducer(
                 bootstrap_servers=bootstrap, transactional_id=tid, transaction_timeout_ms=timeout_ms
             )
-            await producer.start()
-            return producer
 
-        self._producer = self._run(start())
+        self._producer = self._run(make())
+        try:
+            self._run(self._producer.start())
+        except BaseException:
+            self.close()
+            raise
 
     def _run(self, work: Any) -> Any:
         try:
@@ -199,7 +206,11 @@ class _Process:
             text=True,
             env={**os.environ, **(environment or {})},
         )
-        self._hear()
+        try:
+            self._hear()
+        except BaseException:
+            self.close()
+            raise
 
     def _hear(self) -> None:
         assert self._process.stdout is not None

@@ -68,6 +68,8 @@ class Writer(threading.Thread):
                 with contextlib.suppress(Exception):
                     producer.close()
                 producer = None
+            if gone:
+                time.sleep(0.1)  # a broker that is down says so at once
 
     def _transact(self, producer: Any, process: str) -> bool:
         """One transaction; whether the producer is of no more use."""

@@ -35,6 +35,7 @@ class Client:
         self.channel: Channel
         self.impatience = 0.03
         self.oldest: dict[str, int] = {}  # by API: the least version that says what the client needs
+        self.newest: dict[str, int] = {}  # by API: the last version that the client speaks
         self.topic_ids: dict[str, bytes] = {}  # as Metadata said last; since its version 10
         self._versions: dict[int, int] = {}
 
@@ -44,6 +45,7 @@ class Client:
         if key not in self._versions:
             first, last = APIS[key].served
             first = max(first, self.oldest.get(APIS[key].name, 0))
+            last = min(last, self.newest.get(APIS[key].name, last))
             self._versions[key] = last if self.random.random() < 0.5 else self.random.randint(first, last)
         return self._versions[key]
 

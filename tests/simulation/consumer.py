@@ -84,7 +84,7 @@ class Consumer(Client):
         if instance is not None:
             self.oldest = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "OffsetCommit": 7, "LeaveGroup": 3}
         # Topic ids stand for names from these on, and a consumer would have to learn them.
-        self._versions[FetchRequest.API_KEY or 1] = self.random.randint(4, 12)
+        self.newest = {"Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 9}
 
     def life(self) -> Process:
         """Join, read and commit."""

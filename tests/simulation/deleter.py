@@ -49,6 +49,7 @@ class Deleter(Client):
         self.stopping = False
         self.deleted = 0
         self._offset = 0
+        self.newest = {"OffsetCommit": 9, "OffsetFetch": 9}  # the next ones name topics by id
 
     def life(self) -> Process:
         """Until stopped."""

@@ -21,8 +21,7 @@ class Scratch(Client):
         self.stopping = False
         self.rounds = 0
         # Topic ids stand for names from the next ones on, and these topics have another one every time.
-        self._versions[ProduceRequest.API_KEY or 0] = self.random.randint(3, 12)
-        self._versions[FetchRequest.API_KEY or 1] = self.random.randint(4, 12)
+        self.newest = {"Produce": 12, "Fetch": 12}
         self._number = 0
         self._sure: list[bytes] = []
         self._perhaps: set[bytes] = set()
