@@ -210,6 +210,9 @@ class Composition:
 
 def _authorizer(settings: Settings, runtime: Runtime, catalogue: Catalogue) -> Authorizer | None:
     if not settings.authorizer_class_name:
+        if settings.super_users:
+            why = "authorizer.class.name is empty: everybody may everything"
+            log.warning("setting_without_effect", key="super.users", why=why)
         return None
     return Authorizer(
         catalogue.state.kept.acls.values(),

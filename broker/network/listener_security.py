@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.listener_settings import MECHANISMS, ListenerSettings
+from broker.config.listeners import SecurityProtocol
 from broker.config.setting_types import SettingsError
+from broker.config.settings import LISTENER_PREFIX
 from broker.loop.logs import get_logger
 from broker.loop.uuids import random_uuid_text
 from broker.security.mechanisms import Offer
@@ -34,6 +36,7 @@ _MODULES = {
     "SCRAM-SHA-512": f"{_SECURITY}scram.ScramLoginModule",
     "OAUTHBEARER": f"{_SECURITY}oauthbearer.OAuthBearerLoginModule",
 }
+_OF_SASL = ("sasl.enabled.mechanisms", *(f"{name.lower()}.sasl.jaas.config" for name in MECHANISMS))
 
 
 class ListenerSecurity:
@@ -43,6 +46,7 @@ class ListenerSecurity:
         self.name = listener.name
         self.protocol = listener.protocol
         own = ListenerSettings(settings, listener.name)
+        self._refuse_unasked(own)
         self.tls: TlsSide | None = None
         if self.protocol.tls:
             from broker.network.tls_settings import TlsSide  # noqa: PLC0415  few starts need it
@@ -84,6 +88,15 @@ class ListenerSecurity:
 
     # ---
 
+    def _refuse_unasked(self, own: ListenerSettings) -> None:
+        """What is set for this listener alone, and asks who its clients are, must be asked."""
+        unasked = [] if self.protocol.sasl else [key for key in _OF_SASL if own.has_own(key)]
+        if not self.protocol.tls and own.has_own("ssl.client.auth") and own.of("ssl.client.auth") != "none":
+            unasked.append("ssl.client.auth")
+        for key in unasked:
+            said = f"{LISTENER_PREFIX}{self.name.lower()}.{key}"
+            raise SettingsError(f"{said}: the listener speaks {self.protocol.name} and would be open all the same")
+
     def _read_mechanisms(self, own: ListenerSettings) -> None:
         enabled: tuple[str, ...] = own.of("sasl.enabled.mechanisms")
         said = f"sasl.enabled.mechanisms={','.join(enabled)}"
@@ -112,6 +125,11 @@ class ListenerSecurity:
 
 def securities(settings: Settings, listeners: list[Listener]) -> Mapping[str, ListenerSecurity]:
     """Those of all listeners, by name. Raises: SettingsError."""
+    if settings.ssl_client_auth != "none" and not any(one.protocol is SecurityProtocol.SSL for one in listeners):
+        why = "no listener speaks SSL, and SASL_SSL takes it with the prefix of a listener"
+        log.warning("setting_without_effect", key="ssl.client.auth", why=why)
+    if "sasl.enabled.mechanisms" in settings.given and not any(one.protocol.sasl for one in listeners):
+        log.warning("setting_without_effect", key="sasl.enabled.mechanisms", why="no listener speaks SASL")
     return {listener.name: ListenerSecurity(settings, listener) for listener in listeners}
 
 

@@ -73,6 +73,18 @@ def test_each_listener_speaks_what_the_map_says():
         ({"listener.name.in.connection.failed.authentication.delay.ms": "soon"}, "listener.name.in.connection.failed"),
         ({"listener.name.in.principal.builder.class": "com.example.Mine"}, "would be open"),
         ({"listener.name.in.plain.sasl.server.callback.handler.class": "com.example.Mine"}, "would be open"),
+        (
+            {"listener.security.protocol.map": "IN:PLAINTEXT", "listener.name.in.ssl.client.auth": "required"},
+            "in.ssl.client.auth: the listener speaks PLAINTEXT",
+        ),
+        (
+            {"listener.security.protocol.map": "IN:PLAINTEXT", "listener.name.in.plain.sasl.jaas.config": "planted"},
+            "in.plain.sasl.jaas.config: the listener speaks PLAINTEXT",
+        ),
+        (
+            {"listener.security.protocol.map": "IN:SSL", "listener.name.in.sasl.enabled.mechanisms": "PLAIN"},
+            "in.sasl.enabled.mechanisms: the listener speaks SSL",
+        ),
         ({"listener.name.inn.ssl.client.auth": "required"}, "inn.ssl.client.auth: INN is not in listeners"),
         ({"listener.name.inn.plain.sasl.jaas.config": "planted"}, "jaas.config: INN is not in listeners"),
     ],
@@ -90,3 +102,11 @@ def test_unknown_keys_of_listeners_are_named_and_those_of_others_are_not():
          "listener.name.in.num.network.threads": "3"}
     )  # fmt: skip
     assert check_own(settings, ["IN"]) == ["listener.name.in.connections.max.reauth"]
+
+
+def test_what_asks_nobody_is_told(capfd: pytest.CaptureFixture[str]):
+    opened({"listener.security.protocol.map": "IN:PLAINTEXT", "ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN"})  # fmt: skip
+    told = capfd.readouterr().err
+    assert "setting_without_effect key=ssl.client.auth" in told
+    assert "setting_without_effect key=sasl.enabled.mechanisms" in told
