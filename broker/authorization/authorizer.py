@@ -39,7 +39,7 @@ log = get_logger()
 class Rights:
     """What one principal may do from one host. Its verdicts are those of generation `generation` of the ACLs."""
 
-    __slots__ = ("_host", "authorizer", "generation", "principal", "verdicts")
+    __slots__ = ("_host", "_on_any", "authorizer", "generation", "principal", "verdicts")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.authorizer = authorizer
@@ -47,13 +47,12 @@ class Rights:
         self._host = host
         self.generation = authorizer.generation
         self.verdicts: dict[tuple[int, int, str], bool] = {}  # (operation, resource type, name): all that is allowed
+        self._on_any: dict[tuple[int, int], bool] = {}  # (operation, resource type): whether it is, on some resource
 
     def may(self, operation: int, resource: int, name: str, *, tell: bool = True) -> bool:
         """Whether it may; with `tell` the audit log hears of it."""
         authorizer = self.authorizer
-        if self.generation != authorizer.generation:
-            self.verdicts.clear()
-            self.generation = authorizer.generation
+        self._follow()
         key = (operation, resource, name)
         if key in self.verdicts:
             return True
@@ -69,9 +68,20 @@ class Rights:
 
     def may_on_any(self, operation: int, resource: int) -> bool:
         """Whether it may do it to some resource of a type."""
-        return self.may(operation, resource, ORDINARY_NAME, tell=False) or allowed_on_any(
-            self.authorizer.acls.of_type(resource), self.principal, self._host, operation
-        )
+        self._follow()
+        key = (operation, resource)
+        found = self._on_any.get(key)
+        if found is None:  # it looks at every ACL of the type: a refusal is remembered too
+            found = self._on_any[key] = self.may(operation, resource, ORDINARY_NAME, tell=False) or allowed_on_any(
+                self.authorizer.acls.of_type(resource), self.principal, self._host, operation
+            )
+        return found
+
+    def _follow(self) -> None:
+        if self.generation != self.authorizer.generation:
+            self.verdicts.clear()
+            self._on_any.clear()
+            self.generation = self.authorizer.generation
 
 
 class Authorizer(TopicsListener):

@@ -54,7 +54,8 @@ class Failures:
         return delay_ms, left_out
 
     def _forget(self, now_ms: int) -> None:
-        """Drop who has not failed of late; the oldest if all have."""
+        """Drop who has not failed of late; the oldest tenth if all have."""
         self._hosts = {name: host for name, host in self._hosts.items() if now_ms - host.began_ms < _WITHIN_MS}
-        while len(self._hosts) >= _MOST_HOSTS:
-            del self._hosts[next(iter(self._hosts))]
+        if len(self._hosts) >= _MOST_HOSTS:  # a tenth, so that not every new address pays for a look at all
+            for name in list(self._hosts)[: _MOST_HOSTS // 10]:
+                del self._hosts[name]

@@ -208,6 +208,25 @@ def test_verdicts_are_remembered_until_an_acl_changes() -> None:
     assert alice.verdicts == {}
 
 
+def test_whether_on_any_is_worked_out_once_for_all_the_acls_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal as well: who has no rights could have every ACL looked at, again and again."""
+    judge = authorizer(*(acl(name=f"t{number}", principal=BOB) for number in range(10)))
+    looks: list[int] = []
+    of_type = AclIndex.of_type
+
+    def counted(index: AclIndex, resource_type: int) -> Iterable[Acl]:
+        looks.append(resource_type)
+        return of_type(index, resource_type)
+
+    monkeypatch.setattr(AclIndex, "of_type", counted)
+    rights = judge.rights(ALICE, HERE)
+    assert not any(rights.may_on_any(Operation.WRITE, ResourceType.TOPIC) for _ in range(5))
+    assert len(looks) == 1
+    judge.acls.add(acl(operation=Operation.WRITE, name="mine"))
+    judge.generation += 1
+    assert rights.may_on_any(Operation.WRITE, ResourceType.TOPIC)
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are the client's choice: what is kept for one principal, and for all, does not grow for ever."""
     monkeypatch.setattr(remembering, "MOST_VERDICTS", 10)
