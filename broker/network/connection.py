@@ -670,6 +670,8 @@ class Connection(TransportSide):
 
     def _refuse_frame(self, fault: BadFrameSize) -> None:
         self._fault = None
+        if not self._max_requests:
+            return  # what is owed at the end is on its way
         if self._gate is not None and self._gate.bad_size(fault.size, fault.limit):
             return
         self._owner.counters.bad_frames += 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
@@ -68,7 +69,7 @@ def key_pair(store: Store, key: Secret | None, chain: Secret | None, key_passwor
     password = None if store.password is None else store.password.reveal().encode()
     try:
         found = load_pkcs12(content, password)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise StoreError(f"{store.kind}.location={store.location}: it is no PKCS12, or its password is wrong") from None
     if found.key is None or found.cert is None:
         raise StoreError(f"{store.kind}.location={store.location}: it holds no private key with its certificate")
@@ -96,7 +97,7 @@ def trusted(store: Store, certificates: Secret | None) -> bytes | None:
     password = None if store.password is None else store.password.reveal().encode()
     try:
         found = load_pkcs12(content, password)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         raise StoreError(f"{store.kind}.location={store.location}: it is no PKCS12, or its password is wrong") from None
     held = [one.certificate for one in (found.cert, *found.additional_certs) if one is not None]
     if not held:
@@ -138,7 +139,7 @@ def _pem_pair(said: str, key_text: bytes, chain_text: bytes, key_password: Secre
         raise StoreError("ssl.key.password: it is missing, and the private key is encrypted")
     try:
         key = load_pem_private_key(keys[0][0], password if encrypted else None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         why = ", or ssl.key.password is wrong" if encrypted else ""
         raise StoreError(f"{said}: the private key cannot be read{why}") from None
     leaf = x509.load_pem_x509_certificate(chain)

@@ -326,6 +326,15 @@ def test_a_failure_is_answered_after_the_delay_together_with_the_end():
     assert b"PLAIN" in answer
 
 
+def test_a_frame_that_cannot_be_behind_a_failure_changes_nothing():
+    """SE31: it is not another failure, and takes nothing of the first one's answer."""
+    peer = Peer()
+    peer.sends(handshake(), authenticate(b"\0bob\0no", version=1), pack(">i", -1))
+    peer.runtime.advance(100)
+    assert error_of(peer.answers()[-1]) == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert peer.server.failures.total == 1
+
+
 def test_frames_before_the_log_in_have_a_limit():
     """SE30"""
     for size, delayed in ((524_289, True), (-1, True), (0, False)):

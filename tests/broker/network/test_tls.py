@@ -427,6 +427,7 @@ def _der() -> Any:
         ({"ssl.keystore.key": "LOCKED", "ssl.keystore.certificate.chain": "CHAIN", "ssl.key.password": "no"},
          "ssl.key.password is wrong"),
         ({"ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "OTHER"}, "not the certificate's"),
+        ({"ssl.keystore.key": "STRANGE", "ssl.keystore.certificate.chain": "CHAIN"}, "key cannot be read"),
         ({"ssl.enabled.protocols": "TLSv1.1", "ssl.keystore.key": "KEY", "ssl.keystore.certificate.chain": "CHAIN"},
          "TLSv1.2 and TLSv1.3"),
         ({"ssl.cipher.suites": "TLS_RSA_WITH_NULL_MD5", "ssl.keystore.key": "KEY",
@@ -443,6 +444,8 @@ def test_stores_that_cannot_be_refuse_the_start_and_show_no_key(settings: dict[s
         "LOCKED": SERVER.key_pem(b"opensesame").decode(),
         "CHAIN": SERVER.certificate_pem.decode(),
         "OTHER": CA.issue().certificate_pem.decode(),
+        # Of an algorithm that nobody knows.
+        "STRANGE": "-----BEGIN PRIVATE KEY-----\nMA4CAQAwBQYDKgMEBAIFAA==\n-----END PRIVATE KEY-----\n",
     }
     given = {**PEM, **{key: texts.get(value, value) for key, value in settings.items()}}
     with pytest.raises(SettingsError) as refused:
