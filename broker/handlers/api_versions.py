@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
 
 _FROM_LEVEL_0 = 4
-_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -65,7 +65,7 @@ def _response(
     broker: Broker, levels: Mapping[str, int], epoch: int, *, names_level_0: bool, telemetry: bool
 ) -> ApiVersionsResponse:
     # Clients that are offered telemetry ask for subscriptions again and again, be there one or not.
-    served = [api for key, api in APIS.items() if key in broker.served and (telemetry or key not in _TELEMETRY)]
+    served = [api for key, api in APIS.items() if key in broker.served and (telemetry or key not in TELEMETRY)]
     finalized = {name: level for name, level in levels.items() if name in FEATURES}
     return ApiVersionsResponse(
         api_keys=[

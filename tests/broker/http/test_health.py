@@ -13,18 +13,20 @@ from cli import probe as health
 @pytest.mark.parametrize(
     ("words", "environment", "expected"),
     [
-        ([], {}, ("127.0.0.1", 9092)),
-        (["example:19092"], {}, ("example", 19092)),
-        (["[::1]:9093"], {}, ("::1", 9093)),
+        ([], {}, ("127.0.0.1", 9092, False)),
+        (["example:19092"], {}, ("example", 19092, False)),
+        (["[::1]:9093"], {}, ("::1", 9093, False)),
         (
             [],
             {"KAFKA_LISTENERS": "C://:9093,IN://0.0.0.0:19092", "KAFKA_CONTROLLER_LISTENER_NAMES": "C"},
-            ("127.0.0.1", 19092),
+            ("127.0.0.1", 19092, False),
         ),
-        ([], {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:9094"}, ("127.0.0.1", 9094)),
+        ([], {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:9094"}, ("127.0.0.1", 9094, False)),
+        ([], {"KAFKA_LISTENERS": "SSL://:9093"}, ("127.0.0.1", 9093, True)),
     ],
 )
-def test_where_it_asks(words: list[str], environment: dict[str, str], expected: tuple[str, int]) -> None:
+def test_where_it_asks(words: list[str], environment: dict[str, str], expected: tuple[str, int, bool]) -> None:
+    """Host, port, and whether it speaks TLS there."""
     assert health.address(words, environment) == expected
 
 

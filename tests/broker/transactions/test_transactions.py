@@ -181,6 +181,7 @@ def test_who_may_not_see_an_id_is_not_told_of_it(broker: TransactionalWhole, mon
     """8: listed are ids with DESCRIBE; describing one without is 53."""
     broker.pair("tx")
     monkeypatch.setattr("broker.handlers.transactions.authorize", lambda *_: False)
+    monkeypatch.setattr("broker.handlers.transactions.probe", lambda *_: False)
 
     answer = broker.ask(ListTransactionsRequest(), 2)
 
