@@ -42,14 +42,15 @@ log = get_logger()
 
 _FORBIDDEN: Refusal = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
 _DISABLED: Refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+_ENTRY_DISABLED: Refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")  # Kafka has two wordings
 _UNKNOWN = "a code of an ACL is 0, which stands for nothing"
 _A_STEP = 200  # ACLs that are looked at without a pause, a tenth of a millisecond
 
 
-def _refused(broker: Broker, context: RequestContext, operation: Operation) -> Refusal | None:
+def _refused(broker: Broker, context: RequestContext, operation: Operation, disabled: Refusal) -> Refusal | None:
     if not authorize(context, operation, ResourceType.CLUSTER):
         return _FORBIDDEN
-    return _DISABLED if broker.authorizer is None else None
+    return disabled if broker.authorizer is None else None
 
 
 def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
@@ -91,7 +92,7 @@ def describe_acls(
 ) -> DescribeAclsResponse | Deferred:
     """The ACLs that the filter means."""
     wanted = _filter(request)
-    refused = _refused(broker, context, Operation.DESCRIBE)
+    refused = _refused(broker, context, Operation.DESCRIBE, _DISABLED)
     if refused is not None or broker.authorizer is None:
         code, text = refused or _DISABLED
         return DescribeAclsResponse(error_code=code, error_message=text)
@@ -123,7 +124,7 @@ def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequ
     wishes = request.creations
     if any(0 in (w.resource_type, w.resource_pattern_type, w.operation, w.permission_type) for w in wishes):
         raise CloseConnection(_UNKNOWN)
-    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(wishes), MOST_CREATIONS)
+    refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(wishes), MOST_CREATIONS)
     if refused is not None:
         return CreateAclsResponse(results=[_created(refused) for _ in wishes])
     verdicts = [refusal(wish) for wish in wishes]
@@ -154,9 +155,9 @@ def _too_many(count: int, most: int) -> Refusal | None:
 def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Deferred:
     """Remove what the filters mean; what two of them mean is told with both, and removed once."""
     filters = [_filter(one) for one in request.filters]
-    refused = _refused(broker, context, Operation.ALTER) or _too_many(len(filters), MOST_DELETIONS)
+    refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(filters), MOST_DELETIONS)
     if refused is not None or broker.authorizer is None:
-        return _deleted([refused or _DISABLED for _ in filters])
+        return _deleted([refused or _ENTRY_DISABLED for _ in filters])
     authorizer = broker.authorizer
     deferred = Deferred()
 

@@ -102,4 +102,4 @@ def test_what_makes_no_acl_is_said_in_a_sentence(run: Run, words: tuple[str, ...
 
 def test_a_broker_without_an_authorizer_says_so(broker: Kohort) -> None:
     ended = kohort("acls", "list", "--bootstrap-server", broker.address)
-    assert (ended.code, ended.err) == (1, "kohort: No Authorizer is configured on the broker\n")
+    assert (ended.code, ended.err) == (1, "kohort: No Authorizer is configured\n")

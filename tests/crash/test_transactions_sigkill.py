@@ -70,6 +70,9 @@ class Writer(threading.Thread):
                 producer = None
             if gone:
                 time.sleep(0.1)  # a broker that is down says so at once
+        if producer is not None:
+            with contextlib.suppress(Exception):
+                producer.close()
 
     def _transact(self, producer: Any, process: str) -> bool:
         """One transaction; whether the producer is of no more use."""

@@ -11,6 +11,8 @@ from tests.cli.conftest import kohort
 from tests.reference import graduation as g
 from tests.support.broker_process import Kafka, Kohort, free_port, need
 
+NOISE = ("WARN", "Picked up JAVA_TOOL_OPTIONS")
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -56,7 +58,8 @@ def theirs(broker: BrokerProcess, tool: str, *words: str) -> list[str]:
 
 def tidied(text: str) -> list[str]:
     """Lines without the blanks at either end."""
-    return sorted(line.strip() for line in text.splitlines() if line.strip() and "WARN" not in line)
+    lines = (line.strip() for line in text.splitlines() if not any(noise in line for noise in NOISE))
+    return sorted(line for line in lines if line)
 
 
 def refused(broker: BrokerProcess, topic: str) -> bool:

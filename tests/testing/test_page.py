@@ -1,5 +1,6 @@
 """Every example of docs/testing.md runs, as its reader would run it: with pytest and the installed plugin."""
 
+import os
 import re
 import subprocess
 import sys
@@ -24,7 +25,10 @@ def examples() -> list[tuple[str, str]]:
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A test run of somebody's project in `folder`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 def test_every_example_of_the_page(tmp_path: Path):

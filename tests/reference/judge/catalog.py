@@ -19,6 +19,7 @@ MODULES = (
     "consumer",
     "newest",
     "cluster",
+    "rights",
 )
 SCENARIOS: dict[str, Scenario] = {}
 

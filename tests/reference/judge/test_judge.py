@@ -21,6 +21,7 @@ NEVER_RIGHT = {
     "ExpireDelegationToken",
     "DescribeDelegationToken",
     "UnregisterBroker",
+    "DescribeAcls",  # there is no authorizer
     "GetTelemetrySubscriptions",  # its right answer is a note: it is made up anew each time
 }
 NEVER_WRONG = {"OffsetFetch", "ListGroups", "DescribeLogDirs", "ListPartitionReassignments"}
