@@ -1,5 +1,6 @@
 """The session that README shows, with the scripts it names."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,15 @@ def example(tmp_path: Path):
         output = tmp_path / f"{script}-{len(started)}"
         with output.open("wb") as file:
             command = [sys.executable, str(ROOT / "examples" / "session" / f"{script}.py"), *words]
-            started.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT))
+            # A run in the background of a shell has SIGINT ignored, and Python would inherit that.
+            started.append(
+                subprocess.Popen(
+                    command,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+                )
+            )
         return started[-1], output.read_text
 
     yield start
