@@ -256,5 +256,7 @@ def test_a_thousand_brokers_leave_nothing(tmp_path: Path, monkeypatch: pytest.Mo
             if number in (99, 999):
                 seen.append((descriptors(pid), threads(pid), descriptors(own), threads(own), pid, memory_bytes(pid)))
         assert list(tmp_path.iterdir()) == []
-    assert seen[0][:5] == seen[1][:5]
+    assert (*seen[0][:2], seen[0][4]) == (*seen[1][:2], seen[1][4])
+    # Clients of other tests may still come and go in this process: not by the hundred.
+    assert all(after - before < 100 for before, after in zip(seen[0][2:4], seen[1][2:4], strict=True)), seen
     assert seen[1][5] - seen[0][5] < 20_000_000, seen

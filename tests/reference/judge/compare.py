@@ -181,7 +181,7 @@ class Verdict:
 def has_error(outcome: Any) -> bool:
     """Whether an answer says no: an error code somewhere, or no answer at all."""
     if isinstance(outcome, dict):
-        return any((key == "error_code" and value) or has_error(value) for key, value in outcome.items())
+        return any((key.endswith("error_code") and value) or has_error(value) for key, value in outcome.items())
     if isinstance(outcome, list):
         return any(has_error(entry) for entry in outcome)
     return False

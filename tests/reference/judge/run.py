@@ -36,6 +36,9 @@ SETTINGS: dict[str, dict[str, object]] = {
         "log.retention.check.interval.ms": 3_600_000,
         "num.partitions": 1,
         "group.consumer.assignment.interval.ms": 0,
+        # Who leaves nothing behind must not expire on a slow machine.
+        "group.consumer.session.timeout.ms": 1_200_000,
+        "group.consumer.max.session.timeout.ms": 1_200_000,
     },
 }
 SETTINGS["later"] = SETTINGS["main"] | {

@@ -24,13 +24,15 @@ NEVER_RIGHT = {
     "DescribeAcls",  # there is no authorizer
     "GetTelemetrySubscriptions",  # its right answer is a note: it is made up anew each time
 }
-NEVER_WRONG = {"OffsetFetch", "ListGroups", "DescribeLogDirs", "ListPartitionReassignments"}
+NEVER_WRONG = {"ListGroups", "DescribeLogDirs", "ListPartitionReassignments"}
 NOT_YET_WRONG = {
     *(("DescribeGroups", v) for v in range(6)),
     *(("ApiVersions", v) for v in range(3)),
     ("DescribeCluster", 0),
     ("FindCoordinator", 0),
     ("ListConfigResources", 0),
+    *(("ListTransactions", v) for v in range(2)),
+    *(("OffsetFetch", v) for v in range(1, 8)),
 }
 
 
