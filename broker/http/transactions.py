@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from broker.http.answers import JSON, Answer, json_answer, json_list, problem
 from broker.http.groups import nearest
 from coordinator.transactions.events import named
-from coordinator.transactions.transaction import PREPARED, RESTING
+from coordinator.transactions.transaction import RESTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _open(app: App) -> Iterator[dict[str, Any]]:
 
 def _described(found: Transaction) -> dict[str, Any]:
     """Of a decided transaction those partitions are named that wait for their marker."""
-    partitions = found.unmarked if found.state in PREPARED else found.partitions
+    partitions = found.waiting
     holder = found.holder
     return {
         "transactional_id": found.transactional_id,

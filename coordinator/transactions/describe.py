@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.outcome import Outcome, Reply
-from coordinator.transactions.transaction import PREPARED, TransactionState
+from coordinator.transactions.transaction import TransactionState
 from protocol.errors import ErrorCode
 from protocol.messages.describe_transactions import DescribedTransaction, DescribeTransactionsTopicData
 from protocol.messages.list_transactions import ListedTransaction, ListTransactionsResponse
@@ -32,9 +32,8 @@ def describe_transaction(view: View, request: DescribeTransaction, now_ms: int) 
         return Outcome(transaction, replies=(not_described(request, ErrorCode.INVALID_REQUEST),))
     if transaction is None or transaction.producer_epoch < 0:
         return Outcome(transaction, replies=(not_described(request, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),))
-    shown = transaction.unmarked if transaction.state in PREPARED else transaction.partitions
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(shown):
+    for topic, partition in sorted(transaction.waiting):
         topics.setdefault(topic, []).append(partition)
     described = DescribedTransaction(
         transactional_id=request.transactional_id,

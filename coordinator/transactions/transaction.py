@@ -115,6 +115,11 @@ class Transaction:
         return self.producer_epoch >= LARGEST_EPOCH - 1
 
     @property
+    def waiting(self) -> frozenset[TopicPartition]:
+        """Where readers of committed records wait: of a decided transaction the partitions without their marker."""
+        return self.unmarked if self.state in PREPARED else self.partitions
+
+    @property
     def is_committed(self) -> bool:
         """Whether it is decided for commit."""
         return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
