@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from coordinator.events import RebalanceBegan, RebalanceEnded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -59,14 +61,13 @@ class GroupFigures:
 
     def on_event(self, event: GroupEvent) -> None:
         """Something happened in a group."""
-        kind, facts = event.kind, event.facts
-        if kind == "rebalance_began":
+        what = event.what
+        if isinstance(what, RebalanceBegan):
             for figures in self._both(event.group_id):
-                figures.began(facts["trigger"])
-        elif kind == "rebalance_ended":
+                figures.began(what.cause.trigger)
+        elif isinstance(what, RebalanceEnded):
             for figures in self._both(event.group_id):
-                for phase in PHASES:
-                    took_ms = facts.get(f"{phase}_ms")
+                for phase, took_ms in zip(PHASES, (what.join_ms, what.assign_ms, what.sync_ms), strict=True):
                     if took_ms is not None:
                         figures.phase(phase, took_ms)
 

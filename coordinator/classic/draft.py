@@ -22,6 +22,7 @@ from coordinator.values import altered, own_copy, without
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from coordinator.events import Happening
     from coordinator.outcome import Input
     from coordinator.view import GroupOutcome, View
 
@@ -95,7 +96,7 @@ class Draft:
         self.replies: list[Reply] = []
         self.timers: list[SetTimer | CancelTimer] = []
         self.token: AppendToken | None = None
-        self._events: list[tuple[str, int, dict[str, Any], Rebalance | None]] = []
+        self._events: list[tuple[Happening, int, Rebalance | None]] = []
         self._owns_members = False
 
     # What the rule returns
@@ -140,8 +141,8 @@ class Draft:
             tuple(self.timers),
             tuple(
                 [
-                    GroupEvent(kind, group_id, generation, facts, now_ms, group, rebalance)
-                    for kind, generation, facts, rebalance in self._events
+                    GroupEvent(what, group_id, generation, now_ms, group, rebalance)
+                    for what, generation, rebalance in self._events
                 ]
             ),
             self.token,
@@ -153,9 +154,9 @@ class Draft:
         """Answer one request."""
         self.replies.append(Reply(to, response))
 
-    def event(self, kind: str, facts: dict[str, Any], rebalance: Rebalance | None = None) -> None:
+    def event(self, what: Happening, rebalance: Rebalance | None = None) -> None:
         """Say what happened."""
-        self._events.append((kind, self.generation, facts, rebalance))
+        self._events.append((what, self.generation, rebalance))
 
     def set_timer(self, name: str, after_ms: int, then: Input) -> None:
         """`name`: `join` or `sync`."""

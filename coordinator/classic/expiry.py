@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.classic import story
+from coordinator import events
 from coordinator.classic.causes import cause_by
 from coordinator.classic.draft import Draft
 from coordinator.classic.rebalance import maybe_complete, prepare
@@ -27,7 +27,7 @@ def session_expired(view: View, timer: SessionExpired, now_ms: int) -> GroupOutc
     draft = Draft(view, group, now_ms)
     if member_id in group.pending_members:
         draft.drop_pending(member_id)
-        draft.event("pending_member_expired", {"member_id": member_id})
+        draft.event(events.PendingMemberExpired(member_id))
         maybe_complete(draft)
         return draft.outcome()
     member = group.members.get(member_id)
@@ -45,7 +45,7 @@ def session_expired(view: View, timer: SessionExpired, now_ms: int) -> GroupOutc
     }
     cause = cause_by(now_ms, "session_expired", member, detail=silence)
     draft.remove_member(member_id)
-    draft.event("session_expired", {**story.member_facts(member), **silence})
+    draft.event(events.SessionExpired(cause))
     if draft.state is GroupState.PREPARING_REBALANCE:
         draft.further_cause(cause)
         draft.departed(member, "expired")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.append_errors import error_for_client
 from coordinator.classic import story
 from coordinator.classic.answers import join_error, joined, member_list
@@ -77,7 +78,7 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOu
     for member_id in group.pending_members:
         draft.forget_session(member_id)
     draft.cancel_timer("join")
-    draft.event("append_failed", {"error": failure.error.name, "lost": "new group"})
+    draft.event(events.AppendFailed(failure.error.name, "new group"))
     story.ended(draft, "removed")
     outcome = draft.outcome()
     # Offsets that were committed into it meanwhile keep their group.
@@ -131,10 +132,7 @@ def _refuse(draft: Draft, request: Join, error: ErrorCode) -> None:
 def _turn_away(draft: Draft, request: Join) -> None:
     """The group is full: not even a known or pending id stays."""
     draft.reply(request.reply_to, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
-    draft.event(
-        "member_turned_away",
-        {"member_id": request.member_id, "client_id": request.client_id, "client_host": request.client_host},
-    )
+    draft.event(events.MemberTurnedAway(request.member_id, request.client_id, request.client_host))
     member_id = request.member_id
     if member_id in draft.pending_members:
         draft.drop_pending(member_id)
@@ -175,7 +173,7 @@ def _add_member(draft: Draft, request: Join, member_id: str) -> None:
     draft.add_member(member)
     # It cannot heartbeat before it is answered. Should its client be gone, this ends the wait for it.
     draft.restart_session(member_id, draft.settings.new_member_join_timeout_ms)
-    draft.event("member_joined", {**story.member_facts(member), "reason": request.reason})
+    draft.event(events.MemberJoined(story.who(member), request.reason))
     rebalance_or_complete(draft, joined_cause(draft.now_ms, member, request.reason))
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.append_errors import error_for_client
-from coordinator.classic import story
 from coordinator.classic.causes import left_cause
 from coordinator.classic.checks import check_group_id, check_member
 from coordinator.classic.draft import Draft
@@ -50,7 +50,7 @@ def leave(view: View, request: Leave, now_ms: int) -> GroupOutcome:
             cause = left_cause(now_ms, member, leaver, request.client_id, request.client_host)
             departed.append((member, "removed" if cause.trigger == "member_removed" else "left"))
             causes.append(cause)
-            draft.event("member_left", story.cause_facts(cause))
+            draft.event(events.MemberLeft(cause))
     if _NONE in results:
         _go_on_without(draft, causes, departed)
     # The others' answers come before, for their sake, and are kept apart: they hold even if the record is refused.
@@ -76,7 +76,7 @@ def empty_group_refused(view: View, failure: AppendFailed, now_ms: int) -> Group
     draft = Draft(view, group, now_ms)
     draft.replies.extend(replies)
     if failure.error is not ErrorCode.REQUEST_TIMED_OUT:  # else it is written, only late
-        draft.event("append_failed", {"error": failure.error.name, "lost": "empty group"})
+        draft.event(events.AppendFailed(failure.error.name, "empty group"))
     return draft.outcome()
 
 

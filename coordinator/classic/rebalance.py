@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.classic import story
 from coordinator.classic.answers import joined, member_list, sync_error
 from coordinator.classic.causes import cause_by
@@ -97,7 +98,7 @@ def complete(draft: Draft, last_heard_ms: Mapping[str, int] | None = None) -> No
         # Only static members, and none came back: their sessions decide, so the phase goes on.
         after_ms = max(longest_rebalance_timeout_ms(draft.members), _STALLED_MIN_MS)
         draft.set_timer("join", after_ms, JoinTimedOut(draft.group_id))
-        draft.event("rebalance_stalled", {"members": len(draft.members)})
+        draft.event(events.RebalanceStalled(len(draft.members)))
         return
     draft.generation += 1
     draft.pending_sync = {}
@@ -158,8 +159,9 @@ def _drop_silent_members(draft: Draft, last_heard_ms: Mapping[str, int]) -> None
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "last_heard_ms": last_heard_ms.get(member.member_id),
         }
-        draft.further_cause(cause_by(draft.now_ms, "join_timeout", member, detail=waited))
-        draft.event("member_left", {"trigger": "join_timeout", **story.member_facts(member), **waited})
+        cause = cause_by(draft.now_ms, "join_timeout", member, detail=waited)
+        draft.further_cause(cause)
+        draft.event(events.MemberLeft(cause))
 
 
 def _elect_joined_leader(draft: Draft) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, joined, member_list, sync_error
 from coordinator.classic.causes import cause_by
@@ -45,13 +46,14 @@ def replace_static_member(draft: Draft, request: Join) -> None:
     draft.rename_member(old, new)
     draft.forget_session(old.member_id)
     draft.restart_session(new.member_id, old.session_timeout_ms)
-    draft.event("member_replaced", _replaced_facts(old, new, request))
+    replaced = _replaced(old, new, request)
+    draft.event(replaced)
     if draft.state is GroupState.STABLE and draft.protocol_name == select_protocol(draft.members, draft.protocol_votes):
         _keep_generation(draft, request, old, new, leader_before)
         return
     parked = altered(new, parked_join=request.reply_to, joined_at_ms=draft.now_ms)
     draft.update_member(new, parked)
-    detail = _replaced_facts(old, new, request)
+    detail = events.facts_of(replaced)
     rebalance_or_complete(draft, cause_by(draft.now_ms, "static_replaced", parked, request.reason, detail))
 
 
@@ -73,7 +75,7 @@ def replacement_refused(view: View, failure: AppendFailed, now_ms: int) -> Group
     error.leader = token.leader_before or ""
     draft = Draft(view, group, now_ms)
     draft.reply(token.reply_to, error)
-    draft.event("append_failed", {"error": failure.error.name, "lost": "replacement of a static member"})
+    draft.event(events.AppendFailed(failure.error.name, "replacement of a static member"))
     if group.static_members.get(old.instance_id or "") == token.new_member_id:
         new = group.members[token.new_member_id]
         draft.rename_member(
@@ -109,17 +111,15 @@ def fenced(
     holder_id = draft.static_members.get(request.instance_id or "")
     holder = draft.members.get(holder_id or "")
     draft.event(
-        "member_fenced",
-        {
-            "api": api,
-            "instance_id": request.instance_id,
-            "refused_member_id": request.member_id,
-            "client_id": getattr(request, "client_id", client_id),
-            "client_host": getattr(request, "client_host", client_host),
-            "holder_member_id": holder_id,
-            "holder_client_id": holder.acting[0] if holder is not None else None,
-            "holder_client_host": holder.acting[1] if holder is not None else None,
-        },
+        events.MemberFenced(
+            api,
+            request.instance_id,
+            request.member_id,
+            getattr(request, "client_id", client_id),
+            getattr(request, "client_host", client_host),
+            holder_id,
+            *(holder.acting if holder is not None else (None, None)),
+        )
     )
 
 
@@ -148,15 +148,14 @@ def _keep_generation(draft: Draft, request: Join, old: Member, new: Member, lead
     draft.reply(request.reply_to, answer)
 
 
-def _replaced_facts(old: Member, new: Member, request: Join) -> dict[str, str | int | None]:
-    return {
-        "instance_id": old.instance_id,
-        "old_member_id": old.member_id,
-        "new_member_id": new.member_id,
-        "old_client_id": old.acting[0],
-        "old_client_host": old.acting[1],
-        "client_id": request.client_id,
-        "client_host": request.client_host,
-        "reason": request.reason,
-        "away_ms": request.away_ms,
-    }
+def _replaced(old: Member, new: Member, request: Join) -> events.MemberReplaced:
+    return events.MemberReplaced(
+        old.instance_id,
+        old.member_id,
+        new.member_id,
+        *old.acting,
+        request.client_id,
+        request.client_host,
+        request.reason,
+        request.away_ms,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from coordinator import events
 from coordinator.cause import FURTHER_CAUSES_MAX, Cause
 from coordinator.classic.causes import rebalance_mode
 from coordinator.group import GroupState, Member, Rebalance
@@ -42,14 +43,9 @@ def began(
     draft.rebalance = new
     draft.loaded_at_ms = None
     draft.event(
-        "rebalance_began",
-        {
-            "rebalance_id": new.rebalance_id,
-            "from_generation": new.from_generation,
-            "state_before": new.state_before.value,
-            "members_before": len(new.members_before),
-            **cause_facts(cause),
-        },
+        events.RebalanceBegan(
+            new.rebalance_id, new.from_generation, new.state_before.value, len(new.members_before), cause
+        ),
         new,
     )
 
@@ -61,13 +57,9 @@ def join_phase_over(draft: Draft) -> None:
         return
     draft.rebalance = altered(rebalance, joined_at_ms=draft.now_ms)
     draft.event(
-        "generation_began",
-        {
-            "members": len(draft.members),
-            "protocol": draft.protocol_name,
-            "leader": draft.leader_id,
-            "join_ms": draft.now_ms - rebalance.began_at_ms,
-        },
+        events.GenerationBegan(
+            len(draft.members), draft.protocol_name, draft.leader_id, draft.now_ms - rebalance.began_at_ms
+        )
     )
 
 
@@ -78,15 +70,7 @@ def assignment_came(draft: Draft) -> None:
     if rebalance is not None:
         draft.rebalance = altered(rebalance, assigned_at_ms=draft.now_ms)
         assign_ms = _span(rebalance.joined_at_ms, draft.now_ms)
-    draft.event(
-        "assignment_received",
-        {
-            "leader": draft.leader_id,
-            "members": len(draft.members),
-            "static_members": len(draft.static_members),
-            "assign_ms": assign_ms,
-        },
-    )
+    draft.event(events.AssignmentReceived(draft.leader_id, len(draft.members), len(draft.static_members), assign_ms))
 
 
 def ended(draft: Draft, outcome: str, *, by: str | None = None) -> None:
@@ -102,46 +86,34 @@ def ended(draft: Draft, outcome: str, *, by: str | None = None) -> None:
     if joined_at_ms is None and outcome == "empty":
         joined_at_ms = now_ms
     join_ms = _span(rebalance.began_at_ms, joined_at_ms)
-    facts: dict[str, Any] = {
-        "rebalance_id": rebalance.rebalance_id,
-        "from_generation": rebalance.from_generation,
-        "to_generation": draft.generation,
-        "outcome": outcome,
-        "began_at_ms": rebalance.began_at_ms,
-        "joined_at_ms": joined_at_ms,
-        "assigned_at_ms": rebalance.assigned_at_ms,
-        "ended_at_ms": now_ms,
-        "duration_ms": now_ms - rebalance.began_at_ms,
-        "join_ms": join_ms,
-        "assign_ms": _span(rebalance.joined_at_ms, rebalance.assigned_at_ms),
-        "sync_ms": _span(rebalance.assigned_at_ms, now_ms),
-        "initial_delay_ms": join_ms if rebalance.initial else 0,
-        "protocol_type": draft.protocol_type,
-        "protocol": draft.protocol_name,
-        "mode": rebalance_mode(draft.protocol_name),
-        "leader": draft.leader_id,
-        "leader_changed": draft.leader_id != rebalance.leader_before,
-        "members": len(draft.members),
-        "slowest_to_join": None if rebalance.initial else _slowest_to_join(draft, rebalance),
-        "slowest_to_sync": _slowest_to_sync(draft, rebalance),
-        **cause_facts(rebalance.first_cause),
-    }
-    if by is not None:
-        facts["by"] = by
-    draft.event("rebalance_ended", facts, rebalance)
-
-
-def cause_facts(cause: Cause) -> dict[str, Any]:
-    """A cause as keys of a log line."""
-    return {
-        "trigger": cause.trigger,
-        "member_id": cause.member_id,
-        "instance_id": cause.instance_id,
-        "client_id": cause.client_id,
-        "client_host": cause.client_host,
-        "reason": cause.reason,
-        **cause.detail,
-    }
+    draft.event(
+        events.RebalanceEnded(
+            rebalance_id=rebalance.rebalance_id,
+            from_generation=rebalance.from_generation,
+            to_generation=draft.generation,
+            outcome=outcome,
+            began_at_ms=rebalance.began_at_ms,
+            joined_at_ms=joined_at_ms,
+            assigned_at_ms=rebalance.assigned_at_ms,
+            ended_at_ms=now_ms,
+            duration_ms=now_ms - rebalance.began_at_ms,
+            join_ms=join_ms,
+            assign_ms=_span(rebalance.joined_at_ms, rebalance.assigned_at_ms),
+            sync_ms=_span(rebalance.assigned_at_ms, now_ms),
+            initial_delay_ms=join_ms if rebalance.initial else 0,
+            protocol_type=draft.protocol_type,
+            protocol=draft.protocol_name,
+            mode=rebalance_mode(draft.protocol_name),
+            leader=draft.leader_id,
+            leader_changed=draft.leader_id != rebalance.leader_before,
+            members=len(draft.members),
+            slowest_to_join=None if rebalance.initial else _slowest_to_join(draft, rebalance),
+            slowest_to_sync=_slowest_to_sync(draft, rebalance),
+            first_cause=rebalance.first_cause,
+            by=by,
+        ),
+        rebalance,
+    )
 
 
 def cause_record(cause: Cause) -> dict[str, Any]:
@@ -158,15 +130,14 @@ def cause_record(cause: Cause) -> dict[str, Any]:
     }
 
 
+def who(member: Member) -> events.Who:
+    """Who it is, and which process acts."""
+    return events.Who(member.member_id, member.instance_id, *member.acting)
+
+
 def member_facts(member: Member) -> dict[str, Any]:
-    """Who it is, as keys of a log line."""
-    client_id, client_host = member.acting
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": client_id,
-        "client_host": client_host,
-    }
+    """Who it is, as keys."""
+    return who(member)._asdict()
 
 
 def _span(begin_ms: int | None, end_ms: int | None) -> int | None:

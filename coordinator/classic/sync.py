@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.append_errors import error_for_client
 from coordinator.classic import story
 from coordinator.classic.answers import sync_error, synced
@@ -115,7 +116,7 @@ def assignment_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupO
         return Outcome(group)
     draft = Draft(view, group, now_ms)
     error = error_for_client(failure.error)
-    draft.event("append_failed", {"error": failure.error.name, "lost": "assignment"})
+    draft.event(events.AppendFailed(failure.error.name, "assignment"))
     refuse_parked_syncs(draft, error)
     prepare(draft, cause_by(now_ms, "append_failed", token.leader, detail={"error": failure.error.name}))
     return draft.outcome()
@@ -138,9 +139,9 @@ def sync_timed_out(view: View, timer: SyncTimedOut, now_ms: int) -> GroupOutcome
         if member.member_id in group.pending_sync:
             draft.remove_member(member.member_id)
             draft.forget_session(member.member_id)
-            draft.event("member_left", {"trigger": "sync_timeout", **story.member_facts(member), **waited})
             departed.append((member, "expired"))
             causes.append(cause_by(now_ms, "sync_timeout", member, detail=waited))
+            draft.event(events.MemberLeft(causes[-1]))
     prepare(draft, causes[0], further_causes=causes[1:], departed=departed)
     return draft.outcome()
 

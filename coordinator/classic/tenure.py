@@ -14,6 +14,7 @@ from coordinator.classic.draft import Draft
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
 from coordinator.classic.leave import refused
 from coordinator.classic.rebalance import prepare
+from coordinator.events import CoordinatorLoaded
 from coordinator.group import Group, GroupState
 from coordinator.outcome import Outcome, Reply
 from protocol.errors import ErrorCode
@@ -38,8 +39,7 @@ def loaded(view: View, event: Loaded, now_ms: int) -> GroupOutcome:
     # any, so they are as many as now, unless it ended in the moment between.
     count_of = view.topics.partition_count
     draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
-    facts = {"members": len(group.members), "load_ms": event.load_ms, "unclean": event.unclean}
-    draft.event("coordinator_loaded", facts)
+    draft.event(CoordinatorLoaded(len(group.members), event.load_ms, event.unclean))
     limit = view.settings.max_size
     if len(group.members) > limit and group.state is not GroupState.PREPARING_REBALANCE:
         size = {"size": len(group.members), "limit": limit}

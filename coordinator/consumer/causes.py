@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.cause import REASON_MAX_CHARS, Cause
 from coordinator.classic.client_reasons import is_poll_timeout, is_removal
+from coordinator.events import MemberReplaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,19 +68,18 @@ def replaced_cause(now_ms: int, holder: ConsumerMember, after: ConsumerMember) -
     return cause_by(now_ms, "static_replaced", after, detail)
 
 
-def replaced_facts(holder: ConsumerMember, request: ConsumerHeartbeat | Join, member_id: str) -> dict[str, Any]:
+def replaced_event(holder: ConsumerMember, request: ConsumerHeartbeat | Join, member_id: str) -> MemberReplaced:
     """A static member came back as `member_id`: who it was, and who it is."""
-    return {
-        "instance_id": holder.instance_id,
-        "old_member_id": holder.member_id,
-        "new_member_id": member_id,
-        "old_client_id": holder.client_id,
-        "old_client_host": holder.client_host,
-        "client_id": request.client_id,
-        "client_host": request.client_host,
-        "reason": getattr(request, "reason", None),
-        "away_ms": request.away_ms,
-    }
+    return MemberReplaced(
+        holder.instance_id,
+        holder.member_id,
+        member_id,
+        *holder.acting,
+        request.client_id,
+        request.client_host,
+        getattr(request, "reason", None),
+        request.away_ms,
+    )
 
 
 def left_cause(now_ms: int, member: ConsumerMember, leaver: Leaver, request: Leave) -> Cause:

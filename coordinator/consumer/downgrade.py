@@ -14,11 +14,12 @@ from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.group_record import group_record
 from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, topics_of
 from coordinator.classic.rebalance import prepare
-from coordinator.consumer.causes import migrated_cause, replaced_facts
+from coordinator.consumer.causes import migrated_cause, replaced_event
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, ConsumerToken, group_event
 from coordinator.consumer.group import NOTHING
 from coordinator.consumer.records import group_tombstones
 from coordinator.consumer.story import ended
+from coordinator.events import GroupMigrated
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import CancelTimer, Outcome
 from coordinator.values import altered
@@ -108,7 +109,7 @@ def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, 
     }
     members[member_id] = successor
     draft = _begin(view, group, members, now_ms)
-    draft.event("member_replaced", replaced_facts(holder, request, member_id))
+    draft.event(replaced_event(holder, request, member_id))
     if group.epoch > group.target_epoch:
         draft.update_member(successor, altered(successor, parked_join=request.reply_to, joined_at_ms=now_ms))
         said = request.instance_id, request.client_id, request.client_host
@@ -161,13 +162,13 @@ def _end(
     cancelled = [
         CancelTimer((name, group.group_id, member_id)) for member_id in group.members for name in TIMERS_OF_A_MEMBER
     ]
-    facts = {"to": "classic", "members": len(draft.members)}
+    told = group_event(GroupMigrated("classic", len(draft.members)), group, draft.now_ms)
     return Outcome(
         made.after,
         (*group_tombstones(group), *made.records),
         made.replies,
         (*cancelled, *made.timers),
-        (group_event("group_migrated", group, facts, draft.now_ms), *_cut_off(view, group, draft.now_ms), *made.events),
+        (told, *_cut_off(view, group, draft.now_ms), *made.events),
         ConsumerToken(view.group_id, group, reply_to, refusal, tuple(group.members)),
     )
 

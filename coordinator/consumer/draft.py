@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from coordinator.consumer.assignor import Partitions
     from coordinator.consumer.group import ConsumerMember
     from coordinator.consumer.records import Record
+    from coordinator.events import Happening
     from coordinator.outcome import Input, Work
     from coordinator.view import AnyGroupOutcome, View
 
 
-def group_event(kind: str, group: ConsumerGroup, facts: dict[str, Any], now_ms: int) -> GroupEvent:
+def group_event(what: Happening, group: ConsumerGroup, now_ms: int) -> GroupEvent:
     """Something that happened to the group, which is at this epoch since."""
-    return GroupEvent(kind, group.group_id, group.epoch, facts, now_ms, group_type="consumer")
+    return GroupEvent(what, group.group_id, group.epoch, now_ms, group_type="consumer")
 
 
 TIMERS_OF_A_MEMBER = ("heartbeat", "rebalance", "join", "sync")
@@ -185,9 +186,9 @@ class Draft:
         """Answer one request."""
         self.replies.append(Reply(to, response))
 
-    def event(self, kind: str, **facts: Any) -> None:
+    def event(self, what: Happening) -> None:
         """Say what happened."""
-        self.events.append(group_event(kind, self.group, facts, self.now_ms))
+        self.events.append(group_event(what, self.group, self.now_ms))
 
     def outcome(
         self, reply_to: ReplyTo | None = None, refusal: Callable[[ErrorCode], Any] | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from coordinator.consumer.causes import topics_cause
 from coordinator.consumer.metadata_hash import metadata_hash
 from coordinator.consumer.records import epoch_record, partition_metadata_tombstone, target_epoch_record
+from coordinator.events import GroupEpochBumped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ def update_epoch(draft: Draft, causes: Sequence[Cause]) -> None:
         draft.write(partition_metadata_tombstone(draft.group_id))
     draft.write(epoch_record(draft.group_id, draft.group.epoch + 1, now))
     draft.causes += causes
-    draft.event("group_epoch_bumped", trigger=causes[0].trigger)
+    draft.event(GroupEpochBumped(causes[0].trigger))
 
 
 def empty_epoch(draft: Draft) -> None:

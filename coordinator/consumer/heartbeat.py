@@ -19,9 +19,10 @@ from coordinator.consumer.members import joining_member, present_member
 from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
 from coordinator.consumer.records import member_record
 from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
-from coordinator.consumer.story import member_facts
+from coordinator.consumer.story import who
 from coordinator.consumer.target import ids_of, update_target
 from coordinator.consumer.upgrade import make_way
+from coordinator.events import MemberJoined, MemberReconciled
 from coordinator.offsets.changes import fenced_event
 from coordinator.outcome import Outcome, Reply
 from coordinator.values import altered
@@ -121,7 +122,7 @@ def settle(
     if not known or _differ(before, after):
         draft.write(member_record(draft.group_id, after))
     if not known:
-        draft.event("member_joined", **member_facts(after))
+        draft.event(MemberJoined(who(after)))
     if after.regex != before.regex:
         drop_unused(draft)
     update_epoch(draft, _causes(draft, before, after, known=known))
@@ -197,12 +198,13 @@ def _tell_of_progress(draft: Draft, before: ConsumerMember, after: ConsumerMembe
     if before.epoch == after.epoch and same_partitions(before, after):
         return
     draft.event(
-        "member_reconciled",
-        **member_facts(after),
-        member_epoch=after.epoch,
-        state=STATE_NAMES.get(after.state, str(after.state)),
-        partitions=sum(map(len, after.assigned.values())),
-        to_revoke=sum(map(len, after.pending.values())),
+        MemberReconciled(
+            who(after),
+            after.epoch,
+            STATE_NAMES.get(after.state, str(after.state)),
+            sum(map(len, after.assigned.values())),
+            sum(map(len, after.pending.values())),
+        )
     )
 
 

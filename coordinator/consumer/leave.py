@@ -15,6 +15,7 @@ from coordinator.consumer.group import LEAVE_STATIC_EPOCH, NOTHING, ConsumerMemb
 from coordinator.consumer.members import named_member
 from coordinator.consumer.records import current_record
 from coordinator.consumer.removal import remove
+from coordinator.events import MemberAway
 from coordinator.outcome import Reply
 from coordinator.values import altered
 
@@ -34,7 +35,7 @@ def leave_by_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> A
         return remove(view, [cause_by(now_ms, "member_left", member, {})], now_ms, reply=reply, refusal=heartbeat_error)
     draft = Draft(view, now_ms)
     go_for_a_while(draft, member)
-    draft.event("member_away", member_id=member.member_id, instance_id=member.instance_id, client_id=member.client_id)
+    draft.event(MemberAway(member.member_id, member.instance_id, member.client_id))
     draft.replies.append(reply)
     return draft.outcome(request.reply_to, heartbeat_error)
 

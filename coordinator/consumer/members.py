@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.consumer.answers import Refused
-from coordinator.consumer.causes import replaced_facts
+from coordinator.consumer.causes import replaced_event
 from coordinator.consumer.checks import check_epoch, fenced_instance, unknown_instance, unknown_member
 from coordinator.consumer.group import ConsumerMember
 from coordinator.consumer.inputs import ConsumerHeartbeat
@@ -90,6 +90,6 @@ def _succeed(draft: Draft, holder: ConsumerMember, request: ConsumerHeartbeat | 
     if target is not None:
         draft.write(target_record(group_id, member_id, target))
     draft.write(current_record(group_id, successor))
-    draft.event("member_replaced", **replaced_facts(holder, request, member_id))
+    draft.event(replaced_event(holder, request, member_id))
     draft.successor_of = holder
     return successor

@@ -14,6 +14,7 @@ from coordinator.classic.checks import check_group_id
 from coordinator.consumer.draft import ConsumerToken, group_event
 from coordinator.consumer.group import NOTHING
 from coordinator.consumer.records import group_tombstones
+from coordinator.events import GroupRemoved, OffsetsExpired
 from coordinator.offsets.changes import commit_refused_events, offsets_gone_events, offsets_set_events
 from coordinator.offsets.commit import TOPIC_IDS_SINCE, accepted, all_partitions, utf16_length
 from coordinator.offsets.delete import stored_partitions
@@ -242,7 +243,7 @@ def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> AnyGroupO
     if not expired:
         return Outcome(group)
     tombstones = tuple([(OffsetCommitKey(view.group_id, *key), None) for key in expired])
-    told = group_event("offsets_expired", group, {"offset_count": len(expired)}, now_ms)
+    told = group_event(OffsetsExpired(len(expired)), group, now_ms)
     events = (told, *offsets_gone_events(view, expired, now_ms, by="expiry"))
     return Outcome(group, tombstones, (), (), events, Tombstones())
 
@@ -262,11 +263,9 @@ def _removed_events(
     client_host: str | None = None,
 ) -> tuple[GroupEvent, ...]:
     """The group went, and all that it committed with it."""
-    who = {"client_id": client_id, "client_host": client_host}
     cause = "group_deleted" if by == "deleted" else "expiry"
-    facts = {"by": by, **who, "members_at_last_generation": None, "offset_count": len(view.offsets)}
-    gone = offsets_gone_events(view, view.offsets, now_ms, by=cause, **who)
-    return (*gone, group_event("group_removed", group, facts, now_ms))
+    gone = offsets_gone_events(view, view.offsets, now_ms, by=cause, client_id=client_id, client_host=client_host)
+    return (*gone, group_event(GroupRemoved(by, client_id, client_host, None, len(view.offsets)), group, now_ms))
 
 
 def describe_as_classic(view: View, request: DescribeGroup, now_ms: int) -> AnyGroupOutcome:

@@ -22,6 +22,7 @@ from coordinator.consumer.epochs import update_epoch
 from coordinator.consumer.group import ResolvedRegex
 from coordinator.consumer.inputs import ResolveRegexes
 from coordinator.consumer.records import regex_record, regex_tombstone
+from coordinator.events import RegexResolved
 from coordinator.outcome import Outcome
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -113,7 +114,7 @@ def regexes_resolved(view: View, result: RegexesResolved, now_ms: int) -> AnyGro
             changed[regex] = {"added": sorted(topics - old), "removed": sorted(old - topics)}
         draft.write(regex_record(draft.group_id, regex, ResolvedRegex(topics, result.version, now_ms)))
     if changed:
-        draft.event("regex_resolved", regexes=changed)
+        draft.event(RegexResolved(changed))
     if result.resolved is not None:
         any_topics = any(change["added"] or change["removed"] for change in changed.values())
         asked_by = [cause for cause in draft.story.regex_causes if cause.member_id in group.members]

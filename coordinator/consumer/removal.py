@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.classic.story import cause_facts
 from coordinator.consumer.causes import how_it_went
 from coordinator.consumer.downgrade import downgrade, may_downgrade
 from coordinator.consumer.draft import Draft, group_event
 from coordinator.consumer.epochs import empty_epoch, update_epoch
 from coordinator.consumer.records import member_tombstones
 from coordinator.consumer.regexes import drop_unused
+from coordinator.events import MemberExpelled, MemberLeft, SessionExpired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from coordinator.view import AnyGroupOutcome, View
     from protocol.errors import ErrorCode
 
-_KINDS = {"member_left": "member_left", "session_expired": "session_expired"}
+_KINDS = {"member_left": MemberLeft, "session_expired": SessionExpired}
 
 
 def remove(
@@ -43,9 +43,7 @@ def remove(
     reply_to = reply.to if reply is not None else None
     departed = [(group.members[cause.member_id or ""], how_it_went(cause.trigger)) for cause in causes]
     member_ids = [member.member_id for member, _ in departed]
-    told = [
-        group_event(_KINDS.get(cause.trigger, "member_expelled"), group, cause_facts(cause), now_ms) for cause in causes
-    ]
+    told = [group_event(_KINDS.get(cause.trigger, MemberExpelled)(cause), group, now_ms) for cause in causes]
     if may_downgrade(view, group, member_ids):
         outcome = downgrade(view, member_ids, causes[0], now_ms, reply_to=reply_to, refusal=refusal)
     else:

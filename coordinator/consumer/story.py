@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cause import FURTHER_CAUSES_MAX, Cause
-from coordinator.classic.story import cause_facts
 from coordinator.consumer.epoch_rebalance import EpochRebalance, Revocation
 from coordinator.consumer.group import STABLE, UNREVOKED, ConsumerGroup
-from coordinator.events import GroupEvent
+from coordinator.events import GroupEvent, Happening, RebalanceBegan, RebalanceEnded, Who
 from coordinator.values import altered
 
 if TYPE_CHECKING:
@@ -174,15 +173,14 @@ def _read_by(member: ConsumerMember | None) -> set[tuple[bytes, int]]:
 
 def began_event(group: ConsumerGroup, rebalance: EpochRebalance, topics: Topics) -> GroupEvent:
     """A rebalance begins, here and now."""
-    facts = {
-        "group_type": "consumer",
-        "rebalance_id": rebalance.rebalance_id,
-        "from_generation": rebalance.from_epoch,
-        "state_before": rebalance.state_before,
-        "members_before": len(rebalance.members_before),
-        **cause_facts(rebalance.first_cause),
-    }
-    return _event("rebalance_began", group, rebalance, facts, rebalance.began_at_ms, topics)
+    what = RebalanceBegan(
+        rebalance.rebalance_id,
+        rebalance.from_epoch,
+        rebalance.state_before,
+        len(rebalance.members_before),
+        rebalance.first_cause,
+    )
+    return _event(what, group, rebalance, rebalance.began_at_ms, topics)
 
 
 def ended(
@@ -197,47 +195,42 @@ def ended(
 ) -> GroupEvent:
     """`outcome`: `stable`, `empty` or `superseded` (by which rebalance)."""
     assigned_at_ms = rebalance.assigned_at_ms
-    facts: dict[str, Any] = {
-        "group_type": "consumer",
-        "rebalance_id": rebalance.rebalance_id,
-        "from_generation": rebalance.from_epoch,
-        "to_generation": rebalance.from_epoch if outcome == "superseded" else group.epoch,
-        "outcome": outcome,
-        "began_at_ms": rebalance.began_at_ms,
-        "joined_at_ms": None,
-        "assigned_at_ms": assigned_at_ms,
-        "ended_at_ms": now_ms,
-        "duration_ms": now_ms - rebalance.began_at_ms,
-        "join_ms": None,
-        "assign_ms": None if assigned_at_ms is None else assigned_at_ms - rebalance.began_at_ms,
-        "sync_ms": None if assigned_at_ms is None else now_ms - assigned_at_ms,
-        "initial_delay_ms": 0,
-        "protocol_type": "consumer",
-        "protocol": assignor,
-        "mode": MODE,
-        "leader": None,
-        "leader_changed": None,
-        "members": len(group.members),
-        "slowest_to_join": None,
-        "slowest_to_revoke": _slowest_to_revoke(rebalance),
-        "slowest_to_sync": _slowest_to_sync(rebalance, group.members),
-        "stopped_ms": rebalance.stopped_ms,
-        "session_timeout_ms": view.consumer_settings.session_timeout_ms,
-        **cause_facts(rebalance.first_cause),
-    }
-    if by is not None:
-        facts["by"] = by
-    return _event("rebalance_ended", group, rebalance, facts, now_ms, view.topics)
+    what = RebalanceEnded(
+        rebalance_id=rebalance.rebalance_id,
+        from_generation=rebalance.from_epoch,
+        to_generation=rebalance.from_epoch if outcome == "superseded" else group.epoch,
+        outcome=outcome,
+        began_at_ms=rebalance.began_at_ms,
+        joined_at_ms=None,
+        assigned_at_ms=assigned_at_ms,
+        ended_at_ms=now_ms,
+        duration_ms=now_ms - rebalance.began_at_ms,
+        join_ms=None,
+        assign_ms=None if assigned_at_ms is None else assigned_at_ms - rebalance.began_at_ms,
+        sync_ms=None if assigned_at_ms is None else now_ms - assigned_at_ms,
+        initial_delay_ms=0,
+        protocol_type="consumer",
+        protocol=assignor,
+        mode=MODE,
+        leader=None,
+        leader_changed=None,
+        members=len(group.members),
+        slowest_to_join=None,
+        slowest_to_sync=_slowest_to_sync(rebalance, group.members),
+        first_cause=rebalance.first_cause,
+        by=by,
+        slowest_to_revoke=_slowest_to_revoke(rebalance),
+        stopped_ms=rebalance.stopped_ms,
+        session_timeout_ms=view.consumer_settings.session_timeout_ms,
+    )
+    return _event(what, group, rebalance, now_ms, view.topics)
 
 
-def _event(
-    kind: str, group: ConsumerGroup, rebalance: EpochRebalance, facts: dict[str, Any], now_ms: int, topics: Topics
-) -> GroupEvent:
+def _event(what: Happening, group: ConsumerGroup, rebalance: EpochRebalance, now_ms: int, topics: Topics) -> GroupEvent:
     return GroupEvent(
-        kind,
+        what,
         group.group_id,
         group.epoch,
-        facts,
         now_ms,
         group_type="consumer",
         consumer_group=group,
@@ -246,14 +239,14 @@ def _event(
     )
 
 
+def who(member: ConsumerMember) -> Who:
+    """Who it is."""
+    return Who(member.member_id, member.instance_id, member.client_id, member.client_host)
+
+
 def member_facts(member: ConsumerMember) -> dict[str, Any]:
-    """Who it is, as keys of a log line."""
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-    }
+    """Who it is, as keys."""
+    return who(member)._asdict()
 
 
 def _slowest_to_revoke(rebalance: EpochRebalance) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from coordinator import events
 from coordinator.cause import Cause
 from coordinator.consumer.assignor import AssignmentSpec, MemberToAssign, TopicToAssign, compute
 from coordinator.consumer.draft import Draft
@@ -101,7 +102,7 @@ def target_computed(view: View, result: TargetComputed, now_ms: int) -> AnyGroup
     draft = Draft(view, now_ms)
     draft.soft["computing_epoch"] = None
     if result.target is None:
-        draft.event("target_failed", epoch=result.epoch)
+        draft.event(events.TargetFailed(result.epoch))
     elif result.epoch > group.target_epoch and not _somebody_was_replaced(group, result.spec):
         _take_over(draft, result.epoch, result.target, result.records)
     return draft.outcome()
@@ -124,7 +125,7 @@ def _take_over(draft: Draft, epoch: int, target: Target, made: Mapping[str, Reco
         records = [made[member_id] for member_id in changed]
     draft.write_targets(records, {member_id: target.get(member_id, {}) for member_id in changed})
     draft.write(target_epoch_record(group_id, epoch, draft.now_ms))
-    draft.event("target_computed", target_epoch=epoch, members=len(members), members_changed=len(changed))
+    draft.event(events.TargetComputed(epoch, len(members), len(changed)))
 
 
 def assignment_spec(

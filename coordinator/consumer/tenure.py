@@ -12,6 +12,7 @@ from coordinator.consumer.checks import check_shape
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, group_event, timers_of
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
 from coordinator.consumer.story import resumed
+from coordinator.events import CoordinatorLoaded
 from coordinator.outcome import CancelTimer, Outcome, Reply
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -29,8 +30,7 @@ def loaded(view: View, event: Loaded, now_ms: int) -> AnyGroupOutcome:
     if group is None or not group.members:
         return Outcome(group)
     timers = tuple([timer for member in group.members.values() for timer in timers_of(view, member, now_ms)])
-    facts = {"members": len(group.members), "load_ms": event.load_ms, "unclean": event.unclean}
-    told = group_event("coordinator_loaded", group, facts, now_ms)
+    told = group_event(CoordinatorLoaded(len(group.members), event.load_ms, event.unclean), group, now_ms)
     resuming = resumed(view, group, now_ms)
     if resuming is None:
         return Outcome(group, timers=timers, events=(told,))

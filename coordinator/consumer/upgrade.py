@@ -25,7 +25,7 @@ from coordinator.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from coordinator.events import GroupEvent
+from coordinator.events import GroupEvent, GroupMigrated
 from coordinator.group import GroupState
 from coordinator.outcome import CancelTimer
 from coordinator.values import altered
@@ -76,7 +76,7 @@ def _take_over(draft: Draft, classic: Group) -> None:
     _cut_off(draft, classic)
     now = draft.group
     draft.origin = altered(now, members=dict(now.members))
-    draft.event("group_migrated", to="consumer", members=len(members))
+    draft.event(GroupMigrated("consumer", len(members)))
 
 
 def _cut_off(draft: Draft, classic: Group) -> None:

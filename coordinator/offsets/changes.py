@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator.consumer.group import ConsumerGroup
-from coordinator.events import GroupEvent
+from coordinator.events import Changed, CommitRefused, GroupEvent, Happening, MemberFenced, OffsetsChanged
 from coordinator.group import Group
 from protocol.errors import ErrorCode
 
@@ -30,9 +30,6 @@ _REFUSALS_TOLD = frozenset(
     },
 )
 
-Changed = tuple[str, int, int | None, int | None]
-"""(topic, partition, the offset before, the offset after); None: there is none."""
-
 
 def commit_refused_events(
     group: AnyGroup | None, commit: CommitOffsets, error: ErrorCode, now_ms: int
@@ -40,16 +37,16 @@ def commit_refused_events(
     """One commit of a stale generation, an unknown member or a fenced one. The reader counts those of a second."""
     if group is None or error not in _REFUSALS_TOLD:
         return ()
-    facts = {
-        "member_id": commit.member_id,
-        "instance_id": commit.instance_id,
-        "client_id": commit.client_id,
-        "client_host": commit.client_host,
-        "error": error.name,
-        "request_generation": commit.generation,
-        "topics": [topic.name for topic in commit.topics][:TOPICS_MAX],
-    }
-    events = [event_of(group, "commit_refused", facts, now_ms)]
+    refused = CommitRefused(
+        commit.member_id,
+        commit.instance_id,
+        commit.client_id,
+        commit.client_host,
+        error.name,
+        commit.generation,
+        tuple([topic.name for topic in commit.topics][:TOPICS_MAX]),
+    )
+    events = [event_of(group, refused, now_ms)]
     if error is ErrorCode.FENCED_INSTANCE_ID:
         events.append(fenced_event(group, commit, "OffsetCommit", now_ms))
     return tuple(events)
@@ -59,24 +56,23 @@ def fenced_event(group: AnyGroup, request: Any, api: str, now_ms: int) -> GroupE
     """A request of somebody whose instance id another holds. What does not say its client is known by its member id."""
     holder_id = group.static_members.get(request.instance_id or "")
     holder: Member | ConsumerMember | None = group.members.get(holder_id or "")
-    facts = {
-        "api": api,
-        "instance_id": request.instance_id,
-        "refused_member_id": request.member_id,
-        "client_id": getattr(request, "client_id", ""),
-        "client_host": getattr(request, "client_host", ""),
-        "holder_member_id": holder_id,
-        "holder_client_id": holder.acting[0] if holder is not None else None,
-        "holder_client_host": holder.acting[1] if holder is not None else None,
-    }
-    return event_of(group, "member_fenced", facts, now_ms)
+    fenced = MemberFenced(
+        api,
+        request.instance_id,
+        request.member_id,
+        getattr(request, "client_id", ""),
+        getattr(request, "client_host", ""),
+        holder_id,
+        *(holder.acting if holder is not None else (None, None)),
+    )
+    return event_of(group, fenced, now_ms)
 
 
-def event_of(group: AnyGroup, kind: str, facts: dict[str, Any], now_ms: int) -> GroupEvent:
+def event_of(group: AnyGroup, what: Happening, now_ms: int) -> GroupEvent:
     """Something that happened to a group of either type."""
     if isinstance(group, ConsumerGroup):
-        return GroupEvent(kind, group.group_id, group.epoch, facts, now_ms, group_type="consumer", consumer_group=group)
-    return GroupEvent(kind, group.group_id, group.generation, facts, now_ms, group)
+        return GroupEvent(what, group.group_id, group.epoch, now_ms, group_type="consumer", consumer_group=group)
+    return GroupEvent(what, group.group_id, group.generation, now_ms, group)
 
 
 def offsets_set_events(view: View, commit: CommitOffsets, records: Iterable[Any], now_ms: int) -> tuple[Any, ...]:
@@ -119,11 +115,5 @@ def changed_events(
     group: AnyGroup | None = view.consumer_group or view.group
     if group is None or not changed or (isinstance(group, Group) and group.is_simple):
         return ()
-    facts = {
-        "by": by,
-        "client_id": client_id,
-        "client_host": client_host,
-        "offset_count": len(changed),
-        "offsets": changed[:OFFSETS_MAX],
-    }
-    return (event_of(group, "offsets_changed", facts, now_ms),)
+    what = OffsetsChanged(by, client_id, client_host, len(changed), tuple(changed[:OFFSETS_MAX]))
+    return (event_of(group, what, now_ms),)

@@ -12,6 +12,7 @@ from coordinator.append_errors import error_for_client
 from coordinator.classic.checks import check_group_id
 from coordinator.classic.protocols import CONSUMER
 from coordinator.events import GroupEvent
+from coordinator.events import GroupRemoved as GroupGone
 from coordinator.group import Group, GroupState
 from coordinator.offsets.changes import offsets_gone_events
 from coordinator.offsets.inputs import DeleteOffsets, GroupExpired, GroupRemoved, Tombstones
@@ -131,13 +132,8 @@ def remove_group(
     """
     records: list[Tombstone] = [(OffsetCommitKey(view.group_id, *key), None) for key in stored_partitions(view)]
     group = view.group
-    facts = {
-        "by": by,
-        "client_id": client_id,
-        "client_host": client_host,
-        "members_at_last_generation": group.members_at_last_generation if group else None,
-        "offset_count": len(records),
-    }
+    at_last = group.members_at_last_generation if group else None
+    what = GroupGone(by, client_id, client_host, at_last, len(records))
     gone = offsets_gone_events(
         view,
         view.offsets,
@@ -146,7 +142,7 @@ def remove_group(
         client_id=client_id,
         client_host=client_host,
     )
-    event = GroupEvent("group_removed", view.group_id, group.generation if group else -1, facts, now_ms)
+    event = GroupEvent(what, view.group_id, group.generation if group else -1, now_ms)
     records.append((GroupMetadataKey(view.group_id), None))
     token = GroupExpired(view.group_id, group) if reply is None else GroupRemoved(view.group_id, group, reply.to)
     return Outcome(None, tuple(records), (reply,) if reply is not None else (), (), (*gone, event), token)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.classic.protocols import CONSUMER
-from coordinator.events import GroupEvent
+from coordinator.events import GroupEvent, OffsetsExpired
 from coordinator.group import Group, GroupState
 from coordinator.offsets.changes import offsets_gone_events
 from coordinator.offsets.delete import remove_group
@@ -35,7 +35,7 @@ def expire_offsets(view: View, request: ExpireOffsets, now_ms: int) -> GroupOutc
         return Outcome(group)
     assert group is not None
     records = tuple((OffsetCommitKey(view.group_id, *key), None) for key in expired)
-    event = GroupEvent("offsets_expired", view.group_id, group.generation, {"offset_count": len(expired)}, now_ms)
+    event = GroupEvent(OffsetsExpired(len(expired)), view.group_id, group.generation, now_ms)
     events = (event, *offsets_gone_events(view, expired, now_ms, by="expiry"))
     return Outcome(group, records, (), (), events, Tombstones())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.ledger.shape import PHASES, Record, nothing_moved, partition_text
+from broker.groups.ledger.shape import Record, nothing_moved, partition_text, phases
 from coordinator.classic.ownership import NOTHING, Holding, moves, predecessor
 from coordinator.classic.story import cause_record
 from coordinator.consumer.story import MODE, member_facts
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coordinator.classic.ownership import Holdings
     from coordinator.consumer.epoch_rebalance import EpochRebalance
     from coordinator.consumer.group import ConsumerGroup, ConsumerMember
-    from coordinator.events import GroupEvent
+    from coordinator.events import GroupEvent, RebalanceEnded
     from coordinator.view import Topics
 
 
@@ -48,27 +48,27 @@ def began(record: Record, event: GroupEvent, past: Past) -> None:
     past.open = record
 
 
-def ended(record: Record, event: GroupEvent, past: Past) -> None:
+def ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: Past) -> None:
     """Fill in a `rebalance_ended`: moves are told against the last epoch that everybody had reached."""
-    rebalance, group, facts, topics = event.epochs, event.consumer_group, event.facts, event.topics
+    rebalance, group, topics = event.epochs, event.consumer_group, event.topics
     assert rebalance is not None
     assert group is not None
     assert topics is not None
-    record |= {name: facts[name] for name in PHASES}
-    record["slowest_to_revoke"] = facts["slowest_to_revoke"]
-    record["by"] = facts.get("by")
+    record |= phases(what)
+    record["slowest_to_revoke"] = what.slowest_to_revoke
+    record["by"] = what.by
     record["first_cause"] = cause_record(rebalance.first_cause)
     record["further_causes"] = [cause_record(cause) for cause in rebalance.further_causes]
     record["further_causes_truncated"] = rebalance.further_causes_cut
-    if facts["outcome"] == "superseded":
+    if what.outcome == "superseded":
         record |= nothing_moved(None)
         if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:
             past.open = None
         return
     past.open = None
     now = holdings_of(group, topics)
-    record |= _members(group, rebalance, past.holdings, now, facts["session_timeout_ms"])
-    record["stopped_ms"] = facts["stopped_ms"]
+    record |= _members(group, rebalance, past.holdings, now, what.session_timeout_ms or 0)
+    record["stopped_ms"] = what.stopped_ms
     if group.members:
         total = sum(topics.partition_count(name) or 0 for name in group.subscribed_topics)
         record["partitions_total"] = total

@@ -19,6 +19,7 @@ from broker.groups.ledger.refusals import Refusals
 from broker.groups.ledger.shape import Record as LedgerRecord
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
+from coordinator.events import CommitRefused, GroupRemoved
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
@@ -96,11 +97,11 @@ class Ledger:
 
     def happened(self, event: GroupEvent) -> None:
         """Put an event aside."""
-        if event.kind not in making.RECORDED or not (self.enabled or self.listeners):
+        if not (self.enabled or self.listeners):
             return
-        if event.kind == "commit_refused":
+        if isinstance(event.what, CommitRefused):
             self._refusals.add(event)
-        else:
+        elif event.what.recorded:
             self._put(event)
 
     def loaded(self, leader: GroupLeader) -> None:
@@ -188,7 +189,7 @@ class Ledger:
         if past is None:
             past = pasts[item.group_id] = Past()
         record = making.record_of(item, self._common(index), past)
-        if item.kind == "group_removed":
+        if isinstance(item.what, GroupRemoved):
             del pasts[item.group_id]
         return [record]
 

@@ -2,71 +2,47 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.ledger import epochs
 from broker.groups.ledger.past import Past
-from broker.groups.ledger.shape import PHASES, Record, nothing_moved, partition_text
+from broker.groups.ledger.shape import PHASES, Record, nothing_moved, partition_text, phases
+from coordinator import events
 from coordinator.classic.causes import rebalance_mode
 from coordinator.classic.ownership import NOTHING, Holding, holdings, imbalance, moves, predecessor
 from coordinator.classic.story import cause_record, member_facts
 from coordinator.consumer.group import ConsumerGroup, ConsumerState
 from coordinator.group import GroupState
-from protocol.records.ledger import MOVES_MAX, VERSION
+from protocol.records.ledger import KINDS, MOVES_MAX, VERSION, LedgerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from coordinator.classic.ownership import Holdings
-    from coordinator.events import GroupEvent
+    from coordinator.events import GroupEvent, RebalanceEnded
     from coordinator.group import Group, Member, Rebalance
     from coordinator.view import AnyGroup, Topics
 
-RECORDED = frozenset(
-    {
-        "rebalance_began",
-        "rebalance_ended",
-        "member_replaced",
-        "member_fenced",
-        "commit_refused",
-        "offsets_changed",
-        "coordinator_loaded",
-        "group_removed",
-    }
-)
-"""The kinds of events that records are made of."""
 
+def _own(kind: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads of an event the fields that its record has beside those of every record."""
+    return attrgetter(*_NAMES[kind])
+
+
+_NAMES = {
+    kind: tuple(name for name in declared.__annotations__ if name not in LedgerRecord.__annotations__)
+    for kind, declared in KINDS.items()
+}
 _PLAIN = {
-    "member_replaced": (
-        "instance_id",
-        "old_member_id",
-        "new_member_id",
-        "old_client_id",
-        "old_client_host",
-        "client_id",
-        "client_host",
-        "reason",
-        "away_ms",
-    ),
-    "member_fenced": (
-        "instance_id",
-        "refused_member_id",
-        "client_id",
-        "client_host",
-        "holder_member_id",
-        "holder_client_id",
-        "holder_client_host",
-        "api",
-    ),
-    "commits_refused": ("member_id", "client_id", "client_host", "error", "count", "request_generation", "topics"),
-    "coordinator_loaded": ("members", "load_ms", "unclean"),
-    "group_removed": ("by", "client_id", "client_host", "members_at_last_generation"),
+    kind: _own(kind)
+    for kind in ("member_replaced", "member_fenced", "commits_refused", "coordinator_loaded", "group_removed")
 }
 
 
 def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Record:
     """The record of one event. `past` is what was told of the group so far, and is brought up to date."""
-    facts = event.facts
+    what = event.what
     record: Record = {
         "version": VERSION,
         "kind": event.kind,
@@ -78,22 +54,22 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Recor
     }
     plain = _PLAIN.get(event.kind)
     if plain is not None:
-        record.update({name: facts[name] for name in plain})
-        if event.kind == "member_replaced" and past.holdings is not None:
+        record.update(zip(_NAMES[event.kind], plain(what), strict=True))
+        if isinstance(what, events.MemberReplaced) and past.holdings is not None:
             # What it owned is its own under the new id too: nothing has moved.
-            renamed = {facts["old_member_id"]: facts["new_member_id"]}
+            renamed = {what.old_member_id: what.new_member_id}
             past.holdings = {renamed.get(key, key): held for key, held in past.holdings.items()}
-    elif event.kind == "offsets_changed":
-        record |= {"by": facts["by"], "client_id": facts["client_id"], "client_host": facts["client_host"]}
+    elif isinstance(what, events.OffsetsChanged):
+        record |= {"by": what.by, "client_id": what.client_id, "client_host": what.client_host}
         record["offsets"] = [
             {"topic": topic, "partition": partition, "from": before, "to": after}
-            for topic, partition, before, after in facts["offsets"]
+            for topic, partition, before, after in what.offsets
         ]
-        record["truncated"] = facts["offset_count"] - len(facts["offsets"])
-    elif event.kind == "rebalance_began":
+        record["truncated"] = what.offset_count - len(what.offsets)
+    elif isinstance(what, events.RebalanceBegan):
         (_began if event.epochs is None else epochs.began)(record, event, past)
-    elif event.kind == "rebalance_ended":
-        (_ended if event.epochs is None else epochs.ended)(record, event, past)
+    elif isinstance(what, events.RebalanceEnded):
+        (_ended if event.epochs is None else epochs.ended)(record, event, what, past)
     return record
 
 
@@ -170,16 +146,16 @@ def _began(record: Record, event: GroupEvent, past: Past) -> None:
     past.open = record
 
 
-def _ended(record: Record, event: GroupEvent, past: Past) -> None:
-    rebalance, group, facts = event.rebalance, event.group, event.facts
+def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: Past) -> None:
+    rebalance, group = event.rebalance, event.group
     assert rebalance is not None
-    record |= {name: facts[name] for name in PHASES}
+    record |= phases(what)
     record["slowest_to_revoke"] = None
-    record["by"] = facts.get("by")
+    record["by"] = what.by
     record["first_cause"] = cause_record(rebalance.first_cause)
     record["further_causes"] = [cause_record(cause) for cause in rebalance.further_causes]
     record["further_causes_truncated"] = rebalance.further_causes_cut
-    outcome = facts["outcome"]
+    outcome = what.outcome
     if group is None or outcome not in ("stable", "empty"):
         record |= nothing_moved(None)
         if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coordinator.events import CommitRefused, CommitsRefused
 from coordinator.values import altered
 
 if TYPE_CHECKING:
@@ -29,16 +30,22 @@ class Refusals:
 
     def add(self, event: GroupEvent) -> None:
         """One commit was refused."""
-        facts = event.facts
+        one = event.what
+        assert isinstance(one, CommitRefused)
         # Who has no member id is known by its client id.
-        key = event.group_id, facts["member_id"] or f"{facts['client_id']}@{facts['client_host']}", facts["error"]
+        key = event.group_id, one.member_id or f"{one.client_id}@{one.client_host}", one.error
         known = self._windows.get(key)
         if known is not None:
-            known.facts["count"] += 1
-            topics = known.facts["topics"]
-            topics += [name for name in facts["topics"] if name not in topics][: _TOPICS_MAX - len(topics)]
+            so_far = known.what
+            assert isinstance(so_far, CommitsRefused)
+            new = tuple([name for name in one.topics if name not in so_far.topics])
+            topics = (*so_far.topics, *new)[:_TOPICS_MAX]
+            self._windows[key] = altered(known, what=altered(so_far, count=so_far.count + 1, topics=topics))
             return
-        counted = altered(event, kind="commits_refused", facts={**facts, "topics": list(facts["topics"]), "count": 1})
+        first = CommitsRefused(
+            one.member_id, one.client_id, one.client_host, one.error, 1, one.request_generation, one.topics
+        )
+        counted = altered(event, what=first)
         if len(self._windows) >= _WINDOWS_MAX:
             self._tell(counted)
             return

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.ownership import by_topic
+from coordinator.events import RebalanceEnded
 from protocol.records.ledger import spans
 
 if TYPE_CHECKING:
@@ -12,29 +15,20 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-PHASES = (
-    "rebalance_id",
-    "from_generation",
-    "to_generation",
-    "outcome",
-    "began_at_ms",
-    "joined_at_ms",
-    "assigned_at_ms",
-    "ended_at_ms",
-    "duration_ms",
-    "join_ms",
-    "assign_ms",
-    "sync_ms",
-    "initial_delay_ms",
-    "slowest_to_join",
-    "slowest_to_sync",
-    "protocol_type",
-    "protocol",
-    "mode",
-    "leader",
-    "leader_changed",
+PHASES = tuple(
+    [
+        one.name
+        for one in fields(RebalanceEnded)
+        if one.default is MISSING and one.name not in ("members", "first_cause")
+    ]
 )
-"""Facts of the event `rebalance_ended` that its record takes over as they are."""
+"""Fields of the event `RebalanceEnded` that its record takes over as they are."""
+_read_phases = attrgetter(*PHASES)
+
+
+def phases(what: RebalanceEnded) -> Record:
+    """These fields, by name."""
+    return dict(zip(PHASES, _read_phases(what), strict=True))
 
 
 def nothing_moved(moved: int | None) -> Record:

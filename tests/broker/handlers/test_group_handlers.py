@@ -14,7 +14,8 @@ from broker.handlers.authorizer import Operation, ResourceType
 from broker.handlers.context import RequestContext
 from broker.handlers.dispatch import HANDLERS, Routes
 from broker.loop.uuids import random_uuid_text
-from coordinator.events import GroupEvent
+from coordinator.cause import Cause
+from coordinator.events import GroupEvent, MemberJoined, MemberLeft, Who
 from coordinator.routing import partition_for
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -530,10 +531,10 @@ def test_member_ids_are_random_uuids_of_version_4():
 
 
 def test_events_become_log_lines(capsys):
-    log_event(GroupEvent("member_left", "g", 3, {"member_id": "m", "reason": None}))
+    log_event(GroupEvent(MemberLeft(Cause(0, "member_left", "m")), "g", 3))
     line = capsys.readouterr().err
     assert "[GroupId g] Dynamic member m has left group" in line
-    log_event(GroupEvent("member_joined", "g", 3))
+    log_event(GroupEvent(MemberJoined(Who("m", None, "c", "/127.0.0.1")), "g", 3))
     assert capsys.readouterr().err == "", "one for each of a thousand members"
     assert FakePartitions().by_index == {}
 
