@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.config.listener_settings import check_own
@@ -24,16 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker.testbed.channel import Channel
+    from broker.testbed.disk import TestbedDisk
 
 log = logs.get_logger()
 
-_LOOK_EVERY_MS = 2
+_LOOK_EVERY_MS, _LOOKS = 2, 500
 
 
 class Bed:
     """A broker that serves while `run` runs. Made on a directory, new or old."""
 
-    def __init__(self, settings: Mapping[str, str], clock: tuple[int, int | None] = (0, None)) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], disk: TestbedDisk, clock: tuple[int, int | None] = (0, None)
+    ) -> None:
         """Open the directory and the listeners; `clock` is where that of its last life was.
 
         Raises: SettingsError, StartFailed, Refused.
@@ -47,6 +51,8 @@ class Bed:
             raise Refused(f"there is no setting {', '.join(unknown)}")
         secured = securities(sources.settings, listeners)
         bound = bind_listeners(sources.settings, listeners)
+        self.disk = disk
+        self.directory = Path(sources.settings.log_dirs[0])
         self.runtime = runtime = TestbedRuntime.create()
         runtime.set_clock(*clock)
         try:
@@ -97,6 +103,14 @@ class Bed:
             return
         look_ms = self.runtime.now_ms() + _LOOK_EVERY_MS
         self.runtime.timers.set(("testbed", "read"), look_ms, lambda: self._when_read(done))
+
+    def when_quiet(self, done: Callable[[], None], left: int = _LOOKS) -> None:
+        """Once nothing is on its way to the disk."""
+        if self.composition.quiet or not left:
+            done()
+            return
+        look_ms = self.runtime.now_ms() + _LOOK_EVERY_MS
+        self.runtime.timers.set(("testbed", "quiet"), look_ms, lambda: self.when_quiet(done, left - 1))
 
     def close(self, done: Callable[[], None]) -> None:
         """Stop in good order; `done` is called when nothing of it is left."""

@@ -6,11 +6,13 @@ A command is `command(bed, words, answer)`: it calls `answer` with something tha
 
 from __future__ import annotations
 
+import os
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.topic_changes import NewTopic
-from broker.testbed import disk, groups, records
+from broker.testbed import groups, records
 from broker.testbed.refused import Refused
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def shift_clock(bed: Bed, words: Words, answer: Answer) -> None:
     """Move the clock; the answer comes when what is due then has happened."""
     if words["by_ms"] < 0:
         raise Refused("the broker's clock never goes back")
-    bed.runtime.shift(words["by_ms"], lambda: clock(bed, words, answer))
+    bed.runtime.shift(words["by_ms"], lambda: bed.when_quiet(lambda: clock(bed, words, answer)))
 
 
 def freeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
@@ -125,8 +127,22 @@ def unfreeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
 
 def disk_full(bed: Bed, words: Words, answer: Answer) -> None:
     """Nothing can be written any more, until it is freed."""
-    (disk.fill if words["full"] else disk.free)()
+    bed.disk.is_full = words["full"]
     answer(None)
+
+
+def flush(bed: Bed, words: Words, answer: Answer) -> None:
+    """What was written so far is on the disk, when the answer comes."""
+    for one in bed.broker.partitions:
+        if one.error is None and one.log.log_end_offset > one.log.recovery_point:
+            bed.broker.partitions.flush(one)
+    bed.when_quiet(lambda: answer(None))
+
+
+def power_cut(bed: Bed, words: Words, answer: Answer) -> None:
+    """What no fsync has covered is gone, and so is this process: nobody is answered."""
+    bed.disk.cut_power(bed.directory)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 COMMANDS: dict[str, Command] = {
@@ -141,9 +157,12 @@ COMMANDS: dict[str, Command] = {
     "why": groups.why,
     "expire": groups.expire,
     "fence": groups.fence,
+    "lose_assignment": groups.lose_assignment,
     "rebalance": groups.rebalance,
     "move_coordinator": groups.move_coordinator,
     "disk_full": disk_full,
+    "flush": flush,
+    "power_cut": power_cut,
     "requests": requests,
     "clock": clock,
     "shift_clock": shift_clock,

@@ -101,6 +101,25 @@ def expire(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer(member["member_id"])
 
 
+def lose_assignment(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+    """All members, or one, are put out without their knowing; [client id, topic, partition] of what they had."""
+    group_id, name = asked["group"], asked["member"]
+    members = _live(bed, group_id)["members"] if name is None else [_member(bed, group_id, name)]
+    lost = [
+        [member.get("client_id"), topic, index]
+        for member in members
+        for topic, text in (member["partitions"] or {}).items()
+        for index in _numbers(text)
+    ]
+    if not lost:
+        whose = group_id if name is None else f"{name} of {group_id}"
+        raise Refused(f"{whose} has no partitions to lose: wait until the group is stable")
+    leader = _leader(bed, group_id)
+    for member in members:
+        leader.submit(SessionExpired(group_id, member["member_id"]))
+    answer(lost)
+
+
 def fence(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     """Somebody else joins with a static member's instance id: it is fenced."""
     group_id, instance_id = asked["group"], asked["instance"]

@@ -11,9 +11,9 @@ from typing import Any
 from broker.config.setting_types import SettingsError
 from broker.loop import logs
 from broker.process import StartFailed, raise_descriptor_limit
-from broker.testbed import disk
 from broker.testbed.bed import Bed
 from broker.testbed.channel import Channel, ChannelClosed
+from broker.testbed.disk import TestbedDisk, spare_the_disk
 from broker.testbed.refused import Refused
 
 
@@ -21,7 +21,7 @@ def main(descriptor: int) -> None:
     """Serve the control channel of this descriptor until the test's process ends it."""
     channel = Channel(socket.socket(fileno=descriptor))
     raise_descriptor_limit()
-    disk.spare_the_disk()
+    spare_the_disk()
     gc.freeze()
     alive = True
     while alive:
@@ -38,16 +38,17 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
     folder = Path(words["folder"])
     with (folder / "broker.log").open("a") as stream:
         logs.configure(level="debug" if words.get("debug") else "info", stream=stream)
+        disk = TestbedDisk(folder / "unsynced")
+        disk.install()
         try:
             shift_ms, frozen_ms = words["clock"]
-            bed = Bed({**words["settings"], "log.dirs": words["directory"]}, (shift_ms, frozen_ms))
+            bed = Bed({**words["settings"], "log.dirs": words["directory"]}, disk, (shift_ms, frozen_ms))
+            alive = bed.run(channel, words["id"])
         except (SettingsError, StartFailed, Refused) as error:
             channel.send({"id": words["id"], "refused": str(error)})
             return True
-        try:
-            alive = bed.run(channel, words["id"])
         finally:
-            disk.free()
+            disk.uninstall()
         logs.configure()
     if not alive:
         shutil.rmtree(folder, ignore_errors=True)  # the test's process has been killed, perhaps

@@ -133,6 +133,19 @@ class Broker:
         self._put_away()
         self._life.kill()
 
+    def flush(self) -> None:
+        """Flush all logs (fsync): what was written so far outlives a `power_cut`."""
+        self.ask("flush")
+
+    def power_cut(self) -> None:
+        """End it as a power failure does: what was not flushed (fsync) is gone; `start` recovers.
+
+        With `kohort.durability=os`, the default, that is what was written in the last second or two
+        (`log.flush.interval.ms`), or since `flush`; with `always` nothing that was acknowledged.
+        """
+        self._put_away()
+        self._life.power_cut()
+
     def start(self) -> None:
         """Start it again, on its directory and at its address."""
         if self._life.folder is None or self._life.process is not None:

@@ -85,6 +85,15 @@ class Group:
         """Its coordinator gives up a member, by member id, instance id or client id, as if its session were over."""
         return str(self._life.ask("expire", group=self.group_id, member=member))
 
+    def lose_assignment(self, member: str | None = None) -> set[tuple[str, int]]:
+        """All members, or one, lose their partitions at once without being asked; what they had.
+
+        As after a pause that was too long: the next heartbeat or commit is refused, the client says that its partitions
+        are lost (`on_lost`, `onPartitionsLost`), and joins again.
+        """
+        told = self._life.ask("lose_assignment", group=self.group_id, member=member)
+        return {(topic, index) for _, topic, index in told}
+
     def fence(self, instance_id: str) -> str:
         """Somebody else joins with the instance id of a static member, which is fenced; the rival's member id.
 

@@ -95,6 +95,16 @@ class Life:
         self._state = "has been killed: `start` it"
         taken.end(kill=True)
 
+    def power_cut(self) -> None:
+        """End this life, and take from the directory what was not flushed. Raises: Refused."""
+        taken = self.running()
+        try:
+            taken.ask("power_cut")
+        except BrokerDied:
+            self.process = None
+            self._state = "has lost its power: `start` it"
+            taken.end(kill=True)
+
     def pause(self) -> None:
         """SIGSTOP: its clients see a machine that does not answer."""
         running = self.running()

@@ -225,3 +225,25 @@ def test_a_disk_is_full_and_has_room_again(broker: Broker):
     broker.disk_full()
     broker.restart()
     broker.produce("orders", "c")
+
+
+def test_a_power_cut_takes_what_was_not_flushed():
+    for durability, kept in (("os", ["a"]), ("always", ["a", "b", "c"])):
+        with Broker({"kohort.durability": durability}, {"orders": 1}) as broker:
+            one = producer(broker, reconnect_backoff_ms=10)
+            broker.produce("orders", "a")
+            broker.flush()
+            broker.clock.freeze()
+            broker.produce("orders", "b")
+            one.produce("orders", "c")
+            assert one.flush(20) == 0
+            broker.power_cut()
+            with pytest.raises(Refused, match="has lost its power: `start` it"):
+                broker.records("orders")
+            broker.start()
+            assert broker.topics == {"orders": 1}
+            broker.assert_produced("orders", *kept)
+            broker.produce("orders", "later")
+            broker.kill()
+            broker.start()
+            broker.assert_produced("orders", *kept, "later")

@@ -126,6 +126,22 @@ def test_a_member_expires_and_comes_back(broker: Broker, join: Callable[..., Mem
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_assignment_is_lost(broker: Broker, join: Callable[..., Member], protocol: str):
+    group = broker.group("billing")
+    with pytest.raises(Refused, match="there is no group 'billing'"):
+        group.lose_assignment()
+    one, two = join("one", protocol), join("two", protocol)
+    stable(broker, one, two)
+    assert group.lose_assignment() == {("orders", index) for index in range(4)}
+    drive(lambda: (one.lost, two.lost) == (1, 1), one, two)
+    stable(broker, one, two)
+    assert len(group.lose_assignment("two")) == 2
+    drive(lambda: two.lost == 2, one, two)
+    assert one.lost == 1
+    stable(broker, one, two)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_rebalance_is_forced(broker: Broker, join: Callable[..., Member], protocol: str):
     group = broker.group("billing")
     one = join("one", protocol)
