@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import Record, encode_batch
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

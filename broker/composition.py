@@ -29,9 +29,9 @@ from broker.partitions import Markers, Partitions, Verifier
 from broker.partitions.folders import TopicFolders
 from broker.partitions.keeper import LogKeeper
 from broker.transactions.transactions import Transactions
-from storage.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
+from storage.directory.log_directory import METADATA_FOLDER, LogDirectory, only_directory
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.log_directory import METADATA_FOLDER, LogDirectory, only_directory
+from storage.reading.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

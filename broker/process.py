@@ -32,7 +32,7 @@ from broker.network.server import Server
 from broker.network.tls_watch import TlsWatch
 from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.partition_log import SHARED_TAIL
+from storage.log.partition_log import SHARED_TAIL
 
 if TYPE_CHECKING:
     import socket

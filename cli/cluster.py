@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from cli.client_security import translated
 from cli.errors import Failed, UsageError
 from protocol.errors import ErrorCode
-from storage.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties
 
 if TYPE_CHECKING:
     import argparse

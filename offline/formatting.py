@@ -20,16 +20,16 @@ from broker.catalogue.snapshots import BOOTSTRAP
 from broker.catalogue.users import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, record_of
 from protocol.records import control_records
 from protocol.records import metadata_records as records
+from storage.directory.log_directory import LogDirectory
+from storage.directory.meta_properties import FILE
 from storage.errors import DirectoryRefused
 from storage.files import DISK
-from storage.log_directory import LogDirectory
-from storage.meta_properties import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from storage.meta_properties import MetaProperties
+    from storage.directory.meta_properties import MetaProperties
 
 _SALT_BYTES = 20
 _USER = re.compile(r"(SCRAM-SHA-\d+)=\[(.*)\]")

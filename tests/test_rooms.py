@@ -15,6 +15,7 @@ ROOMS = ("kohort", "protocol", "coordinator", "storage", "broker", "offline", "p
 UPWARDS = [
     ("rooms import downwards only", "coordinator/shard.py", "import storage.errors"),
     ("the broker's rooms import downwards only", "broker/partitions/errors.py", "import broker.handlers.context"),
+    ("storage's rooms import downwards only", "storage/reading/batches.py", "import storage.log.retention"),
     ("offline work needs no running broker", "offline/graduate/findings.py", "import broker.partitions.table"),
     ("the pipeline reads logs", "pipeline/spans.py", "import coordinator.shard"),
     ("what decides with values", "coordinator/routing.py", "import time"),

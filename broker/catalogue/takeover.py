@@ -18,7 +18,7 @@ from protocol.records.control_records import ControlType, control_type, decode_c
 from protocol.types import uuid_text
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk
-from storage.leader_epochs import LeaderEpochs
+from storage.state.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.catalogue.cluster_state import ClusterState, PartitionState
     from broker.catalogue.snapshots import MetadataBatch
     from broker.catalogue.topic_changes import Placing
-    from storage.log_directory import LogDirectory, Scan
+    from storage.directory.log_directory import LogDirectory, Scan
 
 # What Kafka 4.4 knows; a level above may mean records and rules that nobody here has heard of.
 _HIGHEST_LEVELS = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.setting_types import SettingsError
 from broker.config.settings import LISTENER_PREFIX, Settings
-from storage.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.partitions import Marker, Verifier
     from broker.partitions.verification import Permits
     from coordinator.offsets.inputs import CommitTransactionalOffsets
-    from storage.producer_state import Verification
+    from storage.state.producer_state import Verification
 
 _ADDS, _KNOWS_ABORTABLE = 5, 4  # TxnOffsetCommit versions
 _NO_SEQUENCE = -1

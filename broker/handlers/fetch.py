@@ -308,12 +308,12 @@ def _read(
         code = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
         return _failure(index, code), 0
     log = partition.log
-    start = log.log_start_offset
+    start = log.state.log_start_offset
     if wanted.last_fetched_epoch >= 0:
         diverging = _diverging(partition, wanted)
         if diverging is not None:
             return diverging, 0
-    if offset < start or offset > log.log_end_offset:
+    if offset < start or offset > log.state.log_end_offset:
         return _failure(index, ErrorCode.OFFSET_OUT_OF_RANGE, start), 0
     high_watermark = partition.high_watermark
     stable = partition.last_stable_offset

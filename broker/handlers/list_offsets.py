@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
-    from storage.log_lookup import TimestampedOffset
-    from storage.partition_log import PartitionLog
+    from storage.log.log_lookup import TimestampedOffset
+    from storage.log.partition_log import PartitionLog
 
 LATEST = -1
 EARLIEST = -2

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.partitions import Partition
     from protocol.messages.describe_producers import DescribeProducersRequest
     from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from storage.producer_state import ProducerEntry
+    from storage.state.producer_state import ProducerEntry
 
 
 def describe_producers(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.partitions import AppendInfo, Partition
     from broker.partitions.verification import Permits
     from protocol.messages.produce import ProduceRequest, TopicProduceData
-    from storage.producer_state import Verification
+    from storage.state.producer_state import Verification
 
 _WRITE = Operation.WRITE
 _TOPIC = ResourceType.TOPIC

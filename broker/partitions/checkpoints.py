@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from broker.loop.primitives import Lock
-from storage.checkpoints import OFFSET_CHECKPOINTS, read_offsets, write_offsets
+from storage.reading.checkpoints import OFFSET_CHECKPOINTS, read_offsets, write_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

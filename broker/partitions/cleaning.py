@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.loop.logs import get_logger
 from protocol.errors import KafkaError
-from storage.checkpoints import CLEANER
-from storage.cleaning import max_keys
+from storage.clean.cleaning import max_keys
 from storage.errors import StorageError
+from storage.reading.checkpoints import CLEANER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partition, Partitions
     from broker.partitions.table import Key
-    from storage.cleaner import CleanResult
-    from storage.cleaning import CleanPlan, DirtyRange
-    from storage.partition_log import PartitionLog
-    from storage.swap import Swap
+    from storage.clean.cleaner import CleanResult
+    from storage.clean.cleaning import CleanPlan, DirtyRange
+    from storage.clean.swap import Swap
+    from storage.log.partition_log import PartitionLog
 
 _DISK_RETRY_MS = 60_000
 
@@ -187,7 +187,7 @@ class LogCleaning:
         self._write_checkpoint()
 
     def _begin(self, partition: Partition, dirty: DirtyRange) -> None:
-        from storage.cleaner import clean  # noqa: PLC0415  start-up does not pay for it
+        from storage.clean.cleaner import clean  # noqa: PLC0415  start-up does not pay for it
 
         settings = self._settings
         limit = max_keys(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)

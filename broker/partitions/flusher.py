@@ -15,8 +15,8 @@ from broker.loop.primitives import perf_counter_ns
 if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions.partition import Partition
-    from storage.flush import FlushTicket
-    from storage.partition_log import PartitionLog
+    from storage.log.partition_log import PartitionLog
+    from storage.state.flush import FlushTicket
 
 ROUNDS = 3
 

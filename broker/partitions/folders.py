@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
+from storage.directory.log_directory import read_topic_id
 from storage.errors import CorruptFile, StorageError
-from storage.log_directory import read_topic_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partitions
     from broker.partitions.table import Key
-    from storage.log_directory import LogDirectory, Scan
+    from storage.directory.log_directory import LogDirectory, Scan
 
 log = get_logger()
 

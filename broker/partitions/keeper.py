@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from broker.loop.logs import get_logger
 from broker.partitions.cleaning import LogCleaning
 from protocol.errors import KafkaError
-from storage.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from storage.files import DISK, LogFile, remove_files
+from storage.reading.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partition, Partitions
     from broker.partitions.table import Key
-    from storage.partition_log import PartitionLog
+    from storage.log.partition_log import PartitionLog
 
 FLUSH_TICK_MS = 1_000
 CLOSERS = 4

@@ -23,7 +23,7 @@ from broker.partitions.markers import marker_batch
 from broker.partitions.validation import SHORT_DECOMPRESSED_BYTES, prepare, takes_long
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
-from storage.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
+from storage.state.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
     from protocol.records.batch import BatchHeader
-    from storage.partition_log import PartitionLog
-    from storage.producer_state import Verification
+    from storage.log.partition_log import PartitionLog
+    from storage.state.producer_state import Verification
 
 log = get_logger()
 
@@ -138,17 +138,17 @@ class Partition:
     @property
     def log_start_offset(self) -> int:
         """The first offset kept."""
-        return self.log.log_start_offset
+        return self.log.state.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.log.log_end_offset
+        return self.log.state.log_end_offset
 
     @property
     def last_stable_offset(self) -> int:
         """The end of what read_committed may see: the first open transaction, or the high watermark."""
-        log = self.log
+        log = self.log.state
         if not log.producers.entries:
             return max(self.high_watermark, log.log_start_offset)
         return log.last_stable_offset(self.high_watermark)
@@ -184,8 +184,9 @@ class Partition:
             self._keeper.refused(self, error)
             self._fail_if_unusable()
             raise
-        end = log.log_end_offset
-        if end - log.recovery_point < self._flush_messages:
+        state = log.state
+        end = state.log_end_offset
+        if end - state.recovery_point < self._flush_messages:
             # `when_committed` is empty here unless the settings were just changed, and then a flush is on its way.
             self.high_watermark = end
             if self._commits:
@@ -194,7 +195,7 @@ class Partition:
                 self._keeper.wake(self)
         else:
             self._keeper.flush(self)
-        return AppendInfo(base_offset, end - 1, log_append_time_ms, log.log_start_offset)
+        return AppendInfo(base_offset, end - 1, log_append_time_ms, state.log_start_offset)
 
     def produce(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from storage.log_config import INT64_MAX, LogConfig
+from storage.state.log_config import INT64_MAX, LogConfig
 
 if TYPE_CHECKING:
     from broker.config.topic_configs import Effective

@@ -24,8 +24,8 @@ from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings
-from storage.checkpoints import OFFSET_CHECKPOINTS
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.reading.checkpoints import OFFSET_CHECKPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

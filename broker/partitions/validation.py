@@ -26,7 +26,7 @@ from protocol.records.batch import (
 from protocol.records.batch_validation import walk_records
 from protocol.records.compression import decompress_uncopied
 from protocol.records.varint import decode_varint
-from storage.log_config import INT64_MAX
+from storage.state.log_config import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.partitions.errors import RecordsRefused
 from protocol.errors import ErrorCode, KafkaError
-from storage.producer_state import Verification
+from storage.state.producer_state import Verification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,8 @@ from broker.config.settings_sources import gather
 from broker.loop.uuids import random_uuid
 from cli.errors import DONE, Failed, UsageError, WrongInput
 from offline.formatting import BadUser, format_directory, user_record
+from storage.directory.log_directory import only_directory
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.log_directory import only_directory
 
 if TYPE_CHECKING:
     import argparse

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from offline.dump import files
 from offline.dump.batches import BadFile, Wish, dump_log
 from offline.dump.text import line_of
-from storage.checkpoints import LEADER_EPOCHS, OFFSET_CHECKPOINTS
+from storage.directory.meta_properties import FILE as META_PROPERTIES
 from storage.errors import CorruptFile
-from storage.meta_properties import FILE as META_PROPERTIES
+from storage.reading.checkpoints import LEADER_EPOCHS, OFFSET_CHECKPOINTS
 
 if TYPE_CHECKING:
     import argparse

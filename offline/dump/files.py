@@ -10,12 +10,12 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from offline.dump.batches import BadFile
-from storage import meta_properties
-from storage.checkpoints import OFFSET_CHECKPOINTS, parse_checkpoint
-from storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from storage.producer_snapshot import parse_snapshot
-from storage.segment_files import base_offset_of
-from storage.transaction_index import ENTRY_BYTES, parse_transaction_index
+from storage.directory import meta_properties
+from storage.reading.checkpoints import OFFSET_CHECKPOINTS, parse_checkpoint
+from storage.reading.folder import base_offset_of
+from storage.reading.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from storage.reading.transaction_index import ENTRY_BYTES, parse_transaction_index
+from storage.state.producer_snapshot import parse_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,8 +18,8 @@ from offline.graduate.findings import counted
 from offline.graduate.metadata import append_features
 from offline.graduate.properties import not_carried, server_properties
 from offline.graduate.targets import TARGETS, Target, target
+from storage.directory.log_directory import LogDirectory, only_directory
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.log_directory import LogDirectory, only_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

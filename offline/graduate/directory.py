@@ -16,13 +16,13 @@ from offline.graduate.metadata import Metadata, read_metadata
 from offline.graduate.partition_files import PartitionFiles, inspect_partition
 from offline.graduate.transactions import known_transactions
 from protocol.types import uuid_text
-from storage import meta_properties
-from storage.checkpoints import HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, OFFSET_CHECKPOINTS, read_offsets
+from storage.directory import meta_properties
+from storage.directory.log_directory import CLEAN_MARKER, METADATA_FOLDER, parse_folder_name, read_topic_id
 from storage.errors import CorruptFile, DirectoryRefused
-from storage.log_directory import CLEAN_MARKER, METADATA_FOLDER, parse_folder_name, read_topic_id
+from storage.reading.checkpoints import HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, OFFSET_CHECKPOINTS, read_offsets
 
 if TYPE_CHECKING:
-    from storage.meta_properties import MetaProperties
+    from storage.directory.meta_properties import MetaProperties
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 _TRANSACTIONS_TOPIC = "__transaction_state"

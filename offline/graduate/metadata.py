@@ -25,7 +25,7 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.meta_properties import MetaProperties
+    from storage.directory.meta_properties import MetaProperties
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from protocol.records import batch as record_batch
-from storage.batches import read_marker
-from storage.checkpoints import LEADER_EPOCHS, parse_checkpoint
 from storage.errors import CorruptFile
-from storage.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
-from storage.producer_snapshot import parse_snapshot
-from storage.segment_files import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, base_offset_of
-from storage.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from storage.reading.batches import read_marker
+from storage.reading.checkpoints import LEADER_EPOCHS, parse_checkpoint
+from storage.reading.folder import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, base_offset_of
+from storage.reading.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from storage.reading.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from storage.state.producer_snapshot import parse_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

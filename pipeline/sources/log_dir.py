@@ -15,9 +15,9 @@ from pathlib import Path
 from pipeline.errors import DataError, UsageError
 from pipeline.places import local_path
 from protocol.types import uuid_text
-from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, read_offsets
+from storage.directory.log_directory import METADATA_FOLDER, parse_folder_name, read_topic_id
 from storage.errors import CorruptFile
-from storage.log_directory import METADATA_FOLDER, parse_folder_name, read_topic_id
+from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, read_offsets
 
 GROUPS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC = METADATA_FOLDER.rpartition("-")[0]

@@ -17,10 +17,10 @@ import numpy as np
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch
 from pipeline.sources.log_dir import Partition, Segment
 from pipeline.sources.segments import only_zeros, survey
-from storage.batches import read_marker
 from storage.errors import CorruptFile
-from storage.producer_snapshot import parse_snapshot
-from storage.transaction_index import parse_transaction_index
+from storage.reading.batches import read_marker
+from storage.reading.transaction_index import parse_transaction_index
+from storage.state.producer_snapshot import parse_snapshot
 
 
 class Aborted(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from cli.client_security import translated
 from cli.errors import UsageError
-from storage.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties
 from tests.cli.conftest import kohort
 from tests.support.broker_process import Kohort, eventually
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.catalogue.users import ScramCredential, ScramMechanism
 from offline.formatting import BadUser, user_record
-from storage.meta_properties import FILE
+from storage.directory.meta_properties import FILE
 from tests.cli.conftest import kohort
 from tests.support.catalogue_fixture import CatalogueDriver
 

@@ -25,7 +25,7 @@ from protocol.records.transaction_records import (
     encode_key,
     encode_value,
 )
-from storage.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
 
 if TYPE_CHECKING:

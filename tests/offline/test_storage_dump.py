@@ -12,9 +12,9 @@ import pytest
 
 from protocol.records import transaction_records
 from protocol.records.batch import Record, encode_batch
-from storage.producer_snapshot import pack_snapshot
-from storage.producer_state import ProducerEntry, SentBatch
-from storage.transaction_index import AbortedTransaction, pack_transaction_index
+from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index
+from storage.state.producer_snapshot import pack_snapshot
+from storage.state.producer_state import ProducerEntry, SentBatch
 from tests.cli.conftest import Ended, committed_group, fill, kohort
 from tests.protocol.records.test_transaction_records import GOLDEN as TRANSACTIONS
 from tests.support.broker_process import QUICK_GROUPS, Kohort

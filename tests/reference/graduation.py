@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from storage.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties
 from tests.support.broker_process import ROOT, BrokerProcess, Kafka, Kohort, eventually
 
 PARTITIONS = 3

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 from protocol.records.batch import read_keys_values
-from storage import cleaner
+from storage.clean import cleaner
 
 
 class Chooser:

@@ -31,10 +31,10 @@ from protocol.messages.offset_delete import OffsetDeleteRequestPartition, Offset
 from protocol.records.batch_header import read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.group_records import OffsetCommitKey, decode_key, decode_value
-from storage import cleaner
+from storage.clean import cleaner
 from storage.files import Disk, remove_files
-from storage.log_config import INT64_MAX, LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import INT64_MAX, LogConfig
 from tests.coordinator.driver import Topics
 from tests.replay.kafka_wrote import PREFIXES
 from tests.replay.legal_choice import Chooser

@@ -10,7 +10,8 @@ from unittest.mock import patch
 from broker.partitions import partition as partition_module
 from coordinator.shard import Shard
 from protocol.errors import ErrorCode
-from storage import log_lookup, log_state, producer_checks
+from storage.log import log_lookup
+from storage.state import log_state, producer_checks
 
 
 class Fault(NamedTuple):

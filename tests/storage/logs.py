@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from protocol.records.batch import Record, encode_batch, iterate_records, read_header
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
 COMPACT = LogConfig(segment_bytes=2_000, index_interval_bytes=200, compact=True, delete=False)

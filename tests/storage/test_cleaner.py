@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from protocol.records.batch import Record, encode_batch
-from storage.cleaner import CleanResult, clean
-from storage.partition_log import PartitionLog
-from storage.transaction_index import AbortedTransaction
+from storage.clean.cleaner import CleanResult, clean
+from storage.log.partition_log import PartitionLog
+from storage.reading.transaction_index import AbortedTransaction
 from tests.storage.logs import (
     COMPACT,
     all_bytes,
@@ -316,7 +316,7 @@ def test_a_swap_is_refused_when_the_log_has_changed(tmp_path: Path) -> None:
 def test_a_reader_keeps_its_view_over_a_swap(tmp_path: Path) -> None:
     """A mapping handed out before the swap still shows the old batches."""
     log, result = several_segments(tmp_path)
-    log.tail.clear()
+    log.state.tail.clear()
     view = log.read(0, 1 << 20).buffers[0]
     before = bytes(view)
     assert log.swap_in(result)

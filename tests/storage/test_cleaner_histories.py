@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.cleaner import clean
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.clean.cleaner import clean
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 from tests.storage.logs import all_bytes, headers_in, keyed, marker, opened, records_in, transactional
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, compact=True, delete=False, delete_retention_ms=500)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from storage.checkpoints import read_offsets, write_offsets
-from storage.cleaner import clean
+from storage.clean.cleaner import clean
 from storage.errors import StorageError
 from storage.files import Disk
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.reading.checkpoints import read_offsets, write_offsets
+from storage.state.log_config import LogConfig
 from tests.storage.logs import batch, keyed, opened, pairs
 
 TINY = LogConfig(segment_bytes=700, index_interval_bytes=100, compact=True)
@@ -264,7 +264,7 @@ def test_a_truncation_may_stop_anywhere(tmp_path: Path) -> None:
         with suppress(Crash):
             log = opened(directory, TINY, disk=disk)
             if at % 2:
-                log.tail.clear()
+                log.state.tail.clear()
                 log.read(0, 1 << 20)
             log.truncate_to(5)
         found = [offset for offset, _, _ in pairs(opened(directory, TINY, disk=BrokenDisk(0)))]

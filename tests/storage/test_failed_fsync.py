@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import StorageError
-from storage.log_config import INT64_MAX, LogConfig
+from storage.state.log_config import INT64_MAX, LogConfig
 from tests.storage.logs import keyed, opened, pairs
 from tests.support.recording_disk import RecordingDisk, World
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from protocol.records.batch import iterate_headers
 from storage.files import Disk
-from storage.flush import FlushTicket
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.flush import FlushTicket
+from storage.state.log_config import LogConfig
 from tests.storage.logs import batch
 
 STEPS = ("append", "append", "roll", "begin", "sync", "finish", "truncate")

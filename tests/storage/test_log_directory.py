@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from protocol.types import uuid_text
-from storage.errors import CorruptFile, DirectoryRefused
-from storage.log_directory import (
+from storage.directory.log_directory import (
     FolderName,
     LogDirectory,
     only_directory,
@@ -21,7 +20,8 @@ from storage.log_directory import (
     read_topic_id,
     suffixed_name,
 )
-from storage.meta_properties import MetaProperties, load_or_create, parse_properties
+from storage.directory.meta_properties import MetaProperties, load_or_create, parse_properties
+from storage.errors import CorruptFile, DirectoryRefused
 
 ID = bytes.fromhex("27c6803dc7cb42dd9baacd494ffacc81")
 

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from protocol.records.batch import Record, encode_batch
 from storage.errors import OffsetOutOfRange
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from storage.tail import TailBudget
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
+from storage.state.tail import TailBudget
 from tests.storage.logs import pairs, records_in
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150)

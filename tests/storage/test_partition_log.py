@@ -9,8 +9,8 @@ import pytest
 
 from protocol.records.batch import Record, encode_batch
 from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 from tests.storage.logs import batch, opened, records_in
 
 
@@ -56,7 +56,7 @@ def test_a_read_keeps_to_its_limits(tmp_path: Path) -> None:
     size = log.size_bytes // 10
     for tail in (True, False):
         if not tail:
-            log.tail.clear()
+            log.state.tail.clear()
         assert offsets_read(log, 0, size * 3 - 1) == list(range(6))
         assert offsets_read(log, 0, 1) == [0, 1, 2]
         assert offsets_read(log, 0, 1, min_one_batch=False) == []

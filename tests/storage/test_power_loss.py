@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.cleaner import clean
-from storage.partition_log import PartitionLog
+from storage.clean.cleaner import clean
+from storage.log.partition_log import PartitionLog
 from tests.storage.logs import batch, keyed, opened, pairs
 from tests.storage.test_crash import TINY, BrokenDisk, Crash, breakages
 
@@ -119,7 +119,7 @@ def test_a_swap_survives_a_power_loss(tmp_path: Path, monkeypatch: pytest.Monkey
         log = opened(directory, TINY, disk=disk, clean=True)
         original = pairs(log)
         disk.start()
-        monkeypatch.setattr("storage.cleaner.DISK", disk)
+        monkeypatch.setattr("storage.clean.cleaner.DISK", disk)
         result = clean(log.plan_cleaning(log.dirty_range(None, 2_000, log.log_end_offset), 2_000))
         disk.count, disk.at = 0, at
         with suppress(Crash):

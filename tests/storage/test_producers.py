@@ -8,10 +8,10 @@ import pytest
 
 from protocol.errors import ErrorCode
 from storage.errors import CorruptFile
-from storage.producer_checks import ACCEPT, Duplicate, Refuse, Verdict, check, check_marker, check_unsequenced
-from storage.producer_snapshot import pack_snapshot, parse_snapshot
-from storage.producer_state import ProducerEntry, ProducerState, SentBatch, Verification
-from storage.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
+from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
+from storage.state.producer_checks import ACCEPT, Duplicate, Refuse, Verdict, check, check_marker, check_unsequenced
+from storage.state.producer_snapshot import pack_snapshot, parse_snapshot
+from storage.state.producer_state import ProducerEntry, ProducerState, SentBatch, Verification
 from tests.storage.logs import SMALL, batch, marker, opened, transactional
 
 

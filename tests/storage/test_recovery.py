@@ -13,8 +13,8 @@ import pytest
 from protocol.records.batch import Record, encode_batch
 from storage.errors import CorruptFile
 from storage.files import Disk
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 from tests.storage.logs import SMALL, all_bytes, batch, marker, opened, pairs, records_in, transactional
 
 
@@ -164,8 +164,8 @@ def test_c14_truncation_inside_a_batch_takes_it_whole(tmp_path: Path, mapped: bo
     """C14: the log end is T all the same, and the next append gets it."""
     for offset in (119, 118, 60, 1, 0):
         log = filled(tmp_path / "t-0")
-        log.tail.clear()
-        view = log.read(log.bases[log.segment_index(offset)], 1 << 20).buffers[0] if mapped else b""
+        log.state.tail.clear()
+        view = log.read(log.bases[log.state.segment_index(offset)], 1 << 20).buffers[0] if mapped else b""
         before = bytes(view)
         log.truncate_to(offset)
 
@@ -345,7 +345,7 @@ def test_nothing_is_remembered_of_what_was_cut(tmp_path: Path) -> None:
     log = opened(tmp_path, LogConfig(index_interval_bytes=100))
     for at in range(20):
         log.append(batch(1, timestamp=1_000 + at * 100), leader_epoch=0)
-    log.tail.clear()
+    log.state.tail.clear()
     assert [log.read(offset, 1, copied=True).next_offset for offset in range(20)] == list(range(1, 21))
     log.truncate_to(5)
     latest = log.offset_of_max_timestamp()
@@ -354,7 +354,7 @@ def test_nothing_is_remembered_of_what_was_cut(tmp_path: Path) -> None:
     log.append(batch(1, timestamp=1_700), leader_epoch=0)
     for _ in range(14):
         log.append(batch(1, timestamp=10, value_bytes=300), leader_epoch=0)
-    log.tail.clear()
+    log.state.tail.clear()
     for offset in range(19, 4, -1):
         assert records_in(b"".join(log.read(offset, 1, copied=True).buffers))[0].offset == offset
     found = log.offset_for_timestamp(1_650)

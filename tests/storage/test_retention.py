@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.checkpoints import read_offsets, write_offsets
 from storage.errors import CorruptFile
 from storage.files import remove_files
-from storage.leader_epochs import LeaderEpochs
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from storage.retention import Reason
-from storage.tail import TailBudget
+from storage.log.partition_log import PartitionLog
+from storage.log.retention import Reason
+from storage.reading.checkpoints import read_offsets, write_offsets
+from storage.state.leader_epochs import LeaderEpochs
+from storage.state.log_config import LogConfig
+from storage.state.tail import TailBudget
 from tests.storage.logs import SMALL, batch, opened, pairs
 
 FOREVER = replace(SMALL, retention_ms=-1)
@@ -120,7 +120,7 @@ def test_all_tails_share_one_budget(tmp_path: Path) -> None:
     logs = [opened(tmp_path / name, tail=budget) for name in ("a-0", "b-0")]
     for at in range(6):
         logs[at % 2].append(batch(1), leader_epoch=0)
-    assert [list(log.tail.batches) for log in logs] == [[2], [1, 2]]
+    assert [list(log.state.tail.batches) for log in logs] == [[2], [1, 2]]
     assert budget.used_bytes == 3 * len(batch(1))
     logs[1].truncate_to(0)
     assert budget.used_bytes == len(batch(1))
@@ -172,6 +172,6 @@ def test_an_older_epoch_file_never_replaces_a_newer_one(tmp_path: Path) -> None:
     log.append(batch(1), leader_epoch=2)
     log.flush()
     late.sync()
-    epochs = LeaderEpochs(tmp_path, log.disk)
+    epochs = LeaderEpochs(tmp_path, log.state.disk)
     epochs.load()
     assert epochs.epochs == [1, 2]

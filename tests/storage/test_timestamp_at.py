@@ -7,8 +7,8 @@ import pytest
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
 from storage.errors import OffsetOutOfRange
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 
 
 def a_log(folder: Path, *batches: list[int]) -> PartitionLog:

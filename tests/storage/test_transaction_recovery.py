@@ -15,10 +15,10 @@ from random import Random
 import pytest
 
 from protocol.records.batch import iterate_headers, iterate_records
-from storage.cleaner import clean
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
-from storage.transaction_index import AbortedTransaction
+from storage.clean.cleaner import clean
+from storage.log.partition_log import PartitionLog
+from storage.reading.transaction_index import AbortedTransaction
+from storage.state.log_config import LogConfig
 from tests.storage.logs import all_bytes, batch, marker, opened, transactional
 from tests.storage.test_crash import BrokenDisk, Crash, breakages
 from tests.storage.test_power_loss import Platter

@@ -23,7 +23,7 @@ from protocol.messages import list_offsets as list_offsets_api
 from protocol.messages import offset_for_leader_epoch as epoch_api
 from protocol.messages import produce as produce_api
 from protocol.records.batch import Record, encode_batch, iterate_headers, iterate_records
-from storage.log_directory import LogDirectory
+from storage.directory.log_directory import LogDirectory
 from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from broker.groups.ledger import reading
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
-from storage.log_config import LogConfig
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
 from tests.support.steps import lines_of
 
 

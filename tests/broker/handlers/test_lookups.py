@@ -11,7 +11,7 @@ from broker.handlers.list_offsets import MAX_TIMESTAMP, list_offsets
 from protocol.errors import ErrorCode
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.records.batch import Record, encode_batch
-from storage import log_lookup
+from storage.log import log_lookup
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 
 if TYPE_CHECKING:

@@ -466,7 +466,7 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     partition = plane.partition("t")
     bad = plane.produce_request("t", batch(b"bad"))
     with monkeypatch.context() as patch:
-        patch.setattr(partition.log.disk, "fdatasync", _refuse)
+        patch.setattr(partition.log.state.disk, "fdatasync", _refuse)
         plane.runtime.turn()
         plane.runtime.run_work()
     assert bad.response.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -492,7 +492,7 @@ def test_after_a_failed_fsync_what_was_acknowledged_is_written_again(
     """The cache may call pages clean that never reached the disk: only a new write makes a new fsync mean anything."""
     plane.produce("t", batch(b"acknowledged"))
     partition = plane.partition("t")
-    disk = partition.log.disk
+    disk = partition.log.state.disk
     with monkeypatch.context() as patch:
         patch.setattr(disk, "fdatasync", _refuse)
         plane.partitions.flush(partition)
@@ -521,7 +521,7 @@ def test_a_full_disk_refuses_the_batch_and_the_log_goes_on(plane: DataPlane, mon
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(plane.partition("t").log.disk, "pwrite", full)
+        patch.setattr(plane.partition("t").log.state.disk, "pwrite", full)
         assert plane.produce("t", batch(b"b")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert "No space left" in str(plane.partitions.not_ready)
     assert plane.produce("t", batch(b"c")).base_offset == 1

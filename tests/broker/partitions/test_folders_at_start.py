@@ -15,8 +15,8 @@ from broker.config.settings import Settings
 from protocol.errors import ErrorCode
 from protocol.records import batch
 from protocol.records import metadata_records as m
-from storage.log_directory import read_topic_id
-from storage.partition_log import PartitionLog
+from storage.directory.log_directory import read_topic_id
+from storage.log.partition_log import PartitionLog
 from tests.support.virtual_runtime import VirtualRuntime
 
 STRANGER = bytes(range(16))

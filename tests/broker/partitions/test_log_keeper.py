@@ -13,11 +13,11 @@ from broker.loop.worker import WorkerDied
 from broker.partitions import PartitionLoading
 from broker.partitions import keeper as log_keeper
 from broker.partitions.keeper import LogKeeper
-from storage.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
+from storage.clean.swap import Swap
 from storage.errors import StorageError
 from storage.files import DISK
-from storage.partition_log import PartitionLog
-from storage.swap import Swap
+from storage.log.partition_log import PartitionLog
+from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 from tests.support.virtual_runtime import VirtualRuntime
 
@@ -191,7 +191,7 @@ def test_a_log_that_cannot_be_closed_leaves_the_directory_unmarked(kept: Kept, m
     def refuse(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(kept.plane.partition("t").log.disk, "fdatasync", refuse)
+    monkeypatch.setattr(kept.plane.partition("t").log.state.disk, "fdatasync", refuse)
     assert kept.stop() is False
     assert not (kept.plane.directory / "clean").exists()
 

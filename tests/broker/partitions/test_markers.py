@@ -9,7 +9,7 @@ import pytest
 from broker.partitions import Marker
 from broker.partitions.markers import marker_batch
 from protocol.errors import ErrorCode
-from storage.partition_log import PartitionLog
+from storage.log.partition_log import PartitionLog
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from protocol.errors import ErrorCode
 from protocol.records import batch, control_records
 from protocol.records import metadata_records as m
 from protocol.records.control_records import ControlKey, ControlType
+from storage.directory.log_directory import LogDirectory
 from storage.errors import CorruptFile, DirectoryRefused
-from storage.log_directory import LogDirectory
 from tests.support.catalogue_fixture import DIRECTORY_ID, CatalogueDriver
 
 if TYPE_CHECKING:

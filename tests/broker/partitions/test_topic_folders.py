@@ -13,8 +13,8 @@ import pytest
 from broker.catalogue.topics_image import Topic, TopicsImage
 from broker.partitions.folders import TopicFolders
 from protocol.errors import ErrorCode, KafkaError
+from storage.directory.log_directory import LogDirectory, read_topic_id
 from storage.files import DISK, Disk
-from storage.log_directory import LogDirectory, read_topic_id
 from tests.support.virtual_runtime import VirtualRuntime
 from tests.support.whole_broker import Whole
 

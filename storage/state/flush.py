@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storage.errors import StorageError
 from storage.files import Disk, LogFile, sync_directory, sync_file
-from storage.leader_epochs import LeaderEpochs
+from storage.state.leader_epochs import LeaderEpochs
 
 
 class FlushTicket:

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
 from storage.files import sync_directory
-from storage.retention import set_aside
-from storage.segment import Segment
-from storage.segment_files import CLEANED, INDEX_SUFFIXES, SWAP
+from storage.reading.folder import CLEANED, INDEX_SUFFIXES, SWAP
+from storage.state.segment import Segment
+from storage.state.set_aside import set_aside
 
 if TYPE_CHECKING:
-    from storage.cleaner import CleanedGroup, CleanResult
-    from storage.partition_log import PartitionLog
+    from storage.clean.cleaner import CleanedGroup, CleanResult
+    from storage.state.log_state import LogState
 
 # The log last: as long as one file is `.cleaned`, a start throws all of the output away.
 _TO_SWAP = (*INDEX_SUFFIXES, ".log")
@@ -38,7 +38,7 @@ class Swap:
     the log gives no segment away.
     """
 
-    def __init__(self, log: PartitionLog, result: CleanResult) -> None:
+    def __init__(self, log: LogState, result: CleanResult) -> None:
         self._log = log
         self._waiting = list(result.groups)[::-1]
         self.possible = all(_still_there(log, group) for group in result.groups)
@@ -92,7 +92,7 @@ class Swap:
             raise StorageError("cannot swap in a cleaned segment in", self._log.directory, error) from error
 
 
-def _still_there(log: PartitionLog, group: CleanedGroup) -> bool:
+def _still_there(log: LogState, group: CleanedGroup) -> bool:
     """Are the sources closed segments of this log still, in one row and of the size that was read?"""
     at = log.segment_index(group.base_offset)
     present = log.segments[at : at + len(group.sources)]
@@ -106,7 +106,7 @@ def _still_there(log: PartitionLog, group: CleanedGroup) -> bool:
     )
 
 
-def _replace(log: PartitionLog, group: CleanedGroup) -> None:
+def _replace(log: LogState, group: CleanedGroup) -> None:
     at = log.segment_index(group.base_offset)
     sources = log.segments[at : at + len(group.sources)]
     base = log.directory / f"{group.base_offset:020d}"
@@ -123,7 +123,7 @@ def _replace(log: PartitionLog, group: CleanedGroup) -> None:
     log.bases[at : at + len(sources)] = [group.base_offset]
 
 
-def discard(log: PartitionLog, group: CleanedGroup) -> None:
+def discard(log: LogState, group: CleanedGroup) -> None:
     """Remove the output of a group that cannot be used; a start would do the same."""
     for suffix in (".log", *INDEX_SUFFIXES):
         with suppress(OSError):

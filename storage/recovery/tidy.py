@@ -1,48 +1,21 @@
 """The files of a partition folder as a start finds them, and the end of whatever a crash interrupted.
 
-Suffixes after the real name: `.deleted` waits for removal, `.cleaned` is unfinished output and worthless, `.swap` is
-a complete replacement whose sources may be gone already, and so must be honoured.
-
 Source: Kafka's LogLoader.removeTempFilesAndCollectSwapFiles and LogLoader.load.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storage.batch_file import BatchFile
-from storage.errors import CorruptFile
 from storage.files import sync_directory
+from storage.reading.batch_file import BatchFile
+from storage.reading.folder import CLEANED, DELETED, INDEX_SUFFIXES, SEGMENT_SUFFIXES, SWAP, Found, base_offset_of
 
 if TYPE_CHECKING:
     from storage.files import Disk
-    from storage.recovery_report import RecoveryReport
-
-SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
-INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
-DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
-
-
-@dataclass(slots=True)
-class Found:
-    """What lies in the folder, sizes in bytes: `sizes[suffix][base offset]`."""
-
-    sizes: dict[str, dict[int, int]] = field(default_factory=lambda: {suffix: {} for suffix in SEGMENT_SUFFIXES})
-
-    def drop(self, suffix: str, offset: int) -> None:
-        """The file is gone."""
-        self.sizes[suffix].pop(offset, None)
-
-
-def base_offset_of(path: Path) -> int:
-    """The offset before the first dot of a segment file's name. Raises: CorruptFile."""
-    digits = path.name.partition(".")[0]
-    if not (digits.isascii() and digits.isdigit()):
-        raise CorruptFile(path, "its name does not begin with an offset; move it out of the partition's folder")
-    return int(digits)
+    from storage.state.recovery_report import RecoveryReport
 
 
 def tidy(directory: Path, disk: Disk, report: RecoveryReport) -> Found:

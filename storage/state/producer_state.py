@@ -1,7 +1,7 @@
 """What a partition remembers of each producer: sequences, epoch, and the transaction it has open.
 
-`ProducerState` is the table, kept in step with every append and rebuilt from batches at load. `storage.producer_checks`
-says what may be appended, `storage.producer_snapshot` puts the table on disk.
+`ProducerState` is the table, kept in step with every append and rebuilt from batches at load. `producer_checks` says
+what may be appended, `producer_snapshot` puts the table on disk.
 
 Always true: `open_transactions` lists first offsets in rising order, since a transaction opens at the log end.
 

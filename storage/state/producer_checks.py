@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.errors import ErrorCode
-from storage.producer_state import NO_EPOCH, SEQUENCES, ProducerEntry, Verification
+from storage.state.producer_state import NO_EPOCH, SEQUENCES, ProducerEntry, Verification
 
 MAX_EPOCH = 32_767
 

@@ -1,4 +1,6 @@
-"""What an open log is, what is known of it, and how it becomes durable: the ground that `PartitionLog` stands on.
+"""What an open log is, what is known of it, and how it becomes durable.
+
+`PartitionLog` has one; recovery, retention, truncation and compaction work on it.
 
 A flush is begun on the owner's thread, fsynced in any, and finished on the owner's again, while the log goes on.
 
@@ -14,56 +16,48 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
-from storage.flush import FlushTicket
-from storage.leader_epochs import LeaderEpochs
-from storage.log_config import INT64_MAX, LogConfig
-from storage.producer_state import ProducerState
-from storage.recovery_report import RecoveryReport
-from storage.tail import Tail, TailBudget
+from storage.state.flush import FlushTicket
+from storage.state.leader_epochs import LeaderEpochs
+from storage.state.producer_state import ProducerState
+from storage.state.recovery_report import RecoveryReport
+from storage.state.tail import Tail, TailBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from storage.files import Disk, LogFile
-    from storage.segment import Segment
-
-NOT_PREPARED = -1  # as the most index entries: the first append takes the slow way then
+    from storage.state.log_config import LogConfig
+    from storage.state.segment import Segment
 
 
 class LogState:
-    """The state of one partition's log. Room-wide: `segments` and `bases`, their base offsets."""
+    """The state of one partition's log, for the room's own modules; `bases` are the base offsets of `segments`."""
 
     __slots__ = (
-        "_active",
-        "_closed",
-        "_config",
-        "_failure",
-        "_file",
-        "_indexed",
-        "_latest_epoch",
-        "_max_index_entries",
         "_names",
         "_names_synced",
-        "_roll_above",
-        "_segment_bytes",
-        "_swapping",
-        "_torn_tail",
-        "_truncations",
         "_unsynced",
         "_unsynced_paths",
+        "active",
         "bases",
+        "closed",
+        "config",
         "deleted_files",
         "directory",
         "disk",
         "epochs",
+        "failure",
         "log_end_offset",
         "log_start_offset",
         "producers",
         "recovery",
         "recovery_point",
         "segments",
+        "swapping",
         "tail",
+        "torn_tail",
+        "truncations",
     )
 
     def __init__(self, directory: Path, config: LogConfig, disk: Disk, tail: TailBudget) -> None:
@@ -79,51 +73,24 @@ class LogState:
         self.log_end_offset = 0
         self.recovery_point = 0
         self.deleted_files: list[Path] = []  # renamed to `.deleted`; the owner unlinks them: `take_deleted_files`
-        self._config = config
-        self._failure: StorageError | None = None
-        self._file: LogFile
-        self._indexed: Sequence[int] = ()
-        self._max_index_entries = NOT_PREPARED
-        self._roll_above = INT64_MAX
-        self._closed = False
-        self._torn_tail = False
-        self._swapping = False
-        self._truncations = 0  # a flush begun before a truncation must not move the recovery point above it
+        self.config = config
+        self.active: Segment  # the last of `segments`
+        self.failure: StorageError | None = None  # why the log is of no use any more
+        self.closed = False
+        self.torn_tail = False  # a refused append has left something behind the last batch
+        self.swapping = False  # from the beginning of a swap to its end no segment is given away
+        self.truncations = 0  # a flush begun before a truncation must not move the recovery point above it
         self._unsynced: list[LogFile] = []  # of rolled segments
         self._unsynced_paths: list[Path] = []  # of their indexes, and of snapshots
         self._names = 0  # grows with every file made or renamed: the directory needs an fsync
         self._names_synced = 0
-        self._latest_epoch = -1
-
-    def activate(self) -> None:
-        """The last segment is the active one; work out when it is full. Part of opening, rolling and truncating."""
-        self._active = self.segments[-1]
-        self._latest_epoch = self.epochs.latest
-        self.config = self._config
 
     # -- what it is ----------------------------------------------------------------------------------------
-
-    @property
-    def config(self) -> LogConfig:
-        """The settings in force."""
-        return self._config
-
-    @config.setter
-    def config(self, config: LogConfig) -> None:
-        self._config = config
-        self._segment_bytes = config.segment_bytes
-        self._active.index_interval_bytes = config.index_interval_bytes
-        self._max_index_entries = NOT_PREPARED
 
     @property
     def size_bytes(self) -> int:
         """Bytes in the batches of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
-
-    @property
-    def leader_epoch(self) -> int:
-        """The newest leader epoch in the log, -1 when none is known."""
-        return self._latest_epoch
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -141,14 +108,14 @@ class LogState:
 
     def check_usable(self) -> None:
         """Raise what stops this log for good: it was closed, or an fsync has failed. Raises: StorageError."""
-        if self._failure is not None:
-            raise self._failure.afresh()
+        if self.failure is not None:
+            raise self.failure.afresh()
 
     def cut_torn_tail(self) -> None:
         """Take off what a refused append has left behind the last batch. May raise `OSError`."""
-        if self._torn_tail:
-            self.disk.ftruncate(self._active.file.fd, self._active.size_bytes)
-            self._torn_tail = False
+        if self.torn_tail:
+            self.disk.ftruncate(self.active.file.fd, self.active.size_bytes)
+            self.torn_tail = False
 
     # -- making it durable ---------------------------------------------------------------------------------
 
@@ -157,9 +124,9 @@ class LogState:
         self.check_usable()
         return FlushTicket(
             offset=self.log_end_offset,
-            truncations=self._truncations,
+            truncations=self.truncations,
             closed=list(self._unsynced),
-            active=self._active.file if self.log_end_offset > self.recovery_point else None,
+            active=self.active.file if self.log_end_offset > self.recovery_point else None,
             paths=list(self._unsynced_paths),
             directory=self.directory if self._names != self._names_synced else None,
             names_version=self._names,
@@ -174,14 +141,14 @@ class LogState:
         Raises: StorageError when the sync failed or never ran; the log then refuses everything until opened anew.
         """
         if not ticket.synced:
-            self._failure = ticket.error or StorageError("was not flushed:", self.directory)
-            raise self._failure.afresh()
+            self.failure = ticket.error or StorageError("was not flushed:", self.directory)
+            raise self.failure.afresh()
         if ticket.paths:
             # The same file may have been written again since: by identity, not by name.
             written = set(map(id, ticket.paths))
             self._unsynced_paths = [path for path in self._unsynced_paths if id(path) not in written]
         self._names_synced = max(self._names_synced, ticket.names_version)
-        if ticket.truncations == self._truncations:
+        if ticket.truncations == self.truncations:
             # Not the active segment's: it may have grown since, and been rolled, and then the rest is still to come.
             done = set(map(id, ticket.closed))
             self._unsynced = [file for file in self._unsynced if id(file) not in done]
@@ -209,3 +176,7 @@ class LogState:
         self._unsynced += files
         self._unsynced_paths += paths
         self._names += 1
+
+    def unsynced_paths(self) -> set[Path]:
+        """The log files of closed segments that the next flush needs."""
+        return {file.path for file in self._unsynced}

@@ -18,17 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from protocol.records.batch import HEADER_BYTES
-from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptSegment
 from storage.files import Disk, LogFile
+from storage.reading.batches import HEADER, OVERHEAD
+from storage.reading.folder import segment_path
 
 SCAN_BYTES = 65536
 LEAST_LENGTH = HEADER_BYTES - OVERHEAD
-
-
-def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """The file of a segment: 20 digits and a suffix such as `.log`."""
-    return directory / f"{base_offset:020d}{suffix}"
 
 
 class BatchFile:

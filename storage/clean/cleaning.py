@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.segment import UNREAD
-from storage.transaction_index import AbortedTransaction
+from storage.reading.transaction_index import AbortedTransaction
+from storage.state.segment import UNREAD
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.partition_log import PartitionLog
+    from storage.state.log_state import LogState
 
 BYTES_PER_KEY = 150  # of the map: a dict entry, the key's object and the offset's, without the key itself
 
@@ -83,7 +83,7 @@ class CleanPlan:
     aborted: tuple[AbortedTransaction, ...]
 
 
-def dirty_range(log: PartitionLog, checkpoint: int | None, now_ms: int, high_watermark: int) -> DirtyRange:
+def dirty_range(log: LogState, checkpoint: int | None, now_ms: int, high_watermark: int) -> DirtyRange:
     """What `PartitionLog.dirty_range` promises. May raise `OSError`."""
     config = log.config
     first_dirty = log.log_start_offset if checkpoint is None else checkpoint
@@ -113,7 +113,7 @@ def dirty_range(log: PartitionLog, checkpoint: int | None, now_ms: int, high_wat
     return DirtyRange(first_dirty, limit, clean_bytes, dirty_bytes, overdue, reset)
 
 
-def make_plan(log: PartitionLog, dirty: DirtyRange, now_ms: int, key_limit: int) -> CleanPlan:
+def make_plan(log: LogState, dirty: DirtyRange, now_ms: int, key_limit: int) -> CleanPlan:
     """What `PartitionLog.plan_cleaning` promises."""
     config = log.config
     sources = [

@@ -13,17 +13,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from protocol.records.batch import HEADER_BYTES, iterate_records
-from storage.batches import HEADER, OVERHEAD
 from storage.errors import OffsetOutOfRange, StorageError
-from storage.transaction_index import AbortedTransaction, overlapping
+from storage.reading.batches import HEADER, OVERHEAD
+from storage.reading.transaction_index import AbortedTransaction, overlapping
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from protocol.records.batch import Record
-    from storage.batch_file import BatchFile
-    from storage.partition_log import PartitionLog
-    from storage.segment import Segment
+    from storage.reading.batch_file import BatchFile
+    from storage.state.log_state import LogState
+    from storage.state.segment import Segment
 
 SHORT_BYTES = 8_192
 """Uncompressed batches up to here are gone through in a fraction of a millisecond."""
@@ -129,7 +129,7 @@ def found(search: Search) -> TimestampedOffset | None:
         result = None if look is None else look.run()
 
 
-def timestamp_search(log: PartitionLog, timestamp: int) -> Search:
+def timestamp_search(log: LogState, timestamp: int) -> Search:
     """What `PartitionLog.timestamp_search` promises."""
     for segment in log.segments[log.segment_index(log.log_start_offset) :]:
         if segment.size_bytes and segment.latest_timestamp() >= timestamp:
@@ -140,7 +140,7 @@ def timestamp_search(log: PartitionLog, timestamp: int) -> Search:
     return None
 
 
-def max_timestamp_search(log: PartitionLog) -> Search:
+def max_timestamp_search(log: LogState) -> Search:
     """What `PartitionLog.max_timestamp_search` promises."""
     first, *later = log.segments[log.segment_index(log.log_start_offset) :]
     best = yield from _latest(first, log.log_start_offset)
@@ -196,7 +196,7 @@ def _looked(look: Look) -> Search:
             return cast("TimestampedOffset | None", result)
 
 
-def timestamp_at(log: PartitionLog, offset: int) -> int:
+def timestamp_at(log: LogState, offset: int) -> int:
     """What `PartitionLog.timestamp_at` promises."""
     if offset < log.log_start_offset:
         raise OffsetOutOfRange(offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
@@ -220,7 +220,7 @@ def _reckoned(header: tuple[Any, ...], offset: int) -> int:
     return int(base_ms + (max_ms - base_ms) * min(offset - base_offset, last_delta) // last_delta)
 
 
-def aborted_transactions(log: PartitionLog, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: LogState, offset: int, upper_offset: int) -> list[AbortedTransaction]:
     """What `PartitionLog.aborted_transactions` promises."""
     found: list[AbortedTransaction] = []
     for segment in log.segments[log.segment_index(offset) :]:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.errors import StorageError
-from storage.segment_files import DELETED, SEGMENT_SUFFIXES
+from storage.reading.folder import SEGMENT_SUFFIXES
+from storage.state.set_aside import set_aside
 
 if TYPE_CHECKING:
-    from storage.partition_log import PartitionLog
-    from storage.segment import Segment
+    from storage.state.log_state import LogState
+    from storage.state.segment import Segment
 
 
 class Reason(Enum):
@@ -33,16 +33,16 @@ class DeletedSegment(NamedTuple):
     reason: Reason
 
 
-def apply(log: PartitionLog, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
-    """What `PartitionLog.apply_retention` promises."""
+def apply(log: LogState, now_ms: int, high_watermark: int, roll: Callable[[], bool]) -> list[DeletedSegment]:
+    """What `PartitionLog.apply_retention` promises. `roll` begins a new segment, where all are to go."""
     config = log.config
-    deleted = _delete_while(log, high_watermark, Reason.LOG_START, lambda _, end: end <= log.log_start_offset)
+    deleted = _delete_while(log, high_watermark, roll, Reason.LOG_START, lambda _, end: end <= log.log_start_offset)
     if not config.delete:
         return deleted
     if config.retention_ms >= 0:
         deadline = now_ms - config.retention_ms
         deleted += _delete_while(
-            log, high_watermark, Reason.TIME, lambda segment, _: segment.latest_timestamp() < deadline
+            log, high_watermark, roll, Reason.TIME, lambda segment, _: segment.latest_timestamp() < deadline
         )
     if config.retention_bytes >= 0:
         excess = log.size_bytes - config.retention_bytes
@@ -54,12 +54,12 @@ def apply(log: PartitionLog, now_ms: int, high_watermark: int) -> list[DeletedSe
             excess -= segment.size_bytes
             return True
 
-        deleted += _delete_while(log, high_watermark, Reason.SIZE, too_many)
+        deleted += _delete_while(log, high_watermark, roll, Reason.SIZE, too_many)
     return deleted
 
 
 def _delete_while(
-    log: PartitionLog, high_watermark: int, reason: Reason, is_due: Callable[[Segment, int], bool]
+    log: LogState, high_watermark: int, roll: Callable[[], bool], reason: Reason, is_due: Callable[[Segment, int], bool]
 ) -> list[DeletedSegment]:
     """Give away segments from the oldest on as long as they are due and committed; end offsets are exclusive."""
     count = 0
@@ -71,7 +71,7 @@ def _delete_while(
             break
         count += 1
     if count == len(log.segments):
-        log.roll()
+        roll()
     deleted = []
     for segment in log.segments[:count]:
         deleted.append(DeletedSegment(segment.base_offset, segment.size_bytes, reason))
@@ -82,27 +82,9 @@ def _delete_while(
     return deleted
 
 
-def forget_first(log: PartitionLog) -> None:
+def forget_first(log: LogState) -> None:
     """Take the oldest segment out of the log, its files out of the way."""
     segment = log.segments[0]
     set_aside(log, segment, (*SEGMENT_SUFFIXES,))
     del log.segments[0]
     del log.bases[0]
-
-
-def set_aside(log: PartitionLog, segment: Segment, suffixes: tuple[str, ...]) -> None:
-    """Rename files of a segment to `.deleted`. Descriptors and mappings that are in use stay good.
-
-    The `.log` goes first: indexes without a log are removed at a start. Raises: StorageError.
-    """
-    for suffix in suffixes:
-        path = segment.path(suffix)
-        gone = path.with_name(path.name + DELETED)
-        try:
-            log.disk.rename(path, gone)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise StorageError("cannot set aside", path, error) from error
-        log.deleted_files.append(gone)
-    log.add_unsynced([])

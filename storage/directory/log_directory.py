@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.types import ZERO_UUID, uuid_from_text, uuid_text
-from storage import meta_properties
+from storage.directory import meta_properties
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk, make_directory, replace_file, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from storage.meta_properties import MetaProperties
+    from storage.directory.meta_properties import MetaProperties
 
 LOCK = ".lock"
 CLEAN_MARKER = ".kafka_cleanshutdown"

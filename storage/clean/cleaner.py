@@ -17,16 +17,15 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.batch import BatchHeader, encode_batch, iterate_records, read_keys_values
-from storage.batch_file import segment_path
-from storage.cleaner_map import OffsetMap, batches, build_map, is_over
-from storage.cleaner_transactions import CleanedTransactions
+from storage.clean.cleaner_map import OffsetMap, batches, build_map, is_over
+from storage.clean.cleaner_transactions import CleanedTransactions
 from storage.files import DISK, LogFile, sync_directory, sync_file
-from storage.log_config import INT32_MAX
-from storage.segment import Segment
-from storage.segment_files import CLEANED
+from storage.reading.folder import CLEANED, segment_path
+from storage.state.log_config import INT32_MAX
+from storage.state.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.cleaning import CleanPlan, Source
+    from storage.clean.cleaning import CleanPlan, Source
 
 CHUNK_BYTES = 1_048_576
 MOST_SOURCES = 16

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import BatchHeader, read_keys_values, verify
-from storage.batch_file import BatchFile, segment_path
-from storage.cleaner_transactions import CleanedTransactions
+from storage.clean.cleaner_transactions import CleanedTransactions
 from storage.files import DISK
+from storage.reading.batch_file import BatchFile
+from storage.reading.folder import segment_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.cleaning import CleanPlan, Source
+    from storage.clean.cleaning import CleanPlan, Source
 
 
 class OffsetMap:

@@ -11,27 +11,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.records.batch import CONTROL, TRANSACTIONAL
-from storage.batches import HEADER, OVERHEAD, STAMP, read_marker
+from protocol.records.batch import CONTROL
 from storage.errors import RecordListTooLarge, StorageError
-from storage.log_config import INT32_MAX, INT64_MAX
-from storage.log_state import NOT_PREPARED, LogState
-from storage.producer_snapshot import write_snapshot
-from storage.segment import UNREAD, Segment
-from storage.transaction_index import AbortedTransaction
+from storage.reading.batches import HEADER, OVERHEAD, STAMP
+from storage.state.log_config import INT32_MAX, INT64_MAX
+from storage.state.producer_snapshot import write_snapshot
+from storage.state.producer_tracking import note_producer
+from storage.state.segment import UNREAD, Segment
 
 if TYPE_CHECKING:
-    from storage.files import Buffer
-    from storage.producer_state import ProducerState
+    from collections.abc import Sequence
+
+    from storage.files import LogFile
+    from storage.state.log_config import LogConfig
+    from storage.state.log_state import LogState
 
 _header = HEADER.unpack_from
 _stamp = STAMP.pack_into
 
 
-class WritableLog(LogState):
-    """A log with its writer's side."""
+NOT_PREPARED = -1  # as the most index entries: the first append takes the slow way then
 
-    __slots__ = ()
+
+class Appender:
+    """The writer's side of one log: works on the log's state, and knows when the active segment is full."""
+
+    __slots__ = ("_file", "_indexed", "_latest_epoch", "_max_index_entries", "_roll_above", "_segment_bytes", "_state")
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._file: LogFile
+        self._indexed: Sequence[int] = ()
+        self._roll_above = INT64_MAX
+        self.activate()
+
+    def activate(self) -> None:
+        """The last segment is the active one. Part of opening, rolling and truncating."""
+        state = self._state
+        state.active = state.segments[-1]
+        self._latest_epoch = state.epochs.latest
+        self.configure(state.config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Settings in force from the next append on."""
+        self._state.config = config
+        self._segment_bytes = config.segment_bytes
+        self._state.active.index_interval_bytes = config.index_interval_bytes
+        self._max_index_entries = NOT_PREPARED
+
+    @property
+    def has_appended(self) -> bool:
+        """Was anything appended to the active segment since it is that, or since its settings were changed?"""
+        return self._max_index_entries != NOT_PREPARED
 
     # -- appending -----------------------------------------------------------------------------------------
 
@@ -45,18 +76,19 @@ class WritableLog(LogState):
         log is as before.
         """
         (_, length, _, _, _, attributes, delta, _, timestamp, producer_id, _, _, _) = header = _header(batch)
+        state = self._state
         size = length + OVERHEAD
-        base_offset = self.log_end_offset
+        base_offset = state.log_end_offset
         next_offset = base_offset + delta + 1
-        segment = self._active
+        segment = state.active
         position = segment.size_bytes
         if (
             position + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
             or len(self._indexed) >= self._max_index_entries
             or next_offset - segment.base_offset > INT32_MAX + 1
-            or self._torn_tail
-            or self._failure is not None
+            or state.torn_tail
+            or state.failure is not None
         ):
             segment = self._make_room(size, timestamp, next_offset, now_ms)
             position = segment.size_bytes
@@ -73,9 +105,11 @@ class WritableLog(LogState):
         if leader_epoch != self._latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
         if producer_id >= 0:
-            self.note_producer(segment, header, base_offset, batch if attributes & CONTROL else b"")
-        self.tail.add(base_offset, batch, next_offset, position)
-        self.log_end_offset = next_offset
+            aborted = note_producer(state.producers, header, base_offset, batch if attributes & CONTROL else b"")
+            if aborted is not None:
+                segment.aborted.append(aborted)
+        state.tail.add(base_offset, batch, next_offset, position)
+        state.log_end_offset = next_offset
         return base_offset
 
     def append_assigned(self, batches: bytes | bytearray, *, now_ms: int = -1) -> int:
@@ -84,29 +118,31 @@ class WritableLog(LogState):
         Each must begin at the log end or above (a gap stays). Raises: as `append`; ValueError for an offset below the
         log end, or a batch that is cut off. Batches before the one refused stay.
         """
+        state = self._state
         position, view = 0, memoryview(batches)
         while position < len(view):
             header = _header(view, position)
             base_offset, end = header[0], position + header[1] + OVERHEAD
             if end > len(view):
                 raise ValueError(f"the batch at offset {base_offset} is cut off")
-            if base_offset < self.log_end_offset:
-                raise ValueError(f"offset {base_offset} is below the log end {self.log_end_offset}")
-            before, self.log_end_offset = self.log_end_offset, base_offset
+            if base_offset < state.log_end_offset:
+                raise ValueError(f"offset {base_offset} is below the log end {state.log_end_offset}")
+            before, state.log_end_offset = state.log_end_offset, base_offset
             try:
                 self.append(bytearray(view[position:end]), leader_epoch=header[2], now_ms=now_ms)
             except BaseException:
-                self.log_end_offset = before
+                state.log_end_offset = before
                 raise
             position = end
-        return self.log_end_offset
+        return state.log_end_offset
 
     def _make_room(self, size: int, timestamp: int, next_offset: int, now_ms: int) -> Segment:
         """The active segment cannot take a batch as it is: make it ready, say why not, or roll."""
-        self.check_usable()
-        active = self._active
+        state = self._state
+        state.check_usable()
+        active = state.active
         try:
-            self.cut_torn_tail()
+            state.cut_torn_tail()
             if self._max_index_entries == NOT_PREPARED:
                 self._prepare()
         except OSError as error:
@@ -118,29 +154,23 @@ class WritableLog(LogState):
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
             or len(self._indexed) >= self._max_index_entries
             or next_offset - active.base_offset > INT32_MAX + 1
-        ) and self.log_end_offset != active.base_offset:
+        ) and state.log_end_offset != active.base_offset:
             self.roll(now_ms=now_ms)
             self._prepare()
-        return self._active
+        return state.active
 
     def _undo_append(self, segment: Segment, position: int, error: OSError) -> StorageError:
         """Take a half-written batch off the file again. Positioned writes make a second failure here harmless."""
         try:
-            self.disk.ftruncate(segment.file.fd, position)
+            self._state.disk.ftruncate(segment.file.fd, position)
         except OSError:
-            self._torn_tail = True  # cut before the next append, or by recovery
+            self._state.torn_tail = True  # cut before the next append, or by recovery
         return StorageError("cannot append to", segment.path(".log"), error)
 
     def _note_epoch(self, leader_epoch: int, base_offset: int) -> None:
         if leader_epoch >= 0:
-            self.epochs.assign(leader_epoch, base_offset)
-            self._latest_epoch = self.epochs.latest
-
-    def note_producer(self, segment: Segment, header: tuple[int, ...], base_offset: int, control: Buffer) -> None:
-        """Keep the producer table in step with a batch; `control` is the whole batch when it is a control batch."""
-        aborted = note_producer(self.producers, header, base_offset, control)
-        if aborted is not None:
-            segment.aborted.append(aborted)
+            self._state.epochs.assign(leader_epoch, base_offset)
+            self._latest_epoch = self._state.epochs.latest
 
     def roll(self, *, now_ms: int = -1) -> bool:
         """Start a new segment at the log end; False when the active one is empty and begins there already.
@@ -148,22 +178,23 @@ class WritableLog(LogState):
         Writes the old segment's indexes and a producer snapshot; their fsync is part of the next flush.
         Raises: StorageError, and the active segment stays the same.
         """
-        self.check_usable()
-        old, base_offset = self._active, self.log_end_offset
+        state = self._state
+        state.check_usable()
+        old, base_offset = state.active, state.log_end_offset
         if base_offset == old.base_offset:
             return False
-        new = Segment(self.directory, base_offset, 0, now_ms, self._config.index_interval_bytes, self.disk)
+        new = Segment(state.directory, base_offset, 0, now_ms, state.config.index_interval_bytes, state.disk)
         try:
-            self.cut_torn_tail()  # inside of the log a recovery would take it for its end
+            state.cut_torn_tail()  # inside of the log a recovery would take it for its end
             new.create()
             old.finish_time_index()
             written = old.write_indexes()
-            snapshot = write_snapshot(self.directory, base_offset, self.producers, self.disk)
+            snapshot = write_snapshot(state.directory, base_offset, state.producers, state.disk)
         except OSError as error:
             new.discard_files()
             raise StorageError("cannot start segment", new.path(".log"), error) from error
-        self.add_unsynced([*written, snapshot], files=[old.file])
-        self.add_segment(new)
+        state.add_unsynced([*written, snapshot], files=[old.file])
+        state.add_segment(new)
         self.activate()
         return True
 
@@ -171,52 +202,19 @@ class WritableLog(LogState):
 
     def _prepare(self) -> None:
         """Get ready to append to the active segment: its indexes, and when it is full. Left until a batch comes."""
-        active = self._active
+        active = self._state.active
         self._file = active.file
         self._indexed = active.offset_index.offsets
-        self._max_index_entries = self._config.segment_index_bytes // 12 - 1
+        self._max_index_entries = self._state.config.segment_index_bytes // 12 - 1
         self._set_roll_time()
 
     def _set_roll_time(self) -> None:
         """The max timestamp above which a batch starts a new segment."""
-        segment, config = self._active, self._config
+        segment, config = self._state.active, self._state.config
         if segment.first_timestamp == UNREAD:
             segment.read_first_timestamp()
         begin = segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms
         # Not random, so that a run can be repeated, yet different from log to log.
-        jitter = crc32(self.directory.name.encode()) % (config.segment_jitter_ms + 1)
+        jitter = crc32(self._state.directory.name.encode()) % (config.segment_jitter_ms + 1)
         empty = segment.size_bytes == 0
         self._roll_above = INT64_MAX if empty or begin < 0 else begin + config.longest_segment_ms - jitter
-
-
-def note_producer(
-    producers: ProducerState, header: tuple[int, ...], base_offset: int, control: Buffer
-) -> AbortedTransaction | None:
-    """Take a batch into `producers`; return the transaction that it aborted, for the index of its segment.
-
-    `control` is the whole batch when it is a control batch.
-    """
-    attributes, delta, timestamp = header[5], header[6], header[8]
-    producer_id, epoch = header[9], header[10]
-    if not attributes & CONTROL:
-        producers.data_appended(
-            producer_id,
-            epoch,
-            header[11],
-            base_offset,
-            delta,
-            timestamp,
-            transactional=attributes & TRANSACTIONAL != 0,
-        )
-        return None
-    marker = read_marker(control)
-    if marker is None:
-        return None
-    aborted, coordinator_epoch = marker
-    completed = producers.marker_appended(
-        producer_id, epoch, coordinator_epoch, base_offset + delta, timestamp, aborted=aborted
-    )
-    if completed is None or not aborted:
-        return None
-    stable = producers.first_open_offset(completed.last_offset + 1)
-    return AbortedTransaction(producer_id, completed.first_offset, completed.last_offset, stable)

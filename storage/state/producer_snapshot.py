@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from protocol.records.crc import crc32c
-from storage.batch_file import segment_path
 from storage.errors import CorruptFile
 from storage.files import Disk, write_file
-from storage.producer_state import NO_SEQUENCE, ProducerEntry, ProducerState, SentBatch
+from storage.reading.folder import segment_path
+from storage.state.producer_state import NO_SEQUENCE, ProducerEntry, ProducerState, SentBatch
 
 VERSION = 1
 _HEAD = struct.Struct(">hIi")

@@ -9,7 +9,8 @@ Always true:
 - a call that raises leaves the log as it was, but for an empty segment it may have started;
 - the recovery point never passes the log end, and everything below it was fsynced.
 
-Flushing is in `log_state`, appending in `log_writing`; what is long of the rest is in modules of its own.
+What is known of a log and how it becomes durable is its `LogState`, appending is its `Appender`'s; what is long of the
+rest are functions of the state, in modules of their own.
 
 Source: Kafka's UnifiedLog, LocalLog, LogSegments.
 """
@@ -18,40 +19,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import cleaning, log_lookup, log_reader, retention, swap, truncation
+from storage.clean import cleaning, swap
 from storage.errors import LogClosed, OffsetOutOfRange, StorageError
 from storage.files import DISK, Disk
-from storage.flush import FlushTicket
-from storage.log_lookup import TimestampedOffset
-from storage.log_reader import ReadResult
-from storage.log_state import NOT_PREPARED
-from storage.log_writing import WritableLog
-from storage.producer_snapshot import write_snapshot
-from storage.recovery import load
-from storage.tail import TailBudget
+from storage.log import log_lookup, log_reader, retention, truncation
+from storage.log.appending import Appender
+from storage.log.log_lookup import TimestampedOffset
+from storage.log.log_reader import ReadResult
+from storage.recovery.load import load
+from storage.state.flush import FlushTicket
+from storage.state.log_state import LogState
+from storage.state.producer_snapshot import write_snapshot
+from storage.state.tail import TailBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.cleaner import CleanResult
-    from storage.cleaning import CleanPlan, DirtyRange
-    from storage.log_config import LogConfig
-    from storage.log_lookup import Search
-    from storage.retention import DeletedSegment
-    from storage.transaction_index import AbortedTransaction
+    from storage.clean.cleaner import CleanResult
+    from storage.clean.cleaning import CleanPlan, DirtyRange
+    from storage.log.log_lookup import Search
+    from storage.log.retention import DeletedSegment
+    from storage.reading.transaction_index import AbortedTransaction
+    from storage.state.leader_epochs import LeaderEpochs
+    from storage.state.log_config import LogConfig
+    from storage.state.producer_state import ProducerState
+    from storage.state.recovery_report import RecoveryReport
+    from storage.state.segment import Segment
 
 __all__ = ["FlushTicket", "PartitionLog", "ReadResult", "TimestampedOffset"]
 
 SHARED_TAIL = TailBudget()
 
 
-class PartitionLog(WritableLog):
-    """One partition's log, open. Make it with `open`.
+class PartitionLog:
+    """One partition's log, open. Make it with `open`. It has a state, which others read, and an appender.
 
-    `config` may be replaced at any time. `segments` and `bases` (their base offsets) are for the room's own modules.
+    `append`, `append_assigned` and `roll` are the appender's own.
     """
 
-    __slots__ = ()
+    __slots__ = ("_appender", "append", "append_assigned", "roll", "state")
+
+    def __init__(self, state: LogState) -> None:
+        self.state = state
+        self._appender = Appender(state)
+        self.append = self._appender.append
+        self.append_assigned = self._appender.append_assigned
+        self.roll = self._appender.roll
 
     @classmethod
     def open(
@@ -78,10 +91,10 @@ class PartitionLog(WritableLog):
 
         Raises: StorageError; CorruptFile when `leader-epoch-checkpoint` or a file name cannot be understood.
         """
-        log = cls(directory, config, disk, tail)
+        state = LogState(directory, config, disk, tail)
         try:
             load(
-                log,
+                state,
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
@@ -89,10 +102,106 @@ class PartitionLog(WritableLog):
             )
         except OSError as error:
             raise StorageError("cannot open the log in", directory, error) from error
-        log.activate()
-        if log.log_end_offset - log.recovery_point >= config.flush_messages:
-            log.flush()
+        log = cls(state)
+        if state.log_end_offset - state.recovery_point >= config.flush_messages:
+            state.flush()
         return log
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path:
+        """The partition's folder."""
+        return self.state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings in force, which may be replaced at any time."""
+        return self.state.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._appender.configure(config)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset kept."""
+        return self.state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next record."""
+        return self.state.log_end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is durable."""
+        return self.state.recovery_point
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The oldest first; the last is the active one."""
+        return self.state.segments
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets of the segments."""
+        return self.state.bases
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Which leader epoch began at which offset."""
+        return self.state.epochs
+
+    @property
+    def producers(self) -> ProducerState:
+        """What is remembered of each producer."""
+        return self.state.producers
+
+    @property
+    def recovery(self) -> RecoveryReport:
+        """What opening the log changed on disk."""
+        return self.state.recovery
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the batches of all segments."""
+        return self.state.size_bytes
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 when none is known."""
+        return self.state.epochs.latest
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction; None when none is open."""
+        return self.state.first_unstable_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where read_committed ends: no transaction below it is undecided. Never below the log start."""
+        return self.state.last_stable_offset(high_watermark)
+
+    def check_usable(self) -> None:
+        """Raise what stops this log for good: it was closed, or an fsync has failed. Raises: StorageError."""
+        self.state.check_usable()
+
+    # -- making it durable ---------------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushTicket:
+        """Everything up to the log end, to be fsynced by `ticket.sync()` in any thread and then `finish_flush`."""
+        return self.state.begin_flush()
+
+    def finish_flush(self, ticket: FlushTicket) -> int:
+        """Take over what `ticket.sync()` achieved; return the recovery point.
+
+        Raises: StorageError when the sync failed or never ran; the log then refuses everything until opened anew.
+        """
+        return self.state.finish_flush(ticket)
+
+    def flush(self, *, sync: bool = True) -> int:
+        """The three calls at once, in this thread; return the recovery point. Raises: StorageError."""
+        return self.state.flush(sync=sync)
 
     def close(self, *, sync: bool = True) -> None:
         """Flush everything, write indexes and the producer snapshot, and let go of the files.
@@ -101,26 +210,28 @@ class PartitionLog(WritableLog):
         that is true once the caller has made the whole file system durable (`Disk.syncfs`).
         Raises: StorageError; the log is closed all the same, and must be opened as after a crash.
         """
-        if self._closed:
+        if self.state.closed:
             return
         try:
-            self.check_usable()
-            active = self._active
-            self.cut_torn_tail()
-            if self._max_index_entries != NOT_PREPARED:  # something was appended
+            self.state.check_usable()
+            active = self.state.active
+            self.state.cut_torn_tail()
+            if self._appender.has_appended:
                 active.finish_time_index()
-                self.add_unsynced(active.write_indexes())
-            if self.log_end_offset > max(self.producers.snapshot_offset, 0):
-                snapshot = write_snapshot(self.directory, self.log_end_offset, self.producers, self.disk)
-                self.add_unsynced([snapshot])
-            self.flush(sync=sync)
+                self.state.add_unsynced(active.write_indexes())
+            if self.state.log_end_offset > max(self.state.producers.snapshot_offset, 0):
+                snapshot = write_snapshot(
+                    self.state.directory, self.state.log_end_offset, self.state.producers, self.state.disk
+                )
+                self.state.add_unsynced([snapshot])
+            self.state.flush(sync=sync)
         except OSError as error:
-            raise StorageError("cannot close the log in", self.directory, error) from error
+            raise StorageError("cannot close the log in", self.state.directory, error) from error
         finally:
-            self._closed = True
-            self._failure = LogClosed("the log is closed:", self.directory)
-            self.tail.clear()
-            for segment in self.segments:
+            self.state.closed = True
+            self.state.failure = LogClosed("the log is closed:", self.state.directory)
+            self.state.tail.clear()
+            for segment in self.state.segments:
                 segment.release()
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -141,9 +252,9 @@ class PartitionLog(WritableLog):
         Raises: OffsetOutOfRange below the log start and beyond the log end; StorageError.
         """
         try:
-            return log_reader.read(self, offset, max_bytes, upper_bound_offset, min_one_batch, copied)
+            return log_reader.read(self.state, offset, max_bytes, upper_bound_offset, min_one_batch, copied)
         except OSError as error:
-            raise StorageError("cannot read", self.directory, error) from error
+            raise StorageError("cannot read", self.state.directory, error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record with a timestamp >= `timestamp` (ms), at or above the log start; None when there is none.
@@ -154,7 +265,7 @@ class PartitionLog(WritableLog):
 
     def timestamp_search(self, timestamp: int) -> Search:
         """`offset_for_timestamp` in steps: what is yielded may be run in another thread, the steps themselves not."""
-        return log_lookup.timestamp_search(self, timestamp)
+        return log_lookup.timestamp_search(self.state, timestamp)
 
     def timestamp_at(self, offset: int) -> int:
         """About when the first record at or after `offset` was made (ms), from its batch's header; -1 when not known.
@@ -163,9 +274,9 @@ class PartitionLog(WritableLog):
         Raises: OffsetOutOfRange below the log start; StorageError.
         """
         try:
-            return log_lookup.timestamp_at(self, offset)
+            return log_lookup.timestamp_at(self.state, offset)
         except OSError as error:
-            raise StorageError("cannot read", self.directory, error) from error
+            raise StorageError("cannot read", self.state.directory, error) from error
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp of all; None in a log without timestamps."""
@@ -173,11 +284,11 @@ class PartitionLog(WritableLog):
 
     def max_timestamp_search(self) -> Search:
         """`offset_of_max_timestamp` in steps, as `timestamp_search`."""
-        return log_lookup.max_timestamp_search(self)
+        return log_lookup.max_timestamp_search(self.state)
 
     def aborted_transactions(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that touch [`offset`, `upper_offset`), in the order of their markers."""
-        return log_lookup.aborted_transactions(self, offset, upper_offset)
+        return log_lookup.aborted_transactions(self.state, offset, upper_offset)
 
     # -- giving away ---------------------------------------------------------------------------------------
 
@@ -186,43 +297,45 @@ class PartitionLog(WritableLog):
 
         Durable on return. Raises: StorageError.
         """
-        self.check_usable()
-        self._truncations += 1
+        self.state.check_usable()
+        self.state.truncations += 1
         try:
-            truncation.truncate_to(self, offset)
+            truncation.truncate_to(self.state, offset)
         except OSError as error:
-            self._failure = StorageError("cannot truncate the log in", self.directory, error)
-            raise self._failure from error
-        self.recovery_point = min(self.recovery_point, offset)
-        self.activate()
+            self.state.failure = StorageError("cannot truncate the log in", self.state.directory, error)
+            raise self.state.failure from error
+        self.state.recovery_point = min(self.state.recovery_point, offset)
+        self._appender.activate()
 
     def delete_records_before(self, offset: int) -> None:
         """Move the log start up to `offset`; its segments go with the next `apply_retention`.
 
         The owner keeps the log start in its checkpoint. Raises: OffsetOutOfRange above the log end.
         """
-        if offset > self.log_end_offset:
-            raise OffsetOutOfRange(offset, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset)
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+        if offset > self.state.log_end_offset:
+            raise OffsetOutOfRange(
+                offset, log_start_offset=self.state.log_start_offset, log_end_offset=self.state.log_end_offset
+            )
+        if offset > self.state.log_start_offset:
+            self.state.log_start_offset = offset
+            self.state.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> list[DeletedSegment]:
         """Give away segments that are too old, too many, or below the log start; say which and why.
 
         Their files are renamed and listed in `deleted_files` until `take_deleted_files`. Raises: StorageError.
         """
-        self.check_usable()
+        self.state.check_usable()
         try:
-            return [] if self._swapping else retention.apply(self, now_ms, high_watermark)
+            return [] if self.state.swapping else retention.apply(self.state, now_ms, high_watermark, self.roll)
         except OSError as error:
-            raise StorageError("cannot read", self.directory, error) from error
+            raise StorageError("cannot read", self.state.directory, error) from error
 
     def take_deleted_files(self) -> list[Path]:
         """The files that were renamed to `.deleted` since the last call. Unlink them with `files.remove_files`,
         in a thread, after `file.delete.delay.ms`; a start removes what was left.
         """
-        files, self.deleted_files = self.deleted_files, []
+        files, self.state.deleted_files = self.state.deleted_files, []
         return files
 
     # -- compaction ----------------------------------------------------------------------------------------
@@ -232,15 +345,15 @@ class PartitionLog(WritableLog):
 
         Raises: StorageError.
         """
-        self.check_usable()
+        self.state.check_usable()
         try:
-            return cleaning.dirty_range(self, checkpoint, now_ms, high_watermark)
+            return cleaning.dirty_range(self.state, checkpoint, now_ms, high_watermark)
         except OSError as error:
-            raise StorageError("cannot read", self.directory, error) from error
+            raise StorageError("cannot read", self.state.directory, error) from error
 
     def plan_cleaning(self, dirty: DirtyRange, now_ms: int, max_keys: int = cleaning.DEFAULT_MAX_KEYS) -> CleanPlan:
         """The plan for `cleaner.clean`, which may run in another process while this log goes on."""
-        return cleaning.make_plan(self, dirty, now_ms, max_keys)
+        return cleaning.make_plan(self.state, dirty, now_ms, max_keys)
 
     def swap_in(self, result: CleanResult) -> bool:
         """Take over what a cleaning wrote, durably; False (and its files are removed) when the log was cut or lost
@@ -254,7 +367,7 @@ class PartitionLog(WritableLog):
             try:
                 swapping.prepare()
             except StorageError as error:
-                self._failure = error
+                self.state.failure = error
                 raise
             done = self.finish_swap(swapping, result)
         swapping.settle()
@@ -266,36 +379,36 @@ class PartitionLog(WritableLog):
 
         Raises: StorageError.
         """
-        self.check_usable()
-        self._swapping = True
-        return swap.Swap(self, result)
+        self.state.check_usable()
+        self.state.swapping = True
+        return swap.Swap(self.state, result)
 
     def finish_swap(self, swapping: swap.Swap, result: CleanResult) -> bool | None:
         """What `swap_in` answers; None when there is more to `prepare` and to finish.
 
         Raises: StorageError, also when `prepare` failed; the log is unusable then.
         """
-        self.check_usable()
+        self.state.check_usable()
         if not swapping.prepared:
-            self._failure = swapping.error or StorageError("was not swapped in:", self.directory)
-            raise self._failure
+            self.state.failure = swapping.error or StorageError("was not swapped in:", self.state.directory)
+            raise self.state.failure
         if swapping.possible:
             # Memory must not serve what the files have lost.
-            self.tail.drop_below(result.clean_end_offset)
+            self.state.tail.drop_below(result.clean_end_offset)
         try:
             complete = swapping.take()
         except StorageError as error:
-            self._failure = error
+            self.state.failure = error
             raise
         if not complete:
             return None
-        self._swapping = False
+        self.state.swapping = False
         return swapping.possible
 
     def release_unused(self) -> None:
         """Let go of descriptors, mappings and indexes of closed segments that nobody read since the last call."""
-        unsynced = {file.path for file in self._unsynced}
-        for segment in self.segments[:-1]:
+        unsynced = self.state.unsynced_paths()
+        for segment in self.state.segments[:-1]:
             if not segment.was_read and segment.path(".log") not in unsynced:
                 segment.release()
             segment.was_read = False

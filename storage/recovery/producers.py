@@ -9,22 +9,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import CONTROL
-from storage.batch_file import segment_path
-from storage.batches import OVERHEAD
 from storage.errors import CorruptFile
-from storage.log_config import INT64_MAX
-from storage.log_writing import note_producer
-from storage.producer_snapshot import parse_snapshot, restore
-from storage.producer_state import ProducerState
-from storage.segment_files import Found, base_offset_of
+from storage.reading.batches import OVERHEAD
+from storage.reading.folder import Found, base_offset_of, segment_path
+from storage.state.log_config import INT64_MAX
+from storage.state.producer_snapshot import parse_snapshot, restore
+from storage.state.producer_state import ProducerState
+from storage.state.producer_tracking import note_producer
 
 if TYPE_CHECKING:
-    from storage.partition_log import PartitionLog
-    from storage.segment import Segment
-    from storage.transaction_index import AbortedTransaction
+    from storage.reading.transaction_index import AbortedTransaction
+    from storage.state.log_state import LogState
+    from storage.state.segment import Segment
 
 
-def load_producers(log: PartitionLog, found: Found, *, clean: bool) -> None:
+def load_producers(log: LogState, found: Found, *, clean: bool) -> None:
     """Restore the producers as they were at the log end: the newest good snapshot, then the batches after it."""
     snapshots = found.sizes[".snapshot"]
     start = log.bases[0]
@@ -46,7 +45,7 @@ def load_producers(log: PartitionLog, found: Found, *, clean: bool) -> None:
         _replay(log, start)
 
 
-def _replay(log: PartitionLog, start_offset: int) -> None:
+def _replay(log: LogState, start_offset: int) -> None:
     """Feed the batches in [`start_offset`, log end) to the producer table. The transaction indexes stay as they are."""
     for segment in log.segments[log.segment_index(start_offset) :]:
         if segment.base_offset >= log.log_end_offset:
@@ -68,7 +67,7 @@ def _feed(producers: ProducerState, segment: Segment, start: int, end: int) -> l
     return aborted
 
 
-def reload_producers(log: PartitionLog) -> None:
+def reload_producers(log: LogState) -> None:
     """Make the producer table anew for the present log end; snapshots beyond it are removed. May raise `OSError`."""
     found = Found()
     for path in log.directory.glob("*.snapshot"):
@@ -81,7 +80,7 @@ def reload_producers(log: PartitionLog) -> None:
     load_producers(log, found, clean=False)
 
 
-def drop_snapshots(log: PartitionLog, found: Found) -> None:
+def drop_snapshots(log: LogState, found: Found) -> None:
     """Remove snapshots of no segment, but keep the newest. Those beyond the log end are wrong now."""
     offsets = sorted(found.sizes[".snapshot"])
     bases = set(log.bases)
@@ -91,7 +90,7 @@ def drop_snapshots(log: PartitionLog, found: Found) -> None:
             log.disk.unlink(segment_path(log.directory, offset, ".snapshot"))
 
 
-def aborted_in(log: PartitionLog, at: int, found: Found) -> list[AbortedTransaction]:
+def aborted_in(log: LogState, at: int, found: Found) -> list[AbortedTransaction]:
     """The transactions that the markers in a segment abort. They may have begun in segments before it."""
     producers = ProducerState()
     start = log.bases[0]

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import TRANSACTIONAL
-from storage.batches import read_marker
+from storage.reading.batches import read_marker
 
 if TYPE_CHECKING:
     from protocol.records.batch import BatchHeader
     from storage.files import Buffer
-    from storage.transaction_index import AbortedTransaction
+    from storage.reading.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:

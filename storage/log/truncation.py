@@ -10,21 +10,21 @@ import os
 from typing import TYPE_CHECKING
 
 from storage.files import LogFile, sync_directory, sync_file
-from storage.producer_loading import reload_producers
-from storage.producer_snapshot import write_snapshot
-from storage.retention import set_aside
-from storage.segment import Segment
-from storage.segment_files import CLEANED, SEGMENT_SUFFIXES
+from storage.reading.folder import CLEANED, SEGMENT_SUFFIXES
+from storage.recovery.producers import reload_producers
+from storage.state.producer_snapshot import write_snapshot
+from storage.state.segment import Segment
+from storage.state.set_aside import set_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.partition_log import PartitionLog
+    from storage.state.log_state import LogState
 
 COPY_BYTES = 4 * 1024 * 1024
 
 
-def truncate_to(log: PartitionLog, offset: int) -> None:
+def truncate_to(log: LogState, offset: int) -> None:
     """What `PartitionLog.truncate_to` promises. May raise `OSError`."""
     if offset >= log.log_end_offset:
         log.epochs.truncate_from_end(offset)
@@ -53,7 +53,7 @@ def truncate_to(log: PartitionLog, offset: int) -> None:
     sync_directory(log.directory, log.disk)
 
 
-def _write_epochs(log: PartitionLog) -> None:
+def _write_epochs(log: LogState) -> None:
     if log.epochs.is_dirty:
         log.epochs.write(log.epochs.content())
 

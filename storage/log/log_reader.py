@@ -11,8 +11,8 @@ from storage.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from storage.files import Buffer
-    from storage.partition_log import PartitionLog
-    from storage.segment import Segment
+    from storage.state.log_state import LogState
+    from storage.state.segment import Segment
 
 MAX_BUFFERS = 64  # of one read from memory: beyond that one slice of the file is cheaper to send
 
@@ -32,7 +32,7 @@ class ReadResult:
 
 
 def read(
-    log: PartitionLog,
+    log: LogState,
     offset: int,
     max_bytes: int,
     upper_bound_offset: int | None,
@@ -66,7 +66,7 @@ def read(
     return ReadResult([], 0, upper)
 
 
-def _read_tail(log: PartitionLog, offset: int, max_bytes: int, upper: int, min_one_batch: bool) -> ReadResult | None:
+def _read_tail(log: LogState, offset: int, max_bytes: int, upper: int, min_one_batch: bool) -> ReadResult | None:
     """From memory; None when there are too many small batches for that to be the fast way."""
     batches = log.tail.batches
     buffers: list[Buffer] = []

@@ -14,9 +14,9 @@ import threading
 from bisect import bisect_right
 from pathlib import Path
 
-from storage.checkpoints import LEADER_EPOCHS, format_checkpoint, parse_checkpoint
 from storage.errors import CorruptFile
 from storage.files import Disk, replace_file
+from storage.reading.checkpoints import LEADER_EPOCHS, format_checkpoint, parse_checkpoint
 
 UNDEFINED = -1
 

@@ -17,25 +17,27 @@ from typing import TYPE_CHECKING
 
 from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
 from protocol.records.crc import crc32c
-from storage.batch_file import LEAST_LENGTH
-from storage.batches import HEADER, OVERHEAD
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import LogFile, sync_directory
-from storage.indexes import OFFSET_ENTRY_BYTES
-from storage.log_config import INT32_MAX
-from storage.producer_loading import aborted_in, drop_snapshots, load_producers
-from storage.producer_snapshot import write_snapshot
-from storage.recovery_report import Cut
-from storage.segment import Segment
-from storage.segment_files import Found, tidy
+from storage.reading.batch_file import LEAST_LENGTH
+from storage.reading.batches import HEADER, OVERHEAD
+from storage.reading.folder import Found
+from storage.reading.indexes import OFFSET_ENTRY_BYTES
+from storage.recovery.producers import aborted_in, drop_snapshots, load_producers
+from storage.recovery.tidy import tidy
+from storage.state.log_config import INT32_MAX
+from storage.state.producer_snapshot import write_snapshot
+from storage.state.producer_tracking import note_producer
+from storage.state.recovery_report import Cut
+from storage.state.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.partition_log import PartitionLog
+    from storage.state.log_state import LogState
 
 CHUNK_BYTES = 1_048_576
 
 
-def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int) -> None:
+def load(log: LogState, *, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int) -> None:
     """Fill `log` from its folder. May raise `OSError`. Raises: CorruptFile, CorruptSegment."""
     report = log.recovery
     found = tidy(log.directory, log.disk, report)
@@ -71,7 +73,7 @@ def load(log: PartitionLog, *, clean: bool, recovery_point: int, log_start_offse
         log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
 
 
-def _forget_presized(log: PartitionLog, found: Found) -> None:
+def _forget_presized(log: LogState, found: Found) -> None:
     """The index of an empty segment that a killed Kafka had sized, and never wrote to, tells of nothing."""
     for segment in log.segments:
         if segment.size_bytes == 0 and found.sizes[".index"].get(segment.base_offset):
@@ -80,7 +82,7 @@ def _forget_presized(log: PartitionLog, found: Found) -> None:
                 found.sizes[".index"][segment.base_offset] = 0
 
 
-def _write_again(log: PartitionLog) -> None:
+def _write_again(log: LogState) -> None:
     """Write what is not known to be on disk over itself.
 
     After a failed fsync the cache may show pages as clean that never reached the disk, to the process that it failed in
@@ -91,7 +93,7 @@ def _write_again(log: PartitionLog) -> None:
         segment.file.write_again(segment.find(log.recovery_point), segment.size_bytes)
 
 
-def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:
+def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
     segment = Segment(log.directory, offset, 0, now_ms, log.config.index_interval_bytes, log.disk)
     segment.create()
     log.add_segment(segment)
@@ -100,7 +102,7 @@ def _start_empty(log: PartitionLog, offset: int, now_ms: int) -> None:
     log.log_start_offset = log.log_end_offset = log.recovery_point = offset
 
 
-def _restart(log: PartitionLog, offset: int, now_ms: int) -> None:
+def _restart(log: LogState, offset: int, now_ms: int) -> None:
     """Records up to the log start were deleted, and the log does not even reach it: nothing in it may be seen."""
     for segment in log.segments:
         segment.release()
@@ -114,7 +116,7 @@ def _restart(log: PartitionLog, offset: int, now_ms: int) -> None:
     sync_directory(log.directory, log.disk)
 
 
-def _believe(log: PartitionLog) -> bool:
+def _believe(log: LogState) -> bool:
     """Find the log end after a clean shutdown, by the last index entry; False when it does not add up."""
     segment = log.segments[-1]
     end = segment.base_offset
@@ -129,7 +131,7 @@ def _believe(log: PartitionLog) -> bool:
     return True
 
 
-def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
+def _recover(log: LogState, found: Found, recovery_point: int) -> None:
     """Check every batch from the segment of `recovery_point` on; cut at the first bad one."""
     first = _first_to_check(log, found, recovery_point)
     log.log_end_offset = log.bases[first]
@@ -152,7 +154,7 @@ def _recover(log: PartitionLog, found: Found, recovery_point: int) -> None:
         found.sizes[".snapshot"][log.log_end_offset] = 0
 
 
-def _first_to_check(log: PartitionLog, found: Found, recovery_point: int) -> int:
+def _first_to_check(log: LogState, found: Found, recovery_point: int) -> int:
     """The segment of the recovery point. One that ends there gets its indexes anew.
 
     Its records were fsynced while it was open, but what closing it writes into the indexes perhaps not, or not at all:
@@ -168,7 +170,7 @@ def _first_to_check(log: PartitionLog, found: Found, recovery_point: int) -> int
     return first
 
 
-def _rebuild_indexes(log: PartitionLog, at: int, found: Found) -> None:
+def _rebuild_indexes(log: LogState, at: int, found: Found) -> None:
     """Make all indexes of a segment from its batches, and write them. Raises: CorruptSegment."""
     segment = log.segments[at]
     segment.start_aborted()
@@ -177,7 +179,7 @@ def _rebuild_indexes(log: PartitionLog, at: int, found: Found) -> None:
     log.add_unsynced(segment.write_indexes())
 
 
-def _drop_segments_after(log: PartitionLog, at: int, found: Found) -> None:
+def _drop_segments_after(log: LogState, at: int, found: Found) -> None:
     for segment in log.segments[at + 1 :]:
         segment.release()
         path = segment.path(".log")
@@ -191,7 +193,7 @@ def _drop_segments_after(log: PartitionLog, at: int, found: Found) -> None:
     sync_directory(log.directory, log.disk)
 
 
-def _check_segment(log: PartitionLog, segment: Segment) -> str:
+def _check_segment(log: LogState, segment: Segment) -> str:
     """Walk all batches of a segment, rebuilding what is derived from them; set its size to that of the good ones.
 
     Return why it ends before the file does, "" when it does not. Sets the log end to after the last good batch.
@@ -233,7 +235,9 @@ def _check_segment(log: PartitionLog, segment: Segment) -> str:
             log.epochs.assign(epoch, header[0])
         if header[9] >= 0:
             control = bytes(view[at : at + batch_bytes]) if header[5] & CONTROL else b""
-            log.note_producer(segment, header, header[0], control)
+            aborted = note_producer(log.producers, header, header[0], control)
+            if aborted is not None:
+                segment.aborted.append(aborted)
         position += batch_bytes
         at += batch_bytes
         end_offset = last_offset + 1
@@ -245,7 +249,7 @@ def _check_segment(log: PartitionLog, segment: Segment) -> str:
     return why
 
 
-def _note_what_is_missing(log: PartitionLog, found: Found, checked_from: int) -> None:
+def _note_what_is_missing(log: LogState, found: Found, checked_from: int) -> None:
     """Say what was there and is gone: the beginning of the log, or the end of a segment that nobody has checked."""
     first = log.epochs.start_offsets[:1]
     if first and first[0] < log.log_start_offset == log.bases[0]:
@@ -280,7 +284,7 @@ def _refuse_old_format(segment: Segment, position: int) -> None:
             )
 
 
-def _repair_indexes(log: PartitionLog, found: Found) -> None:
+def _repair_indexes(log: LogState, found: Found) -> None:
     """Rebuild index files that are missing or have a broken entry."""
     offsets, times = found.sizes[".index"], found.sizes[".timeindex"]
     for at, segment in enumerate(log.segments):

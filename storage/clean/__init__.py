@@ -1,0 +1,1 @@
+"""Compaction: plan, pass, and taking over what it wrote."""

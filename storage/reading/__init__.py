@@ -1,0 +1,1 @@
+"""What log files say: the one reader of batches, indexes, checkpoints and folders, for all rooms."""
