@@ -19,7 +19,7 @@ SHARDS ?= 20000
 
 .PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge lock clean help
 
-run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
+run: $(VENV)/.bytecode ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
 
 # A Docker engine for the tests of the image, where there is none, and shells for those of completion: only for CI and
@@ -27,10 +27,10 @@ run: $(VENV)/.run ## install what is missing, start the broker on 127.0.0.1:9092
 BROUGHT := tools/shells && eval "$$(tools/docker start)" && tools/docker base &&
 
 # In CI the slow tests run too (CI=true); `make test-all` is the same by hand.
-test: $(VENV)/.dev ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
+test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
 	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
-test-all: $(VENV)/.dev ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
+test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
 	$(BROUGHT) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts
@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.run ## what requests cost; ARGS="--against kafka" measures Apache Kafka in the same run
+bench: $(VENV)/.bytecode ## what requests cost; ARGS="--against kafka" measures Apache Kafka in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one would use today; ARGS="--records 6000000"
@@ -48,19 +48,19 @@ bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one 
 pipeline-demo: $(VENV)/.dev ## real clients at work, the pipeline on the files and on the live broker, the report: report.html
 	@$(BIN)/python -m tests.pipeline.main_job $(ARGS)
 
-crash: $(VENV)/.dev ## SIGKILL under load, ROUNDS=20 times
+crash: $(VENV)/.dev $(VENV)/.bytecode ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
 
-fuzz: $(VENV)/.dev ## FRAMES=1000000 mutilated requests, made from SEED=1
+fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
 
-simulation: $(VENV)/.dev ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
+simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
-replay: $(VENV)/.dev ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
+replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
 
-judge: $(VENV)/.dev ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
+judge: $(VENV)/.dev $(VENV)/.bytecode ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
 	$(BIN)/python -m tests.reference.judge $(ARGS)
 
 format: $(VENV)/.dev ## format and mend what the linter can mend
@@ -83,6 +83,11 @@ $(VENV)/.run: pyproject.toml requirements.lock
 	  || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -e '.[cli]'
+	@touch $@
+
+# Half of a start is compiling, wherever Python may not keep what it has compiled (PYTHONDONTWRITEBYTECODE, a read-only disk).
+$(VENV)/.bytecode: $(VENV)/.run $(shell find kohort protocol coordinator storage broker cli -name '*.py')
+	@$(BIN)/python -m compileall -q kohort protocol coordinator storage broker cli || true
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml requirements.lock $(VENV)/.run

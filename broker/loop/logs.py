@@ -1,7 +1,8 @@
 """Log lines are events with facts: `log.info("connection_closed", peer=..., reason=...)`.
 
-structlog does the work, and is imported with the first line that is really written, since a start should not pay for
-it. `configure` chooses the shape: Kafka-like lines by default, one JSON object per line on request.
+A Kafka-like line without a trace is put together here; for all others structlog does the work, and is imported with the
+first of them, since a start should not pay for it, nor the loop (15 ms, and 100 where rich is installed). `configure`
+chooses the shape: Kafka-like lines by default, one JSON object per line on request.
 """
 
 from __future__ import annotations
@@ -56,27 +57,27 @@ class Logger:
     def debug(self, event: str, **facts: Any) -> None:
         """Tell what only somebody who looks for a fault wants to see."""
         if _Settings.level <= 10:
-            _logger().debug(event, **facts)
+            _write("debug", event, facts)
 
     def info(self, event: str, **facts: Any) -> None:
         """Tell what happened."""
         if _Settings.level <= 20:
-            _logger().info(event, **facts)
+            _write("info", event, facts)
 
     def warning(self, event: str, **facts: Any) -> None:
         """Tell what somebody should look at some day."""
         if _Settings.level <= 30:
-            _logger().warning(event, **facts)
+            _write("warning", event, facts)
 
     def error(self, event: str, **facts: Any) -> None:
         """Tell what somebody should look at now."""
         if _Settings.level <= 40:
-            _logger().error(event, **facts)
+            _write("error", event, facts)
 
     def exception(self, event: str, **facts: Any) -> None:
         """Tell of a bug, with the trace of the exception being handled."""
         if _Settings.level <= 40:
-            _logger().error(event, exc_info=True, **facts)
+            _write("error", event, {**facts, "exc_info": True})
 
 
 _LOGGER = Logger()
@@ -87,16 +88,23 @@ def get_logger() -> Logger:
     return _LOGGER
 
 
+def _write(method: str, event: str, facts: MutableMapping[str, Any]) -> None:
+    if _Settings.json or "exc_info" in facts:
+        getattr(_logger(), method)(event, **facts)
+    else:
+        _SINK.write(_kafka_line(None, method, _add_time_and_level(None, method, {"event": event, **facts})))
+
+
 def _logger() -> FilteringBoundLogger:
     if _Settings.logger is None:
-        import structlog  # noqa: PLC0415  15 ms and 2 MB, paid by the first line
+        import structlog  # noqa: PLC0415  for JSON and for traces
 
         render: Any = structlog.processors.JSONRenderer() if _Settings.json else _kafka_line
         exceptions: Any = (
             structlog.processors.format_exc_info if not _Settings.json else structlog.processors.dict_tracebacks
         )
         _Settings.logger = structlog.wrap_logger(
-            _Sink(),
+            _SINK,
             processors=[_add_time_and_level, exceptions, render],
             wrapper_class=structlog.make_filtering_bound_logger(_Settings.level),
         )
@@ -115,6 +123,9 @@ class _Sink:
             pass
 
     debug = info = warning = error = write
+
+
+_SINK = _Sink()
 
 
 def _add_time_and_level(_: Any, method: str, facts: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.partitions.settings import tail_of
 from storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def open_again(partition: Partition, folder: Path, now_ms: int) -> PartitionLog:
         recovery_point=old.recovery_point,
         log_start_offset=old.log_start_offset,
         now_ms=now_ms,
+        tail=tail_of(partition.topic),
     )
     # Under `always` what lies beyond the high watermark was refused: it is cut, so that nobody ever reads it.
     if settings.log.flush_messages == 1 and fresh.log_end_offset > partition.high_watermark:

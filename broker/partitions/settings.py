@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from storage.log.partition_log import SHARED_TAIL
 from storage.state.log_config import INT64_MAX, LogConfig
 
 if TYPE_CHECKING:
     from broker.config.topic_configs import Effective
+    from storage.state.tail import TailBudget
 
 ANY_RECORD_BYTES = 2_147_483_639
 """The default of `max.decompressed.message.bytes`, which holds nothing back: Java has no longer arrays."""
 
 COMPRESSION_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """`compression.type` to the codec of a batch's attributes; `producer` (keep what was sent) is not among them."""
+
+
+_ONLY_OURS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+def tail_of(topic: str) -> TailBudget | None:
+    """Where the logs of a topic keep their newest batches for readers who wait; None where only loading ever reads."""
+    return None if topic in _ONLY_OURS else SHARED_TAIL
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from broker.partitions.fetch_sessions import FetchSessions
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
-from broker.partitions.settings import partition_settings
+from broker.partitions.settings import partition_settings, tail_of
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS
 
@@ -199,6 +199,7 @@ class Partitions:
                 recovery_point=self.recovery_points.get(key, 0),
                 log_start_offset=self.log_starts.get(key, 0),
                 now_ms=self.runtime.now_ms(),
+                tail=tail_of(topic.name),
             )
         except Exception as error:
             return error

@@ -86,8 +86,8 @@ def prepare(
     _check_shape(header, size, version, where)
     if size > settings.max_message_bytes:
         raise _too_large(size, settings, where)  # before it is copied: who refuses much must not hold it twice
-    data = bytes(records)
-    verify(data)
+    batch = bytearray(records)
+    verify(batch)
     codec = header.attributes & _CODEC
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
@@ -102,15 +102,15 @@ def prepare(
     if codec and settings.trusted:
         oldest = max_timestamp = header.max_timestamp
     else:
-        walked: bytes | bytearray = data
+        walked: bytes | bytearray = batch
         at = _HEADER_BYTES
         if codec:
-            walked, at = decompress_uncopied(codec, memoryview(data)[_HEADER_BYTES:], limit_bytes), 0
+            walked, at = decompress_uncopied(codec, memoryview(batch)[_HEADER_BYTES:], limit_bytes), 0
         newest_delta, _, oldest_delta, first_keyless = walk_records(walked, at, len(walked), count)
         if codec and settings.max_decompressed_message_bytes < ANY_RECORD_BYTES:
             _check_sizes(walked, count, settings.max_decompressed_message_bytes)
         if first_keyless >= 0 and settings.log.compact:
-            raise _keyless(data, where)
+            raise _keyless(batch, where)
         max_timestamp = header.base_timestamp + newest_delta
         oldest = header.base_timestamp + oldest_delta
         del walked
@@ -118,13 +118,11 @@ def prepare(
         _check_stamped(header, settings)
         oldest = max_timestamp = header.max_timestamp
     if not settings.log_append_time:
-        _check_timestamps(data, settings, now_ms, oldest, max_timestamp)
+        _check_timestamps(batch, settings, now_ms, oldest, max_timestamp)
     if recompress:
-        batch = _recompress(data, header, target, settings.compression_level)
+        batch = _recompress(batch, header, target, settings.compression_level)
         if len(batch) > settings.max_message_bytes:
             raise _too_large(len(batch), settings, where)
-    else:
-        batch = bytearray(data)
     if settings.log_append_time:
         stamp_log_append_time(batch, now_ms)
         return batch, header, now_ms
@@ -201,7 +199,7 @@ def _check_stamped(header: BatchHeader, settings: PartitionSettings) -> None:
         )
 
 
-def _check_timestamps(data: bytes, settings: PartitionSettings, now_ms: int, oldest: int, newest: int) -> None:
+def _check_timestamps(data: bytearray, settings: PartitionSettings, now_ms: int, oldest: int, newest: int) -> None:
     lowest = now_ms - settings.timestamp_before_max_ms
     highest = min(now_ms + settings.timestamp_after_max_ms, INT64_MAX)  # a delta can lead beyond what fits a header
     # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.
@@ -223,7 +221,7 @@ def _check_timestamps(data: bytes, settings: PartitionSettings, now_ms: int, old
         )
 
 
-def _keyless(data: bytes, where: str) -> RecordsRefused:
+def _keyless(data: bytearray, where: str) -> RecordsRefused:
     def has_no_key(record: Record) -> str | None:
         return (
             f"Compacted topic cannot accept message without key in topic partition {where}."
@@ -238,7 +236,7 @@ def _keyless(data: bytes, where: str) -> RecordsRefused:
     )
 
 
-def _failing(data: bytes, why: Callable[[Record], str | None]) -> Refusals:
+def _failing(data: bytearray, why: Callable[[Record], str | None]) -> Refusals:
     found: Refusals = []
     for index, record in enumerate(iterate_records(data)):
         reason = why(record)
@@ -255,7 +253,7 @@ def _too_large(size: int, settings: PartitionSettings, where: str) -> RecordsRef
     )
 
 
-def _recompress(data: bytes, header: BatchHeader, codec: int, level: int | None) -> bytearray:
+def _recompress(data: bytearray, header: BatchHeader, codec: int, level: int | None) -> bytearray:
     return encode_batch(
         iterate_records(data),
         compression=codec,

@@ -77,13 +77,14 @@ class PartitionLog:
         log_start_offset: int = 0,
         now_ms: int = -1,
         disk: Disk = DISK,
-        tail: TailBudget = SHARED_TAIL,
+        tail: TailBudget | None = SHARED_TAIL,
     ) -> PartitionLog:
         """The log in `directory`, made there when the folder is empty; the folder itself must exist.
 
         `clean`: the last shutdown was clean, so no batch is looked at but the last few headers. Otherwise every
         batch from the segment of `recovery_point` on is checked, and the log is cut at the first bad one; `recovery`
         then tells what was done. `log_start_offset` comes from its checkpoint, 0 when it has no entry.
+        With a `tail` the newest batches are kept in memory for readers who wait for them.
 
         Fewer than `config.flush_messages` records are beyond the recovery point on return: a tail that is longer, left
         in the page cache by whoever had the log before, is fsynced first. Whoever is served by this log may be told of

@@ -20,7 +20,7 @@ from storage.state.flush import FlushTicket
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.producer_state import ProducerState
 from storage.state.recovery_report import RecoveryReport
-from storage.state.tail import Tail, TailBudget
+from storage.state.tail import NoTail, Tail, TailBudget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,14 +60,14 @@ class LogState:
         "truncations",
     )
 
-    def __init__(self, directory: Path, config: LogConfig, disk: Disk, tail: TailBudget) -> None:
+    def __init__(self, directory: Path, config: LogConfig, disk: Disk, tail: TailBudget | None) -> None:
         self.directory = directory
         self.disk = disk
         self.segments: list[Segment] = []
         self.bases: list[int] = []
         self.epochs = LeaderEpochs(directory, disk)
         self.producers = ProducerState()
-        self.tail = Tail(tail)
+        self.tail = NoTail(TailBudget()) if tail is None else Tail(tail)
         self.recovery = RecoveryReport()
         self.log_start_offset = 0
         self.log_end_offset = 0

@@ -32,6 +32,7 @@ class Segment(BatchFile):
 
     __slots__ = (
         "_aborted",
+        "_ends",
         "_hints",
         "_offset_index",
         "_time_index",
@@ -64,6 +65,8 @@ class Segment(BatchFile):
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTransaction] | None = None
         self._hints: dict[int, int] = {}  # next offset of a finished read -> its position
+        # Where reads of (start, limit) ended: several readers of one log ask for the same.
+        self._ends: dict[tuple[int, int], tuple[int, int]] = {}
 
     # -- looking things up ---------------------------------------------------------------------------------
 
@@ -88,12 +91,14 @@ class Segment(BatchFile):
         hint = self._hints.get(offset)
         if hint is not None:
             return hint
+        if offset <= self.base_offset:
+            return 0
         position = self.offset_index.lookup(offset - self.base_offset)
         size = self.size_bytes
         chunk, at = b"", 0
         while position < size:
             if at + HEADER_BYTES > len(chunk):
-                chunk, at = self._chunk(position, WALK_BYTES), 0
+                chunk, at = self._chunk(position, min(WALK_BYTES, size - position)), 0
             base_offset, length, delta = _step(chunk, at)
             if base_offset + delta >= offset:
                 break
@@ -111,11 +116,21 @@ class Segment(BatchFile):
         size = self.size_bytes
         if limit >= size:
             return size, -1
+        known = self._ends.get((start, limit))
+        if known is None:
+            known = self._walk_to_end(start, limit)
+            if len(self._ends) >= HINTS:
+                del self._ends[next(iter(self._ends))]
+            self._ends[start, limit] = known
+        return known
+
+    def _walk_to_end(self, start: int, limit: int) -> tuple[int, int]:
+        size = self.size_bytes
         position = max(start, self.offset_index.last_boundary(limit))
         chunk, at = b"", 0
         while True:
             if at + HEADER_BYTES > len(chunk):
-                chunk, at = self._chunk(position, WALK_BYTES), 0
+                chunk, at = self._chunk(position, min(WALK_BYTES, size - position)), 0
             base_offset, length, _ = _step(chunk, at)
             if length < LEAST_LENGTH:
                 raise CorruptSegment(self.path(".log"), position)
@@ -277,6 +292,7 @@ class Segment(BatchFile):
         """The file now ends at `position`, before the batch that held `offset`: forget what lay after it."""
         self.drop_view()
         self._hints.clear()
+        self._ends.clear()
         self.size_bytes = position
         self.offset_index.truncate(position)
         self.time_index.truncate(offset - self.base_offset)
@@ -329,3 +345,4 @@ class Segment(BatchFile):
         self._offset_index = self._time_index = None
         self._aborted = None
         self._hints.clear()
+        self._ends.clear()

@@ -65,3 +65,12 @@ class Tail:
         self.budget.used_bytes -= sum(len(batch[0]) for batch in self.batches.values())
         # The budget still lists this tail once per batch; those turns find it empty, or drop a later batch early.
         self.batches = OrderedDict()
+
+
+class NoTail(Tail):
+    """Of a log whose newest batches nobody waits for: nothing is kept."""
+
+    __slots__ = ()
+
+    def add(self, base_offset: int, buffer: Buffer, next_offset: int, position: int) -> None:
+        """Let it go."""

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.records.batch import Record, encode_batch
 from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge
+from storage.files import Disk
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import LogConfig
 from tests.storage.logs import batch, opened, records_in
@@ -114,3 +115,42 @@ def test_a_gap_between_given_offsets_stays(tmp_path: Path) -> None:
     assert (log.epochs.epochs, log.epochs.start_offsets) == ([2, 4], [5, 9])
     with pytest.raises(ValueError, match="below the log end"):
         log.append_assigned(whole)
+
+
+def test_readers_who_ask_for_the_same_share_one_walk_over_the_headers(tmp_path: Path) -> None:
+    """Where a read of so many bytes ends is remembered, and forgotten when the log is cut."""
+    log = opened(tmp_path / "log", LogConfig(segment_bytes=1_000_000), tail=None)
+    for _ in range(4):
+        log.append(batch(), leader_epoch=0)
+    counted = _CountingReads(log)
+    first = log.read(0, 500)
+    assert counted.reads == 1  # none to find the segment's first batch
+    assert log.read(0, 500).next_offset == first.next_offset == 6
+    assert counted.reads == 1
+    log.truncate_to(3)
+    log.append(batch(1, value_bytes=5), leader_epoch=0)
+    log.append(batch(1, value_bytes=5), leader_epoch=0)
+    log.append(batch(9), leader_epoch=0)
+    assert log.read(0, 500).next_offset == 5
+
+
+def test_a_log_without_a_tail_keeps_nothing_in_memory(tmp_path: Path) -> None:
+    log = opened(tmp_path / "log", tail=None)
+    log.append(batch(), leader_epoch=0)
+    assert not log.state.tail.batches
+    assert log.read(0, 1_000).next_offset == 3
+
+
+class _CountingReads:
+    """Counts what a log reads of its files."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.reads = 0
+        log.segments[0].disk = log.segments[0].file.disk = disk = Disk()
+        plain = disk.pread
+
+        def pread(descriptor: int, count: int, position: int) -> bytes:
+            self.reads += 1
+            return plain(descriptor, count, position)
+
+        disk.pread = pread  # type: ignore[method-assign]

@@ -3,12 +3,18 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import broker.groups.groups  # noqa: F401  lines about groups have its words
 from broker.loop import logs
 from broker.loop.logs import get_logger
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -114,3 +120,15 @@ def test_json_keeps_the_facts_of_groups(stream: io.StringIO):
 
     fact = json.loads(stream.getvalue())
     assert (fact["event"], fact["group_id"], fact["members"]) == ("generation_began", "orders", 3)
+
+
+def test_a_plain_line_does_not_load_structlog():
+    """A tenth of a second where rich is installed: no line before ready, and none on the loop, should wait for that."""
+    program = (
+        "import sys; from broker.loop.logs import get_logger; get_logger().warning('x', y=1);"
+        "print('structlog' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "False\n"
+    assert "WARN x y=1" in ended.stderr
