@@ -1,5 +1,6 @@
 """`kohort why GROUP`: why a group rebalanced, how long it took, who held it up, what moved; and what to do about it.
-`kohort why --transaction ID` tells the same of transactions (`cli.why_transaction`).
+`kohort why` alone names the groups that are in trouble (`cli.why_trouble`), and `kohort why --transaction ID` tells the
+same of transactions (`cli.why_transaction`).
 
 It reads the rebalance ledger's topic with an ordinary client. What goes on at this moment only the broker itself knows,
 and says over HTTP. Without a ledger (it is off, or the cluster is no Kohort) the generations in `__consumer_offsets`
@@ -37,7 +38,12 @@ def parser() -> argparse.ArgumentParser:
     """The verb, whole."""
     whole = Parser(prog="kohort why", description="Why a group rebalanced, newest first, and what to do about it.")
     whole.set_defaults(run="cli.why:explain")
-    whole.add_argument("group", metavar="GROUP", nargs="?", help="the group")
+    whole.add_argument(
+        "group",
+        metavar="GROUP",
+        nargs="?",
+        help="the group; without one: the groups that are in trouble now, worst first, exit code 1 if any",
+    )
     whole.add_argument("--group", dest="named", metavar="GROUP", help="the same, as Kafka's tools spell it")
     whole.add_argument(
         "--transaction", metavar="ID", help="why transactions of this transactional id ended as they did"
@@ -62,14 +68,20 @@ def explain(options: argparse.Namespace) -> int:
     now_ms = int(time.time() * 1_000)
     since_ms, until_ms = moment(options.since, now_ms, "--since"), moment(options.until, now_ms, "--until")
     _check_triggers(options.trigger)
-    if sum(given is not None for given in (options.group, options.named, options.transaction)) != 1:
-        raise UsageError("it takes a group or --transaction ID")
+    if sum(given is not None for given in (options.group, options.named, options.transaction)) > 1:
+        raise UsageError("it takes one group, or --transaction ID")
     last, judged = options.last or LAST, options.last or JUDGED
     if options.transaction is not None:
         options.last = last
         from cli import why_transaction  # noqa: PLC0415
 
         return why_transaction.explain(options, since_ms, until_ms, now_ms)
+    if options.group is None and options.named is None:
+        if options.trigger or options.until or options.last:
+            raise UsageError("--last, --until and --trigger are for one group: name it")
+        from cli import why_trouble  # noqa: PLC0415
+
+        return why_trouble.explain(options, since_ms, now_ms)
     from cli import why_reading, why_showing  # noqa: PLC0415  the client library, once the words make sense
     from cli.cluster import Cluster  # noqa: PLC0415
 

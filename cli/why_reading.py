@@ -19,7 +19,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from cli.cluster import make_client, parse_addresses, said, unknown
 from cli.errors import Failed, UsageError
 from cli.groups.epochs import read_epochs
-from cli.groups.reading import read_groups
+from cli.groups.lags import first_unread_ms
+from cli.groups.reading import end_offsets, read_groups, read_offsets
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.gaps import GAP, has_gap, with_gaps
@@ -59,6 +60,8 @@ class Told:
     inferred: bool = False
     in_progress: Mapping[str, Any] | None = None
     live_findings: list[Finding] = field(default_factory=list)
+    lag: int | None = None  # records that are not read yet; None: nothing was committed
+    lag_s: float | None = None  # the age of the oldest of them
     http_silent: bool = False  # --http was given, and nobody there knows of this cluster's group
 
     def choose(
@@ -102,6 +105,8 @@ class Told:
             "group_id": self.group_id,
             "state": self.state,
             "source": "inferred" if self.inferred else "ledger",
+            "lag": self.lag,
+            "lag_seconds": self.lag_s,
             "records": self.records,
             "rebalance_in_progress": self.in_progress,
             "findings": self.findings(now_ms),
@@ -120,6 +125,7 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
         told.inferred = True
         told.records = inferred_records(cluster, group_id)
     _describe(cluster, told)
+    _look_at_lag(cluster, told)
     now_at = _ask_broker(cluster, told, http)
     newest = told.records[-1].get("generation") if told.records else None
     if not told.inferred and (has_gap(told.records) or now_at is None or now_at != newest):
@@ -199,6 +205,19 @@ def _describe(cluster: Cluster, told: Told) -> None:
     if told.state in (None, "Dead") and not told.records:
         listed = cluster.result(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
         raise unknown("group", told.group_id, [group.group_id for group in listed.valid])
+
+
+def _look_at_lag(cluster: Cluster, told: Told) -> None:
+    """How far behind the group is; it stays unknown to who may not see offsets."""
+    with suppress(Failed):
+        committed = {place: at for place, (at, _) in read_offsets(cluster, told.group_id).items()}
+        ends = end_offsets(cluster, committed)
+        behind = [ends[place] - at for place, at in committed.items() if ends.get(place, 0) > at]
+        if committed:
+            told.lag, told.lag_s = sum(behind), None if behind else 0.0
+        first_ms = first_unread_ms(cluster, committed, ends)
+        if first_ms:
+            told.lag_s = round(max(time.time() - min(first_ms.values()) / 1_000, 0.0), 1)
 
 
 def _ask_broker(cluster: Cluster, told: Told, http: str | None) -> int | None:

@@ -68,6 +68,9 @@ def heading(told: Told, now_ms: int) -> str:
         if last.get("protocol"):
             told_mode = last.get("mode", "unknown") != "unknown" and last.get("group_type") != "consumer"
             parts.append(last["protocol"] + (f" ({last['mode']})" if told_mode else ""))
+    if told.lag:
+        old = f", the first of them {terms.duration(told.lag_s * 1_000)} old" if told.lag_s is not None else ""
+        parts.append(f"{terms.plural(told.lag, 'record')} behind{old}")
     return f"group {told.group_id}: {', '.join(parts)}"
 
 

@@ -76,6 +76,8 @@ def _describe(commands: argparse._SubParsersAction[Parser]) -> None:
     view.add_argument("--members", action="store_true", help="the members")
     view.add_argument("--state", action="store_true", help="state, coordinator, assignor")
     one.add_argument("--verbose", action="store_true", help="leader epochs; what each member is assigned")
+    own = "without LAG-SECONDS: exactly what kafka-consumer-groups.sh prints"
+    one.add_argument("--kafka-columns", action="store_true", help=own)
 
 
 def _reset(commands: argparse._SubParsersAction[Parser]) -> None:

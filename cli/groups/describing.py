@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from cli.cluster import Cluster
 from cli.errors import Failed
 from cli.groups.epochs import read_epochs
+from cli.groups.lags import first_unread_ms
+from cli.groups.lags import seconds as seconds_of
 from cli.groups.reading import end_offsets, existing_groups, read_offsets, wanted_groups
 from cli.options import print_json
 from cli.tables import plain, print_table
@@ -32,6 +34,7 @@ _OFFSETS = {
     "CONSUMER-ID": "consumer_id",
     "HOST": "host",
     "CLIENT-ID": "client_id",
+    "LAG-SECONDS": "lag_seconds",
 }
 
 
@@ -49,8 +52,11 @@ def describe(options: argparse.Namespace) -> int:
                     raise
                 print(f"kohort: {error}", file=sys.stderr)  # the others are told all the same
     ends = end_offsets(cluster, {place for group in groups for place in _all_places(group)})
+    seconds: dict[str, dict[Place, float]] = {}
+    if not (options.members or options.state or options.kafka_columns):
+        seconds = {group.group_id: lag_seconds(cluster, group, ends) for group in groups}
     if options.json:
-        print_json([_as_json(group, ends, options) for group in groups])
+        print_json([_as_json(group, ends, options, seconds.get(group.group_id, {})) for group in groups])
         return 0
     for group in groups:
         _warn(group)
@@ -60,27 +66,37 @@ def describe(options: argparse.Namespace) -> int:
         elif options.members:
             _print_members(group, options.verbose)
         else:
-            columns = [name for name in _OFFSETS if options.verbose or name != "LEADER-EPOCH"]
-            rows = offset_rows(group, ends)
+            left_out = [] if options.verbose else ["LEADER-EPOCH"]
+            left_out += ["LAG-SECONDS"] if options.kafka_columns else []
+            columns = [name for name in _OFFSETS if name not in left_out]
+            rows = offset_rows(group, ends, seconds.get(group.group_id, {}))
             print_table(columns, [[row[_OFFSETS[name]] for name in columns] for row in rows])
     return 0
 
 
-def offset_rows(group: Group, ends: dict[Place, int]) -> list[dict[str, Any]]:
+def lag_seconds(cluster: Cluster, group: Group, ends: dict[Place, int]) -> dict[Place, float]:
+    """How old the first unread record of each partition is, as far as that can be told."""
+    committed = {place: offset for place, (offset, _) in group.offsets.items()}
+    return seconds_of(first_unread_ms(cluster, committed, ends), committed, ends)
+
+
+def offset_rows(group: Group, ends: dict[Place, int], seconds: dict[Place, float]) -> list[dict[str, Any]]:
     """A row for each partition that somebody reads or that has an offset; those that nobody reads come last."""
     rows = []
     owned: set[Place] = set()
     for member in sorted(group.members, key=lambda one: (-len(one.partitions), one.consumer_id)):
         for place in member.partitions:
             owned.add(place)
-            rows.append(_row(group, place, member, ends))
-    rows += [_row(group, place, None, ends) for place in group.offsets if place not in owned]
+            rows.append(_row(group, place, member, ends, seconds))
+    rows += [_row(group, place, None, ends, seconds) for place in group.offsets if place not in owned]
     return rows
 
 
-def _row(group: Group, place: Place, member: Member | None, ends: dict[Place, int]) -> dict[str, Any]:
+def _row(
+    group: Group, place: Place, member: Member | None, ends: dict[Place, int], seconds: dict[Place, float]
+) -> dict[str, Any]:
     current, epoch = group.offsets.get(place, (None, None))
-    end = ends.get(place)
+    end, behind_s = ends.get(place), seconds.get(place)
     return {
         "group": group.group_id,
         "topic": place[0],
@@ -92,6 +108,7 @@ def _row(group: Group, place: Place, member: Member | None, ends: dict[Place, in
         "consumer_id": member.consumer_id if member else None,
         "host": member.host if member else None,
         "client_id": member.client_id if member else None,
+        "lag_seconds": None if behind_s is None else round(behind_s, 1),
     }
 
 
@@ -145,7 +162,9 @@ def _compact(places: list[Place]) -> str:
     return ";".join(f"{topic}:{','.join(str(number) for _, number in found)}" for topic, found in topics)
 
 
-def _as_json(group: Group, ends: dict[Place, int], options: argparse.Namespace) -> dict[str, Any]:
+def _as_json(
+    group: Group, ends: dict[Place, int], options: argparse.Namespace, seconds: dict[Place, float]
+) -> dict[str, Any]:
     everything = not (options.offsets or options.members or options.state)
     value: dict[str, Any] = {
         "group": group.group_id,
@@ -170,7 +189,7 @@ def _as_json(group: Group, ends: dict[Place, int], options: argparse.Namespace) 
             for member in group.members
         ]
     if everything or options.offsets:
-        rows = offset_rows(group, ends)
+        rows = offset_rows(group, ends, seconds)
         for row in rows:
             del row["group"]
         value["offsets"] = rows

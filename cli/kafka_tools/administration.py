@@ -21,7 +21,8 @@ def consumer_groups(words: list[str]) -> int:
     """Carry out kafka-consumer-groups.sh. Raises: Failed, UsageError."""
     from cli.groups import main  # noqa: PLC0415  one tool, one verb
 
-    return _run(words, ("list", "describe", "delete", "delete-offsets", "reset-offsets"), main)
+    own = ["--kafka-columns"] if "--describe" in words else []
+    return _run([*words, *own], ("list", "describe", "delete", "delete-offsets", "reset-offsets"), main)
 
 
 def acls(words: list[str]) -> int:

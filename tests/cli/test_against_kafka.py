@@ -46,7 +46,8 @@ def theirs(broker: BrokerProcess, tool: str, *words: str) -> Ended:
 
 def both(broker: BrokerProcess, command: str, *words: str) -> tuple[Ended, Ended]:
     """(ours, theirs) of one command about groups."""
-    ours = kohort("groups", command, *words, "-b", broker.address)
+    own = ["--kafka-columns"] if command == "describe" else []
+    ours = kohort("groups", command, *words, *own, "-b", broker.address)
     other = theirs(broker, GROUPS, f"--{command}", *words)
     assert ours.code == other.code == 0, (ours, other)
     return ours, other
