@@ -115,7 +115,7 @@ def _to_create(broker: Broker, context: RequestContext, asked: Iterable[Metadata
     for count, topic in enumerate(asked):
         if count % PACE == PACE - 1:
             yield None
-        name = topic.name
+        name = _asked_name(topic)
         if name is None or image.topic(name) is not None:
             continue
         if not (_sees(context, name) and may_create(context, name)):
@@ -139,31 +139,35 @@ def _answer(
         if count % PACE == PACE - 1:
             yield None
         # A topic that is asked for twice is told once.
-        key = asked.name, asked.topic_id
+        by_name = _asked_name(asked)
+        key = by_name, asked.topic_id
         if key in told:
             continue
         told.add(key)
-        if asked.name is None:
+        if by_name is None:
             topic = image.topic_by_id(asked.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID
         else:
-            topic = image.topic(asked.name)
-            error = created.get(asked.name) or _absence(asked.name)
+            topic = image.topic(by_name)
+            error = created.get(by_name) or _absence(by_name)
             if topic is None and request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
-                error = error if may_create(context, asked.name) else _FORBIDDEN
-        name = topic.name if topic is not None else asked.name
+                error = error if may_create(context, by_name) else _FORBIDDEN
+        name = topic.name if topic is not None else by_name
         if name is not None and not _may_describe(context, name):
             # An id is no secret, a name is: neither is told to who came with the other.
             topics.append(
-                MetadataResponseTopic(error_code=_FORBIDDEN, name=asked.name, topic_id=asked.topic_id, partitions=[])
+                MetadataResponseTopic(error_code=_FORBIDDEN, name=by_name, topic_id=asked.topic_id, partitions=[])
             )
         elif topic is not None:
             topics.append((yield from _described(broker, context, request, topic)))
         else:
-            topics.append(
-                MetadataResponseTopic(error_code=error, name=asked.name, topic_id=asked.topic_id, partitions=[])
-            )
+            topics.append(MetadataResponseTopic(error_code=error, name=by_name, topic_id=asked.topic_id, partitions=[]))
     return _response(broker, context, request, topics)
+
+
+def _asked_name(topic: MetadataRequestTopic) -> str | None:
+    """The name by which a topic is asked for; none where an id is: the Java client sends an empty name beside it."""
+    return topic.name if topic.topic_id == ZERO_UUID else None
 
 
 def _may_describe(context: RequestContext, topic: str) -> bool:

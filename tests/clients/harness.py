@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker_process import eventually, need
+from tests.support.golang import program
 from tests.support.java import NEWEST, class_path
 
 WORKERS = Path(__file__).parent / "workers"
@@ -24,6 +25,7 @@ ASSIGNORS = {
     "confluent": ("range", "roundrobin", "cooperative-sticky"),
     "kafka_python": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "java": ("range", "roundrobin", "sticky", "cooperative-sticky"),
+    "franz": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "java_4_3": ("roundrobin", "cooperative-sticky"),
 }
 JAVA = {"java": NEWEST, "java_4_3": "4.3.1"}
@@ -57,6 +59,11 @@ def kafkajs() -> Path:
     return modules
 
 
+def franz() -> Path:
+    """The franz-go worker, built on first use. Skips the test where there is no Go."""
+    return program(WORKERS / "franz")
+
+
 class Worker:
     """One scripted client in its own process, and the events it has printed."""
 
@@ -77,6 +84,8 @@ class Worker:
                 class_path,
                 "JavaWorker",
             ]
+        elif client == "franz":
+            command = [str(franz())]
         elif client == "kafkajs":
             command = ["node", str(WORKERS / "kafkajs_worker.js")]
             environment["NODE_PATH"] = str(kafkajs())

@@ -1,4 +1,4 @@
-"""Unmodified librdkafka and Java clients with `group.protocol=consumer` (KIP-848): the broker deals out partitions."""
+"""librdkafka, Java and franz-go with `group.protocol=consumer` (KIP-848): the broker deals out partitions."""
 
 from __future__ import annotations
 
@@ -109,9 +109,19 @@ def produce(address: str, topic: str, count: int) -> None:
     producer.flush(30)
 
 
-@pytest.mark.parametrize("client", ["confluent", "java"])
+@pytest.mark.parametrize(
+    ("client", "regex"),
+    [
+        ("confluent", False),
+        ("java", False),
+        ("franz", True),
+        pytest.param("franz", False, marks=pytest.mark.slow),
+        pytest.param("java", True, marks=pytest.mark.slow),
+        pytest.param("confluent", True, marks=pytest.mark.slow),
+    ],
+)
 def test_members_in_processes_come_and_go_and_every_record_is_read_once(
-    client: str, quick: BrokerProcess, spawn: Any, name: str
+    client: str, regex: bool, quick: BrokerProcess, spawn: Any, name: str
 ):
     """CT01 to CT05 in the new protocol: three members; one leaves, one dies, one joins late."""
     harness.create_topic(quick.address, name)
@@ -121,6 +131,7 @@ def test_members_in_processes_come_and_go_and_every_record_is_read_once(
         "topic": name,
         "group": name,
         "assignor": "consumer",
+        "regex": regex,
         "session_timeout_ms": 6_000,
         "rebalance_timeout_ms": 10_000,
         "commit_every_ms": 100,
@@ -234,7 +245,7 @@ def test_a_killed_broker_comes_back_and_members_go_on(against: str, tmp_path: An
             assert time.monotonic() - began < 30
 
 
-@pytest.mark.parametrize("client", ["confluent", "java"])
+@pytest.mark.parametrize("client", ["confluent", "java", "franz"])
 def test_a_group_is_rolled_from_the_classic_protocol_to_the_new_one_and_back(
     client: str, quick: BrokerProcess, spawn: Any, name: str
 ):

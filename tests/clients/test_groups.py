@@ -12,7 +12,13 @@ from tests.support.broker_process import BrokerProcess, eventually
 SESSION_MS = 3000
 
 # One assignor of each client in every run, the others in the long one.
-QUICK = {("aiokafka", "range"), ("confluent", "cooperative-sticky"), ("kafka_python", "sticky"), ("java", "roundrobin")}
+QUICK = {
+    ("aiokafka", "range"),
+    ("confluent", "cooperative-sticky"),
+    ("kafka_python", "sticky"),
+    ("java", "roundrobin"),
+    ("franz", "range"),
+}
 PAIRS = [
     pytest.param(client, assignor, marks=() if (client, assignor) in QUICK else pytest.mark.slow)
     for client, assignors in harness.ASSIGNORS.items()
@@ -78,6 +84,7 @@ FENCED = {
     "aiokafka": ("CommitFailedError",),
     "confluent": ("FENCED_INSTANCE_ID",),
     "kafka_python": ("FencedInstanceIdError",),
+    "franz": ("FENCED_INSTANCE_ID",),
     # The second when a heartbeat was told first: the member is no longer one, which is all that its commit knows.
     "java": ("FencedInstanceIdException", "CommitFailedException"),
 }

@@ -10,7 +10,13 @@ from tests.clients.harness import Worker
 from tests.clients.workers import common
 from tests.support.broker_process import BrokerProcess
 
-READER_OF = {"aiokafka": "confluent", "confluent": "kafka_python", "kafka_python": "java", "java": "aiokafka"}
+READER_OF = {
+    "aiokafka": "confluent",
+    "confluent": "kafka_python",
+    "kafka_python": "java",
+    "java": "franz",
+    "franz": "aiokafka",
+}
 
 
 def check_transfer(

@@ -1,8 +1,9 @@
-"""Transactional producers of five client libraries under one roof, for tests that want the same of each."""
+"""Transactional producers of six client libraries under one roof, for tests that want the same of each."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -17,7 +18,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka.errors import KafkaError as KafkaPythonError
 from kafka.structs import OffsetAndMetadata as KafkaPythonOffset
 
-from tests.clients.harness import kafkajs
+from tests.clients.harness import franz, kafkajs
 from tests.support.java import class_path
 
 WAIT_S = 30
@@ -267,7 +268,17 @@ class KafkaJs(_Process):
         super().__init__(command, {"NODE_PATH": str(kafkajs())})
 
 
-LIBRARIES = (Confluent, KafkaPython, Aiokafka, Java, KafkaJs)
+class Franz(_Process):
+    """franz-go."""
+
+    name = "franz"
+
+    def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
+        told = {"mode": "transactional", "bootstrap": bootstrap, "transactional_id": tid, "timeout_ms": timeout_ms}
+        super().__init__([str(franz()), json.dumps(told)])
+
+
+LIBRARIES = (Confluent, KafkaPython, Aiokafka, Java, KafkaJs, Franz)
 
 
 def committed_values(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[bytes]:

@@ -45,7 +45,7 @@ class Churn:
     def __init__(self, spawn: Callable[..., Worker], address: str) -> None:
         self.members: list[Worker] = []
         self.gone: list[Worker] = []
-        self._clients = itertools.cycle(("confluent", "aiokafka", "kafka_python"))
+        self._clients = itertools.cycle(("confluent", "aiokafka", "kafka_python", "franz"))
         self._spawn, self._address = spawn, address
 
     def join(self) -> Worker:

@@ -21,7 +21,7 @@ from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, eventually
 from tests.support.wire import Wire
 
 ROUNDS = int(os.environ.get("KOHORT_CRASH_ROUNDS", "20" if os.environ.get("CI") else "3"))
-CLIENTS = ("aiokafka", "confluent", "kafka_python")
+CLIENTS = ("aiokafka", "confluent", "kafka_python", "franz")
 
 
 @pytest.mark.xdist_group("crash")

@@ -144,7 +144,7 @@ def ends(broker: BrokerProcess) -> dict[int, int]:
 def test_transactions_hold_under_sigkill(
     start_broker: Callable[..., BrokerProcess], tmp_path_factory: pytest.TempPathFactory
 ):
-    """TX81 to TX86 by chance: five libraries write, abort, die and come back, while the broker is killed."""
+    """TX81 to TX86 by chance: six libraries write, abort, die and come back, while the broker is killed."""
     seed = int(os.environ.get("KOHORT_CRASH_SEED", random.randrange(1 << 32)))
     print(f"KOHORT_CRASH_SEED={seed}, {ROUNDS} rounds")
     chance = random.Random(seed)

@@ -102,13 +102,13 @@ def test_metadata_refuses_illegal_names_and_makes_their_neighbours(tmp_path: Pat
 
 
 def test_metadata_by_id(tmp_path: Path) -> None:
-    """From v12 by id with a null name; an unknown id keeps the null name; v10-11 refuse ids."""
+    """From v12 by id, with a null name or Java's empty one; an unknown id keeps the null name; v10-11 refuse ids."""
     desk = Desk(tmp_path)
     made = desk.driver.create("t").value
     request = MetadataRequest(
         topics=[
             MetadataRequestTopic(topic_id=made.topic_id, name=None),
-            MetadataRequestTopic(topic_id=b"\x07" * 16, name=None),
+            MetadataRequestTopic(topic_id=b"\x07" * 16, name=""),
         ]
     )
     known, unknown = desk.ask(metadata.metadata, request, 12).topics

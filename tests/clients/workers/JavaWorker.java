@@ -20,6 +20,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -139,7 +140,8 @@ public class JavaWorker {
     }
 
     void run() throws Exception {
-      consumer.subscribe(List.of(topic), this);
+      if (options.path("regex").asBoolean()) consumer.subscribe(new SubscriptionPattern("^" + topic + "$"), this);
+      else consumer.subscribe(List.of(topic), this);
       long commitAt = System.nanoTime() + commitEveryMs * 1_000_000;
       while (!leaving) {
         if (stalling) {

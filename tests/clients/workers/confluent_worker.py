@@ -27,6 +27,7 @@ class Group:
 
     def __init__(self, options):
         self.topic = options["topic"]
+        self.subscription = f"^{self.topic}$" if options.get("regex") else self.topic
         self.commit_every_s = options["commit_every_ms"] / 1000
         self.position = {}
         self.generation = Generation()
@@ -98,7 +99,7 @@ class Group:
             emit("committed", offsets=offsets)
 
     def run(self, leaving, stalls=()):
-        self.consumer.subscribe([self.topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
+        self.consumer.subscribe([self.subscription], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
         commit_at = time.monotonic() + self.commit_every_s
         while not leaving.is_set():
             if stalls:
