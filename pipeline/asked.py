@@ -21,6 +21,7 @@ VERBS = {
     "membership": "who owned which partition, from when to when",
     "lag": "how far groups were behind, in messages and seconds, on a grid of moments",
     "stuck": "partitions that do not get on though records wait",
+    "resets": "offsets that were set back, removed, or set forth while nobody read, and by whom",
     "growth": "which groups fill __consumer_offsets, and what its partitions look like",
     "groups": "one row for each group: state, members, lag, rebalances",
     "state": "the offsets of groups as of a moment (--at)",
@@ -36,9 +37,9 @@ _ONE_FILE = ("restore", "report")
 # What only some verbs heed: with the others it would be left out without a word.
 _OWN: dict[str, tuple[str, ...]] = {
     "at": ("state", "restore"),
-    "since": ("commits", "generations", "rebalances", "membership", "lag", "growth", "records", "report"),
+    "since": ("commits", "generations", "rebalances", "membership", "lag", "resets", "growth", "records", "report"),
     "until": tuple(verb for verb in VERBS if verb not in ("state", "restore")),
-    "topic": ("commits", "membership", "lag", "stuck", "state", "restore", "records", "report"),
+    "topic": ("commits", "membership", "lag", "stuck", "resets", "state", "restore", "records", "report"),
     "limit": tuple(verb for verb in VERBS if verb not in _ONE_FILE),
     "every": ("lag", "report"),
     "exact": ("lag",),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
@@ -18,7 +19,18 @@ from coordinator.why.findings import findings
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.output import put_text
-from pipeline.report import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, choose_groups, render
+from pipeline.report import (
+    GROUPS_LISTED,
+    GROUPS_SHOWN,
+    PARTITION_POINTS,
+    PARTITIONS_DRAWN,
+    POINTS_SHOWN,
+    ReportData,
+    Row,
+    choose_groups,
+    render,
+)
+from pipeline.report.findings import of_rows
 from pipeline.spans import counted
 from pipeline.transformations.keys import TP, moment
 
@@ -61,32 +73,43 @@ def collected(inputs: Inputs) -> ReportData:
     bounds = inputs.keep(inputs.bounds(topics))
     positions = inputs.keep(inputs.batches(topics))
     live = asked.asked_at if asked.broker is not None else None
+    until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
     ends = bounds if asked.until is None else t.ends_at(bounds, positions, asked.until)
     now = t.lag_now(commits, ends, asked.asked_at)
     as_of, retention = asked.until or live, asked.retention_ms
     every_group = t.groups(records, generations, consumers, rebalances, now, as_of=as_of, offsets_retention=retention)
-    groups, left_out = choose_groups(rows_of(every_group))
+    worst = t.worst_lag(commits, positions, partitions=bounds, since=asked.since, until=until)
+    groups, others = choose_groups(rows_of(every_group.join(worst, "group_id", "left")))
     names = [row["group_id"] for row in groups]
 
     found = t.stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=as_of)
     stuck = inputs.keep(found)
+    resets = inputs.keep(_since(t.offset_resets(commits, membership), "at", inputs))
     counts = inputs.counts()
     told = _since(rebalances, "finished_at", inputs).groupBy("source").count().collect()
-    facts = {"records": counts.read if counts is not None else 0, "stuck": stuck.count()}
-    return ReportData(
+    facts = {"records": counts.read if counts is not None else 0, "stuck": stuck.count(), "resets": resets.count()}
+    lag, partitions = _lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds, until)
+    data = ReportData(
         source=asked.broker or ", ".join(asked.paths),
         made_at=asked.asked_at,
         groups=groups,
-        lag=_lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds),
+        others=others[: GROUPS_LISTED - len(groups)],
+        lag=lag,
+        partitions=partitions,
         rebalances=_newest(_since(rebalances, "finished_at", inputs), "finished_at", names, whole=True),
         membership=_newest(membership, "owned_from", names, whole=False),
         growth=_growth(t.growth(records), inputs),
         stuck=rows_of(stuck.orderBy("stuck_since", "group_id", *TP).limit(POINTS_SHOWN)),
-        findings=_findings(ledger, names, inputs) if ledger is not None else None,
+        resets=rows_of(resets.orderBy(F.desc("at"), "group_id", *TP, F.desc("log_offset")).limit(POINTS_SHOWN)),
         unknown=_unknown(inputs, records, commits, rebalances, ledger is not None),
-        left_out=left_out,
+        left_out=max(len(others) - GROUPS_LISTED + len(groups), 0),
         facts=facts | {row["source"]: row["count"] for row in told},
+        since=asked.since,
+        until=asked.until,
     )
+    of_ledger = _findings(ledger, names, inputs) if ledger is not None else []
+    rows = (data.membership, data.rebalances, data.stuck, data.resets)
+    return replace(data, findings=of_ledger + of_rows([*groups, *others], *rows, of_ledger))
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
@@ -109,16 +132,22 @@ def _newest(frame: DataFrame, column: str, groups: Sequence[str], *, whole: bool
     return rows_of(chosen.withColumn("age", F.row_number().over(order)).where(F.col("age") <= POINTS_SHOWN).drop("age"))
 
 
-def _lag(inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataFrame) -> list[Row]:
-    """The worst lag of each group's partitions, on a grid that is fine enough for a page."""
+def _lag(
+    inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataFrame, until: datetime
+) -> tuple[list[Row], list[Row]]:
+    """(the worst lag of each group's partitions, the lag of its worst ones), on a grid fine enough for a page."""
     asked = inputs.asked
-    until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
     every_ms = asked.every_ms if asked.every_given else _step_ms(commits, asked.since, until)
     grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=asked.since, until=until)
+    grid = inputs.keep(grid.select("group_id", *TP, "at", "lag_messages", "lag_seconds"))
     worst = grid.groupBy("group_id", "at").agg(
         F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")
     )
-    return rows_of(_thinned(worst, every_ms))
+    largest = grid.groupBy("group_id", *TP).agg(F.max("lag_messages").alias("largest"))
+    order = Window.partitionBy("group_id").orderBy(F.desc_nulls_last("largest"), *TP)
+    drawn = largest.withColumn("place", F.row_number().over(order)).where(F.col("place") <= PARTITIONS_DRAWN)
+    of_worst = grid.join(drawn.select("group_id", *TP), ["group_id", *TP])
+    return rows_of(_thinned(worst, every_ms)), rows_of(_thinned(of_worst, every_ms, TP, PARTITION_POINTS))
 
 
 def _step_ms(commits: DataFrame, since: datetime | None, until: datetime) -> int:
@@ -131,16 +160,20 @@ def _step_ms(commits: DataFrame, since: datetime | None, until: datetime) -> int
     return 1000 * next((step for step in _STEPS_S if span_s / step <= POINTS_SHOWN / 2), _STEPS_S[-1])
 
 
-def _thinned(worst: DataFrame, every_ms: int) -> DataFrame:
-    """Where a group has more points than are shown: of each stretch the lowest and the highest."""
+def _thinned(worst: DataFrame, every_ms: int, more: Sequence[str] = (), limit: int = POINTS_SHOWN) -> DataFrame:
+    """Where a series has more points than are shown: of each stretch the lowest and the highest.
+
+    A series is a group's, or that of a partition with `more`.
+    """
     # Two series share the points: each of them keeps two of a stretch.
-    counted = Window.partitionBy("group_id")
+    key = ["group_id", *more]
+    counted = Window.partitionBy(*key)
     at_ms = F.unix_millis("at")
     points = (F.max(at_ms).over(counted) - F.min(at_ms).over(counted)) / every_ms
-    stretch = F.greatest(F.ceil(points / (POINTS_SHOWN / 4)), F.lit(1)) * every_ms
+    stretch = F.greatest(F.ceil(points / (limit / 4)), F.lit(1)) * every_ms
     rows = worst.withColumn("stretch", F.floor(at_ms / stretch))
     row = F.struct("at", "lag_messages", "lag_seconds")
-    kept = rows.groupBy("group_id", "stretch").agg(
+    kept = rows.groupBy(*key, "stretch").agg(
         F.array_distinct(
             F.filter(
                 F.array(
@@ -155,7 +188,7 @@ def _thinned(worst: DataFrame, every_ms: int) -> DataFrame:
             )
         ).alias("rows")
     )
-    return kept.select("group_id", F.inline("rows")).orderBy("group_id", "at")
+    return kept.select(*key, F.inline("rows")).orderBy(*key, "at")
 
 
 def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
@@ -200,10 +233,16 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
             "rule": found["rule"],
             "weight": _SEVERITY.get(found["severity"], "note"),
             "text": found["says"],
+            "first_at": _of_ms(found["first_at_ms"]),
+            "last_at": _of_ms(found["last_at_ms"]),
         }
         for group_id, records in events.items()
         for found in findings(records, now_ms=now_ms)
     ]
+
+
+def _of_ms(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
 
 
 def _unknown(

@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 Row = dict[str, Any]
 GROUPS_SHOWN = 40
-"""More groups than this are only named."""
+"""More groups than this have no figures."""
+GROUPS_LISTED = 5_000
+"""More groups than this have no row."""
+PARTITIONS_DRAWN = 8
+"""Lines of a group's worst partitions."""
+PARTITION_POINTS = 300
+"""At most as many points of one partition."""
 POINTS_SHOWN = 2_000
 """At most as many points of one series."""
 
@@ -24,25 +31,32 @@ NAME_SHOWN = 120
 class ReportData:
     """All that a page shows. Rows have the columns of their tables (docs/pipeline-verbs.md); moments have a time zone.
 
+    `groups` and `others` also have the columns of `worst_lag`; of the others there are rows, and no figures.
     `lag`: (group_id, at, lag_messages null, lag_seconds null), the worst of a group's partitions at each moment.
-    `findings`: (group_id, rule, weight, text); a weight of `warning` is shown before `note`. None: nobody looked, for
-    there is no ledger.
+    `partitions`: the same for each of a group's worst partitions, with (topic, partition).
+    `findings`: (group_id, rule, weight, text, first_at null, last_at null); `warning` is shown before `note`.
+    `since`, `until`: what all time axes show at first; as far as the rows reach without them.
     `growth`: a group_id of None stands for all groups that are not listed.
     `facts`: counts of all there are, where rows are fewer: `records`, `stuck`, and rebalances by `source`.
-    `unknown`: sentences about what could not be known. `left_out`: the groups that are only named.
+    `unknown`: sentences about what could not be known. `left_out`: how many groups are not even in the table.
     """
 
     source: str
     made_at: datetime
     groups: Sequence[Row]
+    others: Sequence[Row] = ()
     lag: Sequence[Row] = ()
+    partitions: Sequence[Row] = ()
     rebalances: Sequence[Row] = ()
     membership: Sequence[Row] = ()
     growth: Sequence[Row] = ()
     stuck: Sequence[Row] = ()
-    findings: Sequence[Row] | None = ()
+    resets: Sequence[Row] = ()
+    findings: Sequence[Row] = ()
     unknown: Sequence[str] = ()
-    left_out: Sequence[str] = ()
+    left_out: int = 0
+    since: datetime | None = None
+    until: datetime | None = None
     facts: dict[str, int] = field(default_factory=dict)
 
 
@@ -57,18 +71,22 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length // 2]}…{text[-(length - length // 2 - 1) :]}"
 
 
-def choose_groups(groups: Iterable[Row], limit: int = GROUPS_SHOWN) -> tuple[list[Row], list[str]]:
-    """(the groups to show, the names of the others): those that lag most first, then those that rebalance most."""
-    order = sorted(
-        groups,
-        key=lambda row: (
-            -(row["lag_messages"] or 0),
-            -(row["rebalances_24h"] or 0),
-            -row["partitions"],
-            row["group_id"],
-        ),
-    )
-    return order[:limit], [row["group_id"] for row in order[limit:]]
+def choose_groups(groups: Iterable[Row], limit: int = GROUPS_SHOWN) -> tuple[list[Row], list[Row]]:
+    """(the groups to show, the others): those that were furthest behind at their worst moment, in messages and in
+    seconds in turn; then those that rebalance most."""
+    rows = list(groups)
+
+    def worst(row: Row, value: str) -> float:
+        return max(row.get(f"worst_{value}") or 0, row.get(value) or 0)
+
+    orders = [
+        sorted((row for row in rows if worst(row, value)), key=lambda row: (-worst(row, value), row["group_id"]))
+        for value in ("lag_messages", "lag_seconds")
+    ]
+    quiet = sorted(rows, key=lambda row: (-(row["rebalances_24h"] or 0), -row["partitions"], row["group_id"]))
+    behind = [row for pair in zip_longest(*orders) for row in pair if row is not None]
+    order = list({row["group_id"]: row for row in [*behind, *quiet]}.values())
+    return order[:limit], order[limit:]
 
 
 def thin(rows: Sequence[Row], value: str, limit: int = POINTS_SHOWN) -> list[Row]:

@@ -10,19 +10,18 @@ import base64
 import hashlib
 import html
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from importlib import resources
 from typing import Any
 
-from pipeline.report import figures
-from pipeline.report.data import GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row, shown_name
+from pipeline.report import figures, lag_figures, rebalance_figures
+from pipeline.report.data import GROUPS_LISTED, GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row
+from pipeline.report.drawing import moment, span
+from pipeline.report.tables import Cell, chosen, listed, named, number, table, when
 
-_Cell = Callable[[Row], str]
 _SOURCES = {"ledger": "told by the ledger", "epoch": "by group epoch", "inferred": "inferred"}
-_CLASSES = {"#": "number", "@": "when", "~": "name"}
-_STUCK_SHOWN, _STUCK_LISTED = 40, 200
 
 
 def render(data: ReportData) -> str:
@@ -31,33 +30,42 @@ def render(data: ReportData) -> str:
 
     names = [row["group_id"] for row in data.groups]
     end = _end(data)
-    slots = figures.slots(data.lag, data.growth)
-    drawn: dict[str, Any] = {
-        "lag-messages": figures.lag(data.lag, "lag_messages", "messages", slots),
-        "lag-seconds": figures.lag(data.lag, "lag_seconds", "seconds", slots),
-        "rebalances": figures.rebalances(data.rebalances, names),
+    drawn = _figures(data, names, end)
+    places = {name: index for index, name in enumerate(names)}
+    no_lag = "No partition log of a committed topic is at hand: lag is unknown."
+    sections = {
+        "facts": _facts(data, end),
+        "findings": _findings(data.findings, places),
+        "groups": _groups(data, places),
+        "lag": _figure("lag-messages", drawn, no_lag) + _figure("lag-seconds", drawn, ""),
+        "group": _one_group(data, names, drawn),
+        "rebalances": _figure("rebalances", drawn, "No rebalance left a trace in these logs."),
+        "growth": _figure("growth", drawn, "Nothing was written.")
+        + _figure("commits", drawn, "")
+        + _growth_table(data.growth),
+        "stuck": _stuck(data.stuck, data.facts.get("stuck", len(data.stuck)), places),
+        "resets": _resets(data.resets, data.facts.get("resets", len(data.resets)), places),
+        "unknown": listed(data.unknown) or "<p>Nothing: all records were read and understood.</p>",
+    }
+    return _fill(data, sections, drawn, get_plotlyjs())
+
+
+def _figures(data: ReportData, names: Sequence[str], end: datetime) -> dict[str, Any]:
+    """All figures by name: of all groups, and `lag-N` and `owners-N` of each that is shown."""
+    slots = lag_figures.slots(data.lag, data.growth)
+    given: dict[str, Any] = {"rebalances": data.rebalances, "order": names}
+    found: dict[str, Any] = {
+        "lag-messages": lag_figures.lag(data.lag, "lag_messages", "messages", slots, **given),
+        "lag-seconds": lag_figures.lag(data.lag, "lag_seconds", "seconds", slots, **given),
+        "rebalances": rebalance_figures.rebalances(data.rebalances, names),
         "growth": figures.growth(data.growth, slots),
         "commits": figures.commit_rates(data.growth, slots),
     }
-    strips = [(name, [row for row in data.membership if row["group_id"] == name]) for name in names]
-    owned = {f"owners-{index}": figures.ownership(rows, end) for index, (_, rows) in enumerate(strips) if rows}
-    all_figures = {name: figure for name, figure in {**drawn, **owned}.items() if figure is not None}
-    sections = {
-        "facts": _facts(data, end),
-        "findings": _findings(data.findings),
-        "groups": _groups(data),
-        "lag": _figure("lag-messages", all_figures, "No partition log of a committed topic is at hand: lag is unknown.")
-        + _figure("lag-seconds", all_figures, ""),
-        "rebalances": _figure("rebalances", all_figures, "No rebalance left a trace in these logs."),
-        "ownership": _ownership(strips, all_figures),
-        "growth": _figure("growth", all_figures, "Nothing was written.")
-        + _figure("commits", all_figures, "")
-        + _growth_table(data.growth),
-        "stuck": _stuck(data.stuck, data.facts.get("stuck", len(data.stuck))),
-        "unknown": _list(data.unknown) or "<p>Nothing: all records were read and understood.</p>",
-        "left_out": _left_out(data.left_out),
-    }
-    return _fill(data, sections, all_figures, get_plotlyjs())
+    lags, steps, spans = (_by_group(rows) for rows in (data.partitions, data.rebalances, data.membership))
+    for index, name in enumerate(names):
+        found[f"lag-{index}"] = lag_figures.partitions(lags[name], steps[name])
+        found[f"owners-{index}"] = figures.ownership(spans[name], end)
+    return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def _fill(data: ReportData, sections: dict[str, str], drawn: dict[str, Any], plotly: str) -> str:
@@ -70,9 +78,10 @@ def _fill(data: ReportData, sections: dict[str, str], drawn: dict[str, Any], plo
     values = {
         "title": html.escape(f"Consumer groups of {data.source}"),
         "source": html.escape(data.source),
-        "made_at": _when(data.made_at),
+        "made_at": when(data.made_at),
         "policy": " ".join(f"'{_hash(one)}'" for one in (plotly, script)),
         "points": f"{POINTS_SHOWN:,}",
+        "window": _window(data),
         "figures": block,
         "script": script,
         "plotly": plotly,
@@ -81,6 +90,18 @@ def _fill(data: ReportData, sections: dict[str, str], drawn: dict[str, Any], plo
     # In one pass over the template: a value that looks like a placeholder stays what it is.
     parts = template.split("{{")
     return parts[0] + "".join(values[name] + rest for name, _, rest in (part.partition("}}") for part in parts[1:]))
+
+
+def _window(data: ReportData) -> str:
+    """What the time axes show at first, as JSON: a pair of moments, or null where nothing has a time."""
+    moments = [row["at"] for row in data.lag] + [row["finished_at"] for row in data.rebalances]
+    moments += [row["started_at"] for row in data.rebalances if row["started_at"]]
+    moments += [row["window_start"] for row in data.growth]
+    since, until = data.since or min(moments, default=None), data.until or max([*moments, _end(data)], default=None)
+    if since is None or until is None or since >= until:
+        return "null"
+    edge = (until - since) / 50
+    return html.escape(json.dumps([moment(since - edge), moment(until + edge)]))
 
 
 def _hash(script: str) -> str:
@@ -96,26 +117,34 @@ def _end(data: ReportData) -> datetime:
 
 
 def _facts(data: ReportData, end: datetime) -> str:
-    live = sum(row["members"] > 0 for row in data.groups)
-    worst = max((row["lag_messages"] for row in data.groups if row["lag_messages"] is not None), default=None)
+    everybody = [*data.groups, *data.others]
+    live = sum(row["members"] > 0 for row in everybody)
     told = {source: count for source, count in data.facts.items() if source in _SOURCES}
     told = told or Counter(row["source"] for row in data.rebalances)
     records = data.facts.get("records", 0)
     facts = [
-        ("groups", _number(len(data.groups) + len(data.left_out)), f"{live} of those shown have members"),
-        ("rebalances", _number(sum(told.values())), _told(told)),
-        (
-            "largest lag",
-            "unknown" if worst is None else _number(worst),
-            "messages of one group, at the end",
-        ),
-        ("stuck partitions", _number(data.facts.get("stuck", len(data.stuck))), "records wait and nothing moves"),
-        ("records read", _number(records), f"the newest from {_when(end)}" if records else "nothing is in these logs"),
+        ("groups", number(len(everybody) + data.left_out), f"{live:,} of them have members"),
+        ("worst lag", *_worst(everybody)),
+        ("rebalances", number(sum(told.values())), _told(told)),
+        ("stuck partitions", number(data.facts.get("stuck", len(data.stuck))), "records wait and nothing moves"),
+        ("records read", number(records), f"the newest from {when(end)}" if records else "nothing is in these logs"),
     ]
     return "".join(
         f"<div><dt>{name}</dt><dd>{value}</dd><dd class=small>{html.escape(note)}</dd></div>"
         for name, value, note in facts
     )
+
+
+def _worst(groups: Sequence[Row]) -> tuple[str, str]:
+    known = [row for row in groups if row.get("worst_lag_messages") is not None or row["lag_messages"] is not None]
+    if not known:
+        return "unknown", "no log of a committed topic is here"
+    worst = max(known, key=lambda row: max(row.get("worst_lag_messages") or 0, row["lag_messages"] or 0))
+    if not worst.get("worst_lag_at"):
+        return number(worst["lag_messages"]), "messages of one group, at the end"
+    waited = worst.get("worst_lag_seconds")
+    oldest = "" if waited is None else f", the oldest {span(waited * 1000)}"
+    return number(worst["worst_lag_messages"]), f"messages, at {when(worst['worst_lag_at'])}{oldest}"
 
 
 def _told(of: Mapping[str, int]) -> str:
@@ -125,35 +154,55 @@ def _told(of: Mapping[str, int]) -> str:
     )
 
 
-def _findings(rows: Sequence[Row] | None) -> str:
-    if rows is None:
-        return "<p>Nobody looked: findings are made of the rebalance ledger, and there is none here.</p>"
+def _findings(rows: Sequence[Row], places: Mapping[str, int]) -> str:
     if not rows:
         return "<p>None.</p>"
-    order = sorted(rows, key=lambda row: (row.get("weight") != "warning", row["group_id"]))
-    items = [
-        f"<li class={'warning' if row.get('weight') == 'warning' else 'note'}>"
-        f"<b>{_name(row['group_id'])}</b> {html.escape(row['text'])}</li>"
-        for row in order
-    ]
-    return f"<ul class=findings>{''.join(items)}</ul>"
+    order = sorted(rows, key=lambda row: (row.get("weight") != "warning", places.get(row["group_id"], len(places))))
+    return f"<ul class=findings>{''.join(_finding(row, places) for row in order)}</ul>"
 
 
-def _groups(data: ReportData) -> str:
-    columns: list[tuple[str, _Cell]] = [
-        ("~group", lambda row: _name(row["group_id"])),
+def _finding(row: Row, places: Mapping[str, int]) -> str:
+    first, last = row.get("first_at"), row.get("last_at")
+    clock = ""
+    if first is not None:
+        until = f" &ndash; {when(last, '%H:%M:%S')}" if last is not None and last != first else ""
+        clock = f" <span class=small>{when(first, '%m-%d %H:%M:%S')}{until}</span>"
+    weight = "warning" if row.get("weight") == "warning" else "note"
+    name = chosen(row["group_id"], places.get(row["group_id"]), first, last)
+    return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}</li>"
+
+
+def _groups(data: ReportData, places: Mapping[str, int]) -> str:
+    def worst(row: Row) -> str:
+        at = row.get("worst_lag_at")
+        return when(at) if at is not None and row.get("worst_lag_messages") else "&ndash;"
+
+    columns: list[tuple[str, Cell]] = [
+        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]))),
         ("type", lambda row: html.escape(str(row["type"]).replace("_", " "))),
         ("state", lambda row: html.escape(str(row["state"]))),
-        ("#generation", lambda row: _number(row["generation"])),
-        ("#members", lambda row: _number(row["members"])),
-        ("#partitions", lambda row: _number(row["partitions"])),
-        ("#lag", lambda row: _number(row["lag_messages"])),
-        ("#rebalances in 24 h", lambda row: _number(row["rebalances_24h"])),
-        ("@last rebalance", lambda row: _when(row["last_rebalance_at"])),
-        ("@last commit", lambda row: _when(row["last_commit_at"])),
-        ("@offsets expire", lambda row: _when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")),
+        ("#members", lambda row: number(row["members"])),
+        ("#partitions", lambda row: number(row["partitions"])),
+        ("#worst lag", lambda row: number(row.get("worst_lag_messages"))),
+        ("#longest wait, s", lambda row: number(_whole(row.get("worst_lag_seconds")))),
+        ("@worst at", worst),
+        ("#lag at the end", lambda row: number(row["lag_messages"])),
+        ("#rebalances in 24 h", lambda row: number(row["rebalances_24h"])),
+        ("@last rebalance", lambda row: when(row["last_rebalance_at"])),
+        ("@last commit", lambda row: when(row["last_commit_at"])),
+        ("@offsets expire", lambda row: when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")),
     ]
-    return _table(data.groups, columns) or "<p>No group has a record in these logs.</p>"
+    notes = ""
+    if data.others:
+        notes = f"<p class=small>Figures show the {len(data.groups)} that were furthest behind at their worst moment; "
+        notes += "a report with <code>--group</code> shows others.</p>"
+    if data.left_out:
+        notes += f"<p class=small>{data.left_out:,} more groups have no row: the table ends at {GROUPS_LISTED:,}.</p>"
+    return notes + (table([*data.groups, *data.others], columns) or "<p>No group has a record in these logs.</p>")
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
 
 
 def _growth_table(rows: Sequence[Row]) -> str:
@@ -170,106 +219,85 @@ def _growth_table(rows: Sequence[Row]) -> str:
     everything = sum(row["bytes"] for row in total.values()) or 1
     order = sorted(total.values(), key=lambda row: (row["group_id"] is None, -row["bytes"], row["group_id"]))
     shown = order[:GROUPS_SHOWN] + [row for row in order[GROUPS_SHOWN:] if row["group_id"] is None]
-    columns: list[tuple[str, _Cell]] = [
-        ("~group", lambda row: "all others" if row["group_id"] is None else _name(row["group_id"])),
-        ("#commits", lambda row: _number(row["commits"])),
-        ("#tombstones", lambda row: _number(row["tombstones"])),
-        ("#bytes", lambda row: _number(row["bytes"])),
+    columns: list[tuple[str, Cell]] = [
+        ("~group", lambda row: "all others" if row["group_id"] is None else named(row["group_id"])),
+        ("#commits", lambda row: number(row["commits"])),
+        ("#tombstones", lambda row: number(row["tombstones"])),
+        ("#bytes", lambda row: number(row["bytes"])),
         ("#share", lambda row: f"{row['bytes'] / everything:.1%}"),
         ("#commits/s, busiest hour", lambda row: f"{row['busiest']:.3g}"),
         ("verdict", lambda row: html.escape((row["verdict"] or "").replace("_", " "))),
     ]
-    return _table(shown, columns)
+    return table(shown, columns)
 
 
-def _stuck(rows: Sequence[Row], count: int) -> str:
-    columns: list[tuple[str, _Cell]] = [
-        ("~group", lambda row: _name(row["group_id"])),
-        ("~partition", lambda row: _name(f"{row['topic']}-{row['partition']}")),
-        ("@stuck since", lambda row: _when(row["stuck_since"])),
-        ("#committed", lambda row: _number(row["committed_offset"])),
-        ("#log end", lambda row: _number(row["log_end_offset"])),
-        ("#lag", lambda row: _number(row["lag_messages"])),
-        ("#commits since", lambda row: _number(row["commits_since"])),
-        ("~owner", lambda row: _name(row["owner_member_id"] or "nobody")),
+def _stuck(rows: Sequence[Row], count: int, places: Mapping[str, int]) -> str:
+    columns: list[tuple[str, Cell]] = [
+        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]), row["stuck_since"])),
+        ("~partition", lambda row: named(f"{row['topic']}-{row['partition']}")),
+        ("@stuck since", lambda row: when(row["stuck_since"])),
+        ("#committed", lambda row: number(row["committed_offset"])),
+        ("#log end", lambda row: number(row["log_end_offset"])),
+        ("#lag", lambda row: number(row["lag_messages"])),
+        ("#commits since", lambda row: number(row["commits_since"])),
+        ("~owner", lambda row: named(row["owner_member_id"] or "nobody")),
         ("verdict", lambda row: html.escape(row["verdict"].replace("_", " "))),
     ]
-    shown, more = rows[:_STUCK_SHOWN], rows[_STUCK_SHOWN:_STUCK_LISTED]
-    hidden = ""
-    if more:
-        rest = f"<p>{count - _STUCK_LISTED:,} others are not listed.</p>" if count > _STUCK_LISTED else ""
-        hidden = f"<details><summary>{count - _STUCK_SHOWN:,} more</summary>{_table(more, columns)}{rest}</details>"
-    return _table(shown, columns) + hidden or "<p>None.</p>"
+    return (table(rows, columns) + _not_listed(len(rows), count)) or "<p>None.</p>"
 
 
-def _ownership(strips: Sequence[tuple[str, Sequence[Row]]], drawn: dict[str, Any]) -> str:
-    options = [
-        f'<option value="owners-{index}">{_name(name)}</option>'
-        for index, (name, _) in enumerate(strips)
-        if f"owners-{index}" in drawn
+def _resets(rows: Sequence[Row], count: int, places: Mapping[str, int]) -> str:
+    by = {"owner": "its owner", "outsider": "nobody in the group"}
+    columns: list[tuple[str, Cell]] = [
+        ("@at", lambda row: when(row["at"])),
+        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]), row["at"])),
+        ("~partition", lambda row: named(f"{row['topic']}-{row['partition']}")),
+        ("kind", lambda row: html.escape(row["kind"])),
+        ("#from", lambda row: number(row["from_offset"])),
+        ("#to", lambda row: number(row["to_offset"])),
+        ("#messages", lambda row: number(row["distance"])),
+        ("by", lambda row: by.get(row["set_by"] or "", "unknown")),
+        ("~client", lambda row: "&ndash;" if row["client_id"] is None else named(row["client_id"])),
     ]
-    if not options:
-        return "<p>No group has had an assignment that could be read.</p>"
-    cut = [
-        name
-        for name, rows in strips
-        if len({(row["topic"], row["partition"]) for row in rows}) > figures.PARTITIONS_SHOWN
+    return (table(rows, columns) + _not_listed(len(rows), count)) or "<p>None.</p>"
+
+
+def _not_listed(shown: int, count: int) -> str:
+    return f"<p class=small>{count - shown:,} others are not listed.</p>" if count > shown else ""
+
+
+def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any]) -> str:
+    """A choice of group, a place for its figures, and what else the page says about each."""
+    if not names:
+        return "<p>No group has a record in these logs.</p>"
+    options = "".join(f'<option value="{index}">{named(name)}</option>' for index, name in enumerate(names))
+    found = _by_group(data.findings)
+    spans = _by_group(data.membership)
+    parts = [
+        f"<p><label>group <select id=chosen-group>{options}</select></label></p>",
+        "<div class=figure id=group-lag></div><h3>Who owned what</h3><div class=figure id=owners></div>",
     ]
-    note = (
-        f"<p class=small>Of {', '.join(map(_name, cut))}: the first {figures.PARTITIONS_SHOWN} partitions.</p>"
-        if cut
-        else ""
-    )
-    chooser = f"<label>group <select id=owners-group>{''.join(options)}</select></label>"
-    return f"{chooser}<div class=figure id=owners></div>{note}"
+    for index, name in enumerate(names):
+        said = "".join(_finding(row, {}) for row in found[name])
+        notes = f"<ul class=findings>{said}</ul>" if said else ""
+        if f"lag-{index}" not in drawn:
+            notes += "<p>Its lag is not known: no log of a topic that it commits is here.</p>"
+        if f"owners-{index}" not in drawn:
+            notes += "<p>It has had no assignment that could be read.</p>"
+        if len({(row["topic"], row["partition"]) for row in spans[name]}) > figures.PARTITIONS_SHOWN:
+            notes += f"<p class=small>Owners of the first {figures.PARTITIONS_SHOWN} partitions are shown.</p>"
+        parts.append(f'<div data-of="{index}">{notes}</div>')
+    return "".join(parts)
+
+
+def _by_group(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["group_id"]].append(row)
+    return found
 
 
 def _figure(name: str, drawn: dict[str, Any], otherwise: str) -> str:
     if name in drawn:
         return f'<div class=figure data-figure="{name}"></div>'
     return f"<p>{html.escape(otherwise)}</p>" if otherwise else ""
-
-
-def _left_out(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    shown = ", ".join(map(_name, names[:2_000])) + (" …" if len(names) > 2_000 else "")
-    return (
-        f"<p>{GROUPS_SHOWN} groups are shown: those that lag most, then those that rebalance most.</p>"
-        f"<details><summary>The names of the other {len(names):,}</summary><p>{shown}</p></details>"
-    )
-
-
-def _table(rows: Sequence[Row], columns: Sequence[tuple[str, _Cell]]) -> str:
-    """Columns whose heading begins with # are numbers, with @ moments, with ~ names, which may be long."""
-    if not rows:
-        return ""
-    kinds = [_CLASSES.get(heading[0]) for heading, _ in columns]
-    classes = [f" class={kind}" if kind else "" for kind in kinds]
-    head = "".join(
-        f"<th{kind} scope=col>{heading.lstrip('#@~')}</th>" for kind, (heading, _) in zip(classes, columns, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td{kind}>{cell(row)}</td>" for kind, (_, cell) in zip(classes, columns, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
-def _list(items: Iterable[str]) -> str:
-    shown = "".join(f"<li>{html.escape(item)}</li>" for item in items)
-    return f"<ul>{shown}</ul>" if shown else ""
-
-
-def _name(name: str) -> str:
-    return html.escape(shown_name(name))
-
-
-def _number(value: int | None) -> str:
-    return "&ndash;" if value is None else f"{value:,}"
-
-
-def _when(at: datetime | None, grain: str = "%Y-%m-%d %H:%M:%S") -> str:
-    return "&ndash;" if at is None else at.astimezone(UTC).strftime(grain)

@@ -11,9 +11,10 @@ from pipeline.transformations.commits import committed_offsets, offset_commits
 from pipeline.transformations.generations import consumer_group_records, group_generations, topic_names
 from pipeline.transformations.groups import groups
 from pipeline.transformations.growth import growth, growth_partitions
-from pipeline.transformations.lag import ends_at, lag_now, lag_over_time
+from pipeline.transformations.lag import ends_at, lag_now, lag_over_time, worst_lag
 from pipeline.transformations.membership import membership
 from pipeline.transformations.rebalances import rebalances
+from pipeline.transformations.resets import offset_resets
 from pipeline.transformations.state_at import state_at
 from pipeline.transformations.stuck import stuck_partitions
 
@@ -29,8 +30,10 @@ __all__ = [
     "lag_over_time",
     "membership",
     "offset_commits",
+    "offset_resets",
     "rebalances",
     "state_at",
     "stuck_partitions",
     "topic_names",
+    "worst_lag",
 ]

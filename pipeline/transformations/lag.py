@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline.spans import span_ms
-from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, newest, with_era
+from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, newest, story, with_era
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -99,6 +99,46 @@ def lag_now(
     known = stands.select(*PAIR, *_COMMIT).join(facts, list(TP), "left")
     known = known.withColumn("at_us", micros(moment(at)))
     return _lags(known, positions, records)
+
+
+def worst_lag(
+    commits: DataFrame,
+    positions: DataFrame,
+    *,
+    partitions: DataFrame | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> DataFrame:
+    """How far each group's worst partition was behind at its worst, one row per group; no grid is made for it.
+
+    A lag grows until somebody commits: it is looked at before each commit and at the end, or `until`.
+
+    In:  as `lag_over_time`.
+    Out: group_id, worst_lag_messages bigint null, worst_lag_at timestamp null, worst_lag_seconds double null.
+         Null where the log of no partition is known; worst_lag_at is the moment of worst_lag_messages.
+    """
+    read = positions.join(commits.select(*TP).distinct(), list(TP), "left_semi")
+    found = latest((commits, "logged_at"), (read, "max_timestamp")).select(micros("latest").alias("end_us"))
+    if until is not None:
+        end_us = round(until.timestamp() * 1_000_000)
+        found = found.select(F.least("end_us", F.lit(end_us).cast("bigint")).alias("end_us"))
+    rows = with_era(commits).select(*PAIR, *_ORDER, *_COMMIT)
+    following = F.lead(micros("logged_at")).over(story(*TP))
+    points = rows.withColumn("next_us", following).crossJoin(F.broadcast(found))
+    points = points.withColumn("at_us", F.least(F.coalesce("next_us", "end_us"), F.col("end_us")))
+    points = points.where(micros("logged_at") <= F.col("end_us"))
+    if since is not None:
+        points = points.where(F.col("at_us") >= F.lit(round(since.timestamp() * 1_000_000)))
+    known = points.join(_ends(points, read), [*TP, "at_us"], "left").join(_starts(read, partitions), list(TP), "left")
+    leo = F.coalesce(F.col("end_so_far"), F.when(F.col("log_start_offset") == 0, F.lit(0).cast("bigint")))
+    lags = _lags(known.withColumn("log_end_offset", leo), read, None)
+    return lags.groupBy("group_id").agg(
+        F.max("lag_messages").alias("worst_lag_messages"),
+        F.max_by(F.when(F.col("lag_messages").isNotNull(), F.col("at")), F.struct("lag_messages", "at")).alias(
+            "worst_lag_at"
+        ),
+        F.max("lag_seconds").alias("worst_lag_seconds"),
+    )
 
 
 def ends_at(partitions: DataFrame, positions: DataFrame, until: datetime) -> DataFrame:

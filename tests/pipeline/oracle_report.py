@@ -32,7 +32,9 @@ def report_data(directory: Path, every_ms: int = 1000, stuck_after_ms: int = 5_0
         for name in ("lag_messages", "lag_seconds"):
             if row[name] is not None:
                 one[name] = max(one[name] or 0, row[name])
-    groups, left_out = choose_groups(oracle.groups(rows, generations, consumer, rebalances, lag))
+    behind = {row["group_id"]: row for row in oracle.worst_lag(commits, log)}
+    told = oracle.groups(rows, generations, consumer, rebalances, lag)
+    groups, others = choose_groups([row | behind.get(row["group_id"], {}) for row in told])
     return ReportData(
         source=str(directory),
         made_at=datetime.now(UTC),
@@ -43,7 +45,9 @@ def report_data(directory: Path, every_ms: int = 1000, stuck_after_ms: int = 5_0
         growth=with_moments(oracle.growth(rows)),
         stuck=with_moments(oracle.stuck(commits, log, membership, stuck_after_ms)),
         unknown=[f"{sum(row['problem'] is not None for row in rows)} of {len(rows)} records were not decoded"],
-        left_out=left_out,
+        others=with_moments(others),
+        partitions=with_moments(lag),
+        resets=with_moments({"client_id": None} | row for row in oracle.offset_resets(commits, membership)),
         facts={"records": len(rows)},
     )
 

@@ -8,7 +8,7 @@ from pyspark.testing import assertDataFrameEqual
 
 from pipeline.decode.schemas import BATCHES, GROUP_GENERATIONS, GROUP_RECORDS, RAW
 from pipeline.spans import span_ms
-from pipeline.transformations import lag_now, lag_over_time, membership, offset_commits, stuck_partitions
+from pipeline.transformations import lag_now, lag_over_time, membership, offset_commits, stuck_partitions, worst_lag
 from tests.pipeline.rows import at, batch, commit, frame, generation, member, shuffled
 
 PARTITIONS = "topic string, partition int, log_start_offset bigint, log_end_offset bigint"
@@ -180,3 +180,16 @@ def test_an_owner_that_never_committed_is_stuck_when_records_came_after_it(spark
     positions = [*one_a_second(1200), *[row | {"partition": 1} for row in one_a_second(1200)]]
     [row] = stuck(spark, [commit(1, 1190, 1180)], owner, positions=positions)
     assert (row.partition, row.committed_offset, row.lag_messages, row.verdict) == (1, None, 1200, "no_commits")
+
+
+def test_the_worst_moment_of_a_group_is_before_it_commits_again(spark: SparkSession) -> None:
+    """An outage that is over: 80 records and 80 s behind when it came back, nothing at the end."""
+    positions = frame(spark, BATCHES, one_a_second())
+    committed = commits(spark, commit(1, 9, 10), commit(2, 90, 91), commit(3, 100, 100))
+    [row] = worst_lag(committed, positions).toArrow().to_pylist()
+    [early] = worst_lag(committed, positions, until=at(50)).toArrow().to_pylist()
+    [late] = worst_lag(committed, positions, since=at(95)).toArrow().to_pylist()
+    columns = ("worst_lag_messages", "worst_lag_at", "worst_lag_seconds")
+    assert [row[name] for name in columns] == [81, at(90), 80.0]
+    assert [early[name] for name in columns] == [41, at(50), 40.0]
+    assert late["worst_lag_messages"] == 9

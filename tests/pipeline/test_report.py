@@ -9,7 +9,11 @@ import pytest
 
 from pipeline.report import ReportData, choose_groups, render, thin
 from pipeline.report.data import shortened
-from pipeline.report.figures import growth, lag, ownership, rebalances, slots, text
+from pipeline.report.drawing import text
+from pipeline.report.figures import growth, ownership
+from pipeline.report.findings import of_rows
+from pipeline.report.lag_figures import lag, partitions, slots
+from pipeline.report.rebalance_figures import rebalances
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVIL = "<script>alert(1)</script>"
@@ -79,6 +83,23 @@ def stay(name: str, member: str, **facts: Any) -> dict[str, Any]:
     }
 
 
+def reset(name: str, **facts: Any) -> dict[str, Any]:
+    return {
+        "group_id": name,
+        "topic": "orders",
+        "partition": 0,
+        "at": NOON,
+        "kind": "back",
+        "from_offset": 9000,
+        "to_offset": 0,
+        "distance": -9000,
+        "set_by": "outsider",
+        "member_id": None,
+        "client_id": None,
+        **facts,
+    }
+
+
 def evil_data() -> ReportData:
     growth = {
         "group_id": EVIL,
@@ -115,7 +136,11 @@ def evil_data() -> ReportData:
         stuck=[stuck],
         findings=[{"group_id": EVIL, "rule": "storm", "weight": "warning", "text": EVIL}],
         unknown=[EVIL],
-        left_out=[EVIL],
+        others=[group(EVIL)],
+        partitions=[
+            {"group_id": EVIL, "topic": EVIL, "partition": 0, "at": NOON, "lag_messages": 9, "lag_seconds": 2.5}
+        ],
+        resets=[reset(EVIL, topic=EVIL, client_id=EVIL, kind=EVIL, set_by=EVIL)],
     )
 
 
@@ -127,7 +152,7 @@ def test_text_of_the_data_is_shown_and_not_run():
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     block = page.split('<script type="application/json" id="figures">')[1].split("</script>")[0]
     figures = json.loads(block)
-    assert set(figures) == {"lag-messages", "lag-seconds", "rebalances", "growth", "commits", "owners-0"}
+    assert set(figures) == {"lag-messages", "lag-seconds", "rebalances", "growth", "commits", "owners-0", "lag-0"}
     assert "<script>alert" not in str(figures)
     assert figures["lag-messages"]["data"][0]["name"] == text(EVIL)
 
@@ -178,16 +203,69 @@ def test_forty_groups_are_shown_and_the_others_named():
     shown, others = choose_groups([group(f"g{i}", lag_messages=i) for i in range(50)])
 
     assert [row["group_id"] for row in shown][:2] == ["g49", "g48"]
-    assert (len(shown), others) == (40, [f"g{i}" for i in range(9, -1, -1)])
+    assert (len(shown), [row["group_id"] for row in others]) == (40, [f"g{i}" for i in range(9, -1, -1)])
 
 
-def test_colour_tells_nothing_alone():
-    """Lines differ in dash, so that the page is readable in grey."""
+def test_a_group_is_chosen_by_its_worst_moment_and_not_by_its_end():
+    """Of 89 groups each had its hour; those that still lag a little do not push out one that has caught up."""
+    caught_up = group("was-down", lag_messages=0, worst_lag_messages=80_000, worst_lag_seconds=3_600.0)
+    slow = group("few-but-old", lag_messages=0, worst_lag_messages=3, worst_lag_seconds=7_200.0)
+    shown, _ = choose_groups([*(group(f"g{i}", lag_messages=10 + i) for i in range(87)), caught_up, slow])
+
+    assert {row["group_id"] for row in shown[:2]} == {"was-down", "few-but-old"}
+
+
+def test_colour_tells_nothing_alone_and_a_dash_is_never_a_gap():
+    """Lines are whole where lag is known, and differ in their marks, so that the page is readable in grey."""
     rows = [{"group_id": f"g{i}", "at": NOON, "lag_messages": i} for i in range(6)]
     figure = lag(rows, "lag_messages", "messages", {f"g{i}": i for i in range(6)})
 
     assert figure is not None
-    assert len({trace["line"]["dash"] for trace in figure["data"]}) == 6
+    assert len({trace["marker"]["symbol"] for trace in figure["data"]}) == 6
+    assert not any("dash" in trace["line"] for trace in figure["data"])
+
+
+def test_where_lag_is_unknown_a_bar_says_so():
+    known = [None, 5, None, None, 7]
+    rows = [
+        {"group_id": "g", "at": NOON + timedelta(minutes=i), "lag_messages": value} for i, value in enumerate(known)
+    ]
+    figure = lag(rows, "lag_messages", "messages", {"g": 0})
+
+    assert figure is not None
+    [bar] = [trace for trace in figure["data"] if trace["name"] == "lag unknown"]
+    assert [x and x[11:16] for x in bar["x"]] == ["12:00", "12:01", None, "12:02", "12:04", None]
+
+
+def test_rebalances_are_marked_on_the_lag():
+    """On the line of their group, and through the lines of its partitions; what went wrong stands out."""
+    points = [
+        {"group_id": "g", "topic": "t", "partition": 0, "at": NOON + timedelta(minutes=i), "lag_messages": i}
+        | {"lag_seconds": 1.0}
+        for i in range(9)
+    ]
+    steps = [
+        rebalance("g", finished_at=NOON + timedelta(minutes=3)),
+        rebalance("g", finished_at=NOON + timedelta(minutes=5), trigger="session_expired"),
+    ]
+    whole = lag(points, "lag_messages", "messages", {"g": 0}, rebalances=steps, order=["g"])
+    one = partitions(points, steps)
+
+    assert whole is not None
+    assert one is not None
+    marks = {trace["name"]: trace["y"] for trace in whole["data"] if trace["mode"] == "markers"}
+    assert marks == {"rebalance": [3], "rebalance: something went wrong": [5]}
+    assert whole["data"][0]["meta"] == 0
+    assert [shape["fillcolor"] for shape in one["layout"]["shapes"]] == ["@c0", "@warn"]
+
+
+def test_colours_go_to_those_that_were_furthest_behind():
+    """Who writes most gets what they leave: a page that is about lag must not spend its colours on chatter."""
+    behind = [{"group_id": f"b{i}", "at": NOON, "lag_messages": 10 - i, "lag_seconds": i} for i in range(6)]
+    chatty = [{"group_id": f"c{i}", "bytes": 10**9} for i in range(6)]
+
+    assert set(list(slots(behind, chatty))[:6]) == {f"b{i}" for i in range(6)}
+    assert len(slots(behind, chatty)) == 8
 
 
 def test_many_groups_leave_room_for_the_figure():
@@ -227,7 +305,8 @@ def test_a_bar_of_one_hour_is_an_hour_wide():
 def test_names_are_not_endless_nor_empty_nor_control_the_page():
     """In tables, lists and figures alike."""
     names = ["", "x" * 3000, "a\nb"]
-    page = render(ReportData(source="s", made_at=NOON, groups=[group(name) for name in names], left_out=names))
+    groups = [group(name) for name in names]
+    page = render(ReportData(source="s", made_at=NOON, groups=[], others=groups))
 
     assert "<td class=name>&quot;&quot;</td>" in page
     assert "x" * 120 + "…" in page
@@ -236,21 +315,48 @@ def test_names_are_not_endless_nor_empty_nor_control_the_page():
 
 
 def test_counts_are_of_all_there_is_and_not_of_what_is_shown():
-    """Rebalances by source, stuck partitions; what is too much to look at lies folded."""
+    """Rebalances by source, stuck partitions, resets, groups."""
     stuck = [evil_data().stuck[0] | {"group_id": f"g{i}"} for i in range(300)]
-    facts = {"records": 9, "stuck": 3_000, "ledger": 5_000, "inferred": 70}
-    page = render(ReportData("s", NOON, [], rebalances=[rebalance("g")], stuck=stuck, facts=facts))
+    facts = {"records": 9, "stuck": 3_000, "resets": 12, "ledger": 5_000, "inferred": 70}
+    told = {"rebalances": [rebalance("g")], "stuck": stuck, "resets": [reset("g")], "facts": facts}
+    page = render(ReportData("s", NOON, [group("a")], others=[group("b")], left_out=5, **told))
 
     assert "<dd>5,070</dd><dd class=small>5,000 told by the ledger, 70 inferred</dd>" in page
     assert "<dt>stuck partitions</dt><dd>3,000</dd>" in page
-    assert "<summary>2,960 more</summary>" in page
-    assert "2,800 others are not listed" in page
+    assert "<dt>groups</dt><dd>7</dd>" in page
+    assert "2,700 others are not listed" in page
+    assert "11 others are not listed" in page
 
 
-def test_without_a_ledger_nobody_looked_for_findings():
-    """None was found says something else."""
-    assert "Nobody looked" in render(ReportData("s", NOON, [], findings=None))
-    assert "<p>None.</p>" in render(ReportData("s", NOON, [], findings=[]))
+def findings(one: dict[str, Any], **rows: Any) -> list[tuple[str, str]]:
+    """(rule, weight) of what is found about one group."""
+    given = {"membership": [], "rebalances": [], "stuck": [], "resets": [], "told": [], **rows}
+    return [(row["rule"], row["weight"]) for row in of_rows([one], *given.values())]
+
+
+def test_lag_stuck_partitions_and_resets_are_findings_on_any_kafka():
+    hour = group("g", worst_lag_messages=80_000, worst_lag_seconds=3_600.0, worst_lag_at=NOON)
+    spans = [stay("g", member, partition=i) for i, member in enumerate("ab")]
+    stuck = [evil_data().stuck[0] | {"group_id": "g", "verdict": "no_progress"}]
+
+    assert findings(group("g")) == []
+    assert findings(hour, membership=spans) == [("behind", "warning")]
+    assert findings(group("g"), stuck=stuck) == [("stuck", "warning")]
+    assert findings(group("g"), resets=[reset("g")]) == [("reset", "warning")]
+    assert findings(group("g"), resets=[reset("g", set_by="owner", distance=-3)]) == [("reset", "note")]
+    assert findings(group("g"), resets=[reset("g")], told=[{"group_id": "g", "rule": "offsets_moved"}]) == []
+
+
+def test_a_single_member_that_starts_and_stops_is_no_warning():
+    """What waits while a batch job is not running; a member that hangs is one, alone or not."""
+    rested = group("g", worst_lag_messages=80_000, worst_lag_seconds=3_600.0, worst_lag_at=NOON, lag_messages=80_000)
+    steps = [rebalance("g", members_before=0, members_after=1), rebalance("g", members_before=1, members_after=0)]
+    stuck = [evil_data().stuck[0] | {"group_id": "g", "verdict": "no_owner"}]
+
+    assert findings(rested, rebalances=steps, stuck=stuck) == [("behind", "note"), ("stuck", "note")]
+    assert findings(rested, membership=[stay("g", "a", owned_from=NOON - timedelta(hours=9))], rebalances=steps) == [
+        ("behind", "warning")
+    ]
 
 
 def test_a_group_whose_offsets_are_about_to_expire_says_when():
@@ -282,5 +388,5 @@ def test_long_names_are_told_apart_by_their_ends():
     figure = rebalances(rows, [row["group_id"] for row in rows])
 
     assert figure is not None
-    assert figure["layout"]["yaxis"]["ticktext"] == [f"team.service-with-a-…-long-name-indeed-{i}" for i in range(2)]
+    assert figure["layout"]["yaxis"]["ticktext"] == [f"team.service…me-indeed-{i}" for i in range(2)]
     assert shortened("short", 40) == "short"

@@ -1,15 +1,23 @@
 """The report in a real browser: drawn, silent, alone, in light and dark, on the screen and on paper."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.report import render
+from pipeline.asked import read
+from pipeline.jobs import report
+from pipeline.jobs.inputs import Inputs
+from pipeline.report import ReportData, render
 from tests.pipeline.browser import Chromium, need_chromium
 from tests.pipeline.capture import unpack
 from tests.pipeline.oracle_report import report_data
-from tests.pipeline.test_report import EVIL, evil_data
+from tests.pipeline.test_report import EVIL, NOON, evil_data, group
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +44,10 @@ def test_the_page_draws_every_figure_and_asks_nobody(chromium: Chromium, tmp_pat
         chromium.scheme(scheme)
         chromium.open(page)
         marks = dict(chromium.evaluate(DRAWN))
-        assert set(marks) == {"lag-messages", "lag-seconds", "rebalances", "owners", "growth", "commits"}
+        assert set(marks) == {"lag-messages", "lag-seconds", "rebalances", "group-lag", "owners"} | {
+            "growth",
+            "commits",
+        }
         assert all(marks.values()), marks
         assert chromium.evaluate("document.documentElement.scrollWidth") <= 1280
         chromium.screenshot(tmp_path / f"{scheme}.png")
@@ -77,13 +88,14 @@ def test_a_choice_of_group_shows_its_owners_and_zooming_moves_all_time_axes(chro
 
     shown = chromium.evaluate(
         """(async () => {
-          const choice = document.getElementById('owners-group');
+          const choice = document.getElementById('chosen-group');
           const seen = [];
           for (const option of choice.options) {
             choice.value = option.value;
             choice.dispatchEvent(new Event('change'));
             await new Promise((done) => setTimeout(done, 300));
-            seen.push([option.text, document.getElementById('owners').data.map((trace) => trace.name)]);
+            const owners = document.getElementById('owners');
+            seen.push([option.text, owners.hidden ? [] : owners.data.map((trace) => trace.name)]);
           }
           return seen;
         })()"""
@@ -94,16 +106,74 @@ def test_a_choice_of_group_shows_its_owners_and_zooming_moves_all_time_axes(chro
              .then(() => new Promise((done) => setTimeout(done, 500)))"""
     )
     ranges = chromium.evaluate(
-        "[...document.querySelectorAll('.figure')].map((figure) => figure.layout.xaxis.range[0].slice(0, 19))"
+        "[...document.querySelectorAll('.figure')].filter((figure) => figure.layout)"
+        ".map((figure) => figure.layout.xaxis.range[0].slice(0, 19))"
     )
 
-    assert {name: sorted(owners) for name, owners in shown} == {
+    assert {name: sorted(owners) for name, owners in shown if owners} == {
         "next": ["next-a", "next-b"],
         "kp": ["kp-a", "kp-b"],
         "librd": ["librd-a", "librd-b"],
         "aio": ["aio-a", "aio-b"],
     }
     assert set(ranges) == {"2026-11-21 14:55:50"}
+
+
+def test_a_click_on_what_was_wrong_shows_that_group_at_that_time(chromium: Chromium, tmp_path: Path):
+    """One look and one click: from a finding to the lag of the group's partitions around it."""
+    page = tmp_path / "report.html"
+    rows = [group(f"g{i}", worst_lag_messages=100 - i, worst_lag_seconds=9.0, worst_lag_at=NOON) for i in range(60)]
+    lags = [
+        {"group_id": f"g{i}", "topic": "t", "partition": 0, "at": NOON + timedelta(minutes=at)}
+        | {"lag_messages": i + at, "lag_seconds": 1.0}
+        for i in range(2)
+        for at in range(-300, 300)
+    ]
+    found = [{"group_id": "g1", "rule": "behind", "weight": "warning", "text": "was behind", "first_at": NOON}]
+    data = ReportData("s", NOON, rows[:40], others=rows[40:], lag=lags, partitions=lags, findings=found)
+    page.write_text(render(data))
+    chromium.open(page)
+
+    chromium.evaluate(
+        "(async () => { document.querySelector('.findings [data-choose]').click();"
+        " await new Promise((done) => setTimeout(done, 1000)); })()"
+    )
+    shown = chromium.evaluate(
+        "['lag-messages', 'group-lag'].map((name) => (document.getElementById(name)"
+        " || document.querySelector(`[data-figure=${name}]`)).layout.xaxis.range[0].slice(0, 16))"
+    )
+    rows_shown = "document.querySelectorAll('#groups tbody tr').length"
+
+    assert chromium.evaluate("document.getElementById('chosen-group').selectedOptions[0].text") == "g1"
+    assert shown == ["2026-11-21 11:58"] * 2
+    assert chromium.evaluate(rows_shown) == 40
+    search = "(() => { const box = document.querySelector('#groups input'); box.value = 'g5';"
+    chromium.evaluate(search + " box.dispatchEvent(new Event('input')); })()")
+    assert chromium.evaluate(rows_shown) == 11  # g5, g50 to g59: also those without figures
+    chromium.evaluate(
+        "[...document.querySelectorAll('#groups th')].find((one) => /worst lag/.test(one.textContent)).click()"
+    )
+    chromium.evaluate(
+        "[...document.querySelectorAll('#groups th')].find((one) => /worst lag/.test(one.textContent)).click()"
+    )
+    assert chromium.evaluate("document.querySelector('#groups tbody td').textContent") == "g59"
+
+
+def test_the_page_that_the_job_made_is_drawn(chromium: Chromium, tmp_path: Path, spark: "SparkSession"):
+    """Of what Apache Kafka left: every section has rows in it, nothing complains, and a rebalance is on the lag."""
+    directory, _ = unpack("kafka-4.3.1", tmp_path)
+    page = tmp_path / "job.html"
+    before = len(chromium.problems)
+    with Inputs(spark, read(["report", "--from", str(directory), "--to", str(page)])) as inputs:
+        count = report.execute(inputs)
+    chromium.open(page)
+
+    marks = dict(chromium.evaluate(DRAWN))
+    names = "document.querySelector('[data-figure=lag-messages]').data.map((trace) => trace.name)"
+    assert {name for name, drawn in marks.items() if drawn} >= {"lag-messages", "group-lag", "rebalances", "owners"}
+    assert "rebalance" in chromium.evaluate(names)
+    assert chromium.evaluate("document.querySelectorAll('#groups tbody tr').length") == count
+    assert chromium.problems[before:] == []
 
 
 def test_a_group_named_as_a_script_is_shown(chromium: Chromium, tmp_path: Path):

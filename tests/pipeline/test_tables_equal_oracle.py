@@ -123,6 +123,12 @@ class Both:
             *differs("lag", our_lag, lag),
             *differs("stuck", stuck, oracle.stuck(self.commits, self.log, self.spans, STUCK_AFTER_MS)),
             *differs(
+                "resets",
+                t.offset_resets(self.our_commits, self.our_spans),
+                oracle.offset_resets(self.commits, self.spans),
+            ),
+            *differs("worst_lag", t.worst_lag(self.our_commits, batches), oracle.worst_lag(self.commits, self.log)),
+            *differs(
                 "groups",
                 ours.where(ours["group_id"].isin(decoded)),
                 [row for row in groups if row["group_id"] in decoded],

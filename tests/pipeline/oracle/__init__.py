@@ -9,13 +9,14 @@ from tests.pipeline.oracle.epochs import fold as consumer_epochs
 from tests.pipeline.oracle.files import Batch, LogDirectory, PartitionLog, Record
 from tests.pipeline.oracle.growth import groups, growth, growth_partitions
 from tests.pipeline.oracle.ledger import LEDGER, ledger_rebalances, with_ledger
-from tests.pipeline.oracle.positions import lag, stuck
+from tests.pipeline.oracle.positions import lag, stuck, worst_lag
 from tests.pipeline.oracle.records import group_records
 from tests.pipeline.oracle.tables import (
     consumer_group_records,
     group_generations,
     membership,
     offset_commits,
+    offset_resets,
     rebalances,
     state_at,
 )
@@ -37,8 +38,10 @@ __all__ = [
     "ledger_rebalances",
     "membership",
     "offset_commits",
+    "offset_resets",
     "rebalances",
     "state_at",
     "stuck",
     "with_ledger",
+    "worst_lag",
 ]

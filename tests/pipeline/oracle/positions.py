@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from tests.pipeline.oracle.files import LogDirectory, PartitionLog
@@ -64,6 +65,32 @@ def lag(commits: list[Row], directory: LogDirectory, every_ms: int = 60_000) -> 
                 continue
             out.append(_lag_row((group_id, topic, partition), at, newest, logs.get((topic, partition))))
     return out
+
+
+def worst_lag(commits: list[Row], directory: LogDirectory) -> list[Row]:
+    """By group the lag just before each of its commits, and at the end: the largest."""
+    topics = {(row["topic"], row["partition"]) for row in commits}
+    logs = {place: log for place, log in logs_of(directory).items() if place in topics}
+    end = newest_moment(commits, logs)
+    by_group: dict[str, list[Row]] = {}
+    for (group_id, topic, partition), history in histories(commits).items():
+        told = sorted(history, key=lambda row: row["log_offset"])
+        moments = [(later["logged_at"], row) for row, later in pairwise(told)] + [(end, told[-1])]
+        by_group.setdefault(group_id, []).extend(
+            _lag_row((group_id, topic, partition), at, row, logs.get((topic, partition))) for at, row in moments
+        )
+    return [
+        {
+            "group_id": group_id,
+            "worst_lag_messages": max(
+                (row["lag_messages"] for row in rows if row["lag_messages"] is not None), default=None
+            ),
+            "worst_lag_seconds": max(
+                (row["lag_seconds"] for row in rows if row["lag_seconds"] is not None), default=None
+            ),
+        }
+        for group_id, rows in by_group.items()
+    ]
 
 
 def _lag_row(pair: tuple[str, str, int], at: int, newest: Row, log: PartitionLog | None) -> Row:

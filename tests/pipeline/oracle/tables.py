@@ -262,3 +262,51 @@ def state_at(rows: Iterable[Row], at_ms: int, first_dirty: Mapping[int, int | No
             exact: Any = None if dirty is None else dirty <= cut[row["log_partition"]] + 1
             out.append({name: row[name] for name in names} | {"exact": exact})
     return out
+
+
+def offset_resets(commits: Iterable[Row], spans: Iterable[Row]) -> list[Row]:
+    """Commits that did not go the way of reading, and who had the partition then."""
+    spans = list(spans)
+    began: dict[tuple[str, int], int] = {}
+    commits = list(commits)
+    for row in commits:
+        era = row["group_id"], row["log_partition"]
+        began[era] = min(began.get(era, row["logged_at"]), row["logged_at"])
+    commits.sort(
+        key=lambda row: (began[row["group_id"], row["log_partition"]], row["log_partition"], row["log_offset"])
+    )
+    before: dict[tuple[str, str, int], int | None] = {}
+    out = []
+    for row in commits:
+        pair = row["group_id"], row["topic"], row["partition"]
+        was, now = before.get(pair), row["committed_offset"]
+        before[pair] = now
+        if was is None or was == now:
+            continue
+        mine = [
+            span
+            for span in spans
+            if (span["group_id"], span["topic"], span["partition"]) == pair and span["owned_from"] <= row["logged_at"]
+        ]
+        newest = max((span["owned_from"] for span in mine), default=None)
+        last = [span for span in mine if span["owned_from"] == newest]
+        owned = any(span["owned_to"] is None or span["owned_to"] >= row["logged_at"] for span in last)
+        set_by = "owner" if owned else "outsider" if mine else None
+        kind = "removed" if now is None else "back" if now < was else "forth" if set_by == "outsider" else None
+        if kind is not None:
+            out.append(
+                {
+                    "group_id": pair[0],
+                    "topic": pair[1],
+                    "partition": pair[2],
+                    "at": row["logged_at"],
+                    "kind": kind,
+                    "from_offset": was,
+                    "to_offset": now,
+                    "distance": None if now is None else now - was,
+                    "set_by": set_by,
+                    "log_partition": row["log_partition"],
+                    "log_offset": row["log_offset"],
+                }
+            )
+    return out
