@@ -188,6 +188,10 @@ class Composition:
         """Begin what runs in the background."""
         self.keeper.start()
 
+    def let_go(self) -> None:
+        """Give up the directory's lock and nothing else, as the system does for a process that was killed."""
+        self._directory.close()
+
     def stop(self, done: Callable[[bool], None]) -> None:
         """Close everything, then `done(whether the directory is marked clean)`."""
         broker = self.broker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -84,6 +85,10 @@ class TestbedRuntime(LoopRuntime):
             self._shift_ms = self._frozen_ms - super().now_ms()
             self._frozen_ms = None
             self._rearm()
+
+    def stand_still(self, ms: int) -> None:
+        """Do nothing at all for so long, as a process that is stopped, swapped out or collects its garbage."""
+        time.sleep(ms / 1_000)
 
     def close(self) -> None:
         """Nothing is called back afterwards, and the loop's descriptors are closed."""

@@ -78,7 +78,7 @@ class _Relay:
 Act = Callable[[Call], Any]
 
 
-def _later(begin: Callable[[Call, Deferred], None]) -> Act:
+def later(begin: Callable[[Call, Deferred], None]) -> Act:
     """Begun when the request has its place, so that its answer has a route."""
 
     def act(call: Call) -> Deferred:
@@ -93,7 +93,7 @@ def _later(begin: Callable[[Call, Deferred], None]) -> Act:
 def error(api_key: int, code: ErrorCode) -> Act:
     """Answer with an error; nothing is done."""
     if api_key in (ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS):
-        return _later(
+        return later(
             lambda call, promise: call.handle_later(promise, lambda all_: promise.complete(spoiled(all_, code)))
         )
     return lambda call: error_answer(call.api_key, call.request, code)
@@ -108,7 +108,7 @@ def delay(ms: int) -> Act:
         due_ms = call.runtime.now_ms() + ms
         call.runtime.timers.set(key, due_ms, lambda: call.handle_later(promise, promise.complete))
 
-    return _later(begin)
+    return later(begin)
 
 
 def drop(*, handled: bool) -> Act:
@@ -118,7 +118,21 @@ def drop(*, handled: bool) -> Act:
         if handled:
             call.handle_later(promise, lambda _: None)
 
-    return _later(begin)
+    return later(begin)
+
+
+def silence(ms: int, *, handled: bool) -> Act:
+    """Never answer, and end the connection some time later, as a network does that has lost the way."""
+
+    def begin(call: Call, promise: Deferred) -> None:
+        if handled:
+            call.handle_later(promise, lambda _: None)
+        key = ("testbed", "silence", next(_numbers))
+        promise.on_gone = lambda: call.runtime.timers.cancel(key)
+        due_ms = call.runtime.now_ms() + ms
+        call.runtime.timers.set(key, due_ms, lambda: promise.complete(CloseConnection("a fault of its test")))
+
+    return later(begin)
 
 
 def disconnect(when: str) -> Act:
@@ -139,7 +153,7 @@ def disconnect(when: str) -> Act:
     def after(call: Call, promise: Deferred) -> None:
         call.handle_later(promise, lambda answer: _end(call, promise, answer))
 
-    return _later({"before": before, "during": during, "after": after}[when])
+    return later({"before": before, "during": during, "after": after}[when])
 
 
 def _end(call: Call, promise: Deferred, answer: Any) -> None:
@@ -161,7 +175,7 @@ def throttle(ms: int) -> Act:
 
         call.handle_later(promise, told)
 
-    return _later(begin)
+    return later(begin)
 
 
 class Hold:
@@ -173,7 +187,7 @@ class Hold:
 
     def __call__(self, call: Call) -> Any:
         """The act."""
-        return call.handle() if self._released else _later(self._begin)(call)
+        return call.handle() if self._released else later(self._begin)(call)
 
     def _begin(self, call: Call, promise: Deferred) -> None:
         if self._released:

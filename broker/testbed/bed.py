@@ -12,8 +12,8 @@ from broker.handlers.dispatch import HANDLERS, Routes
 from broker.loop import logs
 from broker.loop.testbed_runtime import TestbedRuntime
 from broker.network.listener_security import securities
-from broker.network.server import Server
 from broker.process import bind_listeners, open_composition
+from broker.testbed.auditing.tapped_server import TappedServer
 from broker.testbed.channel import ChannelClosed
 from broker.testbed.commands import COMMANDS
 from broker.testbed.refused import Refused
@@ -36,9 +36,13 @@ class Bed:
     """A broker that serves while `run` runs. Made on a directory, new or old."""
 
     def __init__(
-        self, settings: Mapping[str, str], disk: TestbedDisk, clock: tuple[int, int | None] = (0, None)
+        self,
+        settings: Mapping[str, str],
+        disk: TestbedDisk,
+        clock: tuple[int, int | None] = (0, None),
+        watch: Watch | None = None,
     ) -> None:
-        """Open the directory and the listeners; `clock` is where that of its last life was.
+        """Open the directory and the listeners; `clock` is where that of its last life was, `watch` what that has seen.
 
         Raises: SettingsError, StartFailed, Refused.
         """
@@ -67,15 +71,25 @@ class Bed:
         broker.served = HANDLERS.keys()
         for security in secured.values():
             security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
-        self.watch = Watch()
-        self.server = Server(broker, Routes(self.watch.over(HANDLERS)), securities=secured)
+        self.watch = watch or Watch()
+        self.watch.faults.bed = self
+        if self.watch.audit is not None:
+            self.watch.audit.watch(broker)
+        routes = Routes(self.watch.over(HANDLERS))
+        self.server = TappedServer(broker, routes, lambda: self.watch.audit, secured)
         self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
         self.composition.start()
         self.address = str(next(iter(broker.endpoints.values())))
         self._when_closed: Callable[[], None] | None = None
+        self._unanswered = 0  # commands
+        self.crashed = False
+        self._loses_power = False
 
-    def run(self, channel: Channel, opening: int) -> bool:
-        """Answer the command `opening`, and serve until the test closes it; whether the test's process is there."""
+    def run(self, channel: Channel, opening: int | None) -> bool:
+        """Answer the command `opening`, and serve until the test closes it; whether the test's process is there.
+
+        Afterwards it may have `crashed`: the next one is to be opened on the directory.
+        """
         alive = True
 
         def readable() -> None:
@@ -87,11 +101,16 @@ class Bed:
                 alive = False
                 self.close(lambda: None)
 
-        self._when_read(lambda: channel.send({"id": opening, "is": {"address": self.address}}))
+        if opening is not None:
+            self._when_read(lambda: channel.send({"id": opening, "is": {"address": self.address}}))
         self.runtime.on_readable(channel.sock, readable)
         channel.sock.setblocking(True)  # the loop has changed that; answers are written at once
         self.runtime.run()
         self.runtime.close()
+        if self.crashed:
+            self.composition.let_go()
+            if self._loses_power:
+                self.disk.take_back(self.directory)
         if alive and self._when_closed is not None:
             self._when_closed()
         return alive
@@ -122,6 +141,29 @@ class Bed:
         self.server.close_connections()
         self.composition.stop(lambda _: self.runtime.stop())
 
+    def crash(self, *, power: bool = False) -> None:
+        """Drop it where it stands, as SIGKILL does, or with `power` as a power failure: `run` returns."""
+        if self._when_closed is not None or self.crashed:
+            return
+        if self._unanswered:
+            # The test waits for an answer, which it would not get.
+            look_ms = self.runtime.now_ms() + _LOOK_EVERY_MS
+            self.runtime.timers.set(("testbed", "crash"), look_ms, lambda: self.crash(power=power))
+            return
+        self.crashed, self._loses_power = True, power
+        self.runtime.stop_listening()
+        for connection in list(self.server.connections):
+            connection.abort()
+        if self.watch.audit is not None:
+            self.watch.audit.broker_died()
+        self.runtime.stop()
+
+    def shift(self, by_ms: int, done: Callable[[], None]) -> None:
+        """Move the clock; `done()` when all that is due then has happened."""
+        if self.watch.audit is not None:
+            self.watch.audit.clock_moved(by_ms)
+        self.runtime.shift(by_ms, lambda: self.when_quiet(done))
+
     def guarded(self, command: Callable[..., None], words: dict[str, Any], answer: Callable[[Any], None]) -> None:
         """Do it; what is wrong is its answer."""
         try:
@@ -134,9 +176,11 @@ class Bed:
 
     def _do(self, words: dict[str, Any], channel: Channel) -> None:
         def answer(result: Any) -> None:
+            self._unanswered -= 1
             told = {"refused": str(result)} if isinstance(result, Refused) else {"is": result}
             channel.send({"id": words["id"], **told})
 
+        self._unanswered += 1
         if words["do"] == "close":
             self.close(lambda: answer(None))
         else:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.topic_changes import NewTopic
 from broker.testbed import groups, records
+from broker.testbed.auditing.tap import Audit
 from broker.testbed.refused import Refused
 
 if TYPE_CHECKING:
@@ -94,6 +95,30 @@ def remove_fault(bed: Bed, words: Words, answer: Answer) -> None:
     answer(None)
 
 
+def chaos(bed: Bed, words: Words, answer: Answer) -> None:
+    """Faults that a seed has chosen, each by its words; auditors watch the wire from here on. The faults' numbers."""
+    if bed.watch.audit is None:
+        bed.watch.audit = Audit(fresh=words["fresh"])
+        bed.watch.audit.watch(bed.broker)
+    answer([bed.watch.faults.add(fault) for fault in words["faults"]])
+
+
+def befell(bed: Bed, words: Words, answer: Answer) -> None:
+    """What faults have done: of each its hits, and how often it may still be used; and what auditors have found."""
+    rules = [bed.watch.faults.rules.get(number) for number in words["numbers"]]
+    told = [None if rule is None else {**rule.state, "befell": rule.befell} for rule in rules]
+    answer({"faults": told, "findings": [] if bed.watch.audit is None else bed.watch.audit.findings})
+
+
+def audit(bed: Bed, words: Words, answer: Answer) -> None:
+    """The auditors' last look: what they have found in all."""
+
+    def look() -> None:
+        answer([] if bed.watch.audit is None else bed.watch.audit.close())
+
+    bed.when_quiet(look)
+
+
 def remove_faults(bed: Bed, words: Words, answer: Answer) -> None:
     """No fault befalls anybody any more."""
     for number in list(bed.watch.faults.rules):
@@ -110,7 +135,7 @@ def shift_clock(bed: Bed, words: Words, answer: Answer) -> None:
     """Move the clock; the answer comes when what is due then has happened."""
     if words["by_ms"] < 0:
         raise Refused("the broker's clock never goes back")
-    bed.runtime.shift(words["by_ms"], lambda: bed.when_quiet(lambda: clock(bed, words, answer)))
+    bed.shift(words["by_ms"], lambda: clock(bed, words, answer))
 
 
 def freeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
@@ -173,4 +198,7 @@ COMMANDS: dict[str, Command] = {
     "release_fault": release_fault,
     "remove_fault": remove_fault,
     "remove_faults": remove_faults,
+    "chaos": chaos,
+    "befell": befell,
+    "audit": audit,
 }

@@ -5,16 +5,19 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.testbed import acts
+from broker.testbed import acts, befalling
 from broker.testbed.plain import about
 from broker.testbed.refused import Refused
 from protocol.errors import ErrorCode
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.catalogue.topics_image import TopicsImage
     from broker.handlers.context import RequestContext
     from broker.testbed.acts import Act
+    from broker.testbed.bed import Bed
 
 _WHEN = ("before", "during", "after")
 
@@ -22,10 +25,12 @@ _WHEN = ("before", "during", "after")
 class Rule:
     """One fault. `left` is how often it may still be used; None: always."""
 
-    def __init__(self, words: dict[str, Any]) -> None:
+    def __init__(self, words: dict[str, Any], bed_of: Callable[[], Bed]) -> None:
+        self.words = words
         self.api_key = api_key(words["api"])
         self.hits = 0
-        self.act = _act(self.api_key, words["act"], words.get("with"))
+        self.act = _act(self.api_key, words["act"], words.get("with"), bed_of)
+        self.befell: list[tuple[int, str]] = []  # (when, whom)
         self._topic: str | None = words.get("topic")
         self._partition: int | None = words.get("partition")
         self._group: str | None = words.get("group")
@@ -34,7 +39,7 @@ class Rule:
         self._skip: int = words.get("skip", 0)
         self._left: int | None = words.get("times", 1)
 
-    def takes(self, context: RequestContext, request: Any, image: TopicsImage) -> bool:
+    def takes(self, context: RequestContext, request: Any, image: TopicsImage, now_ms: int) -> bool:
         """Whether it befalls this request; counts it."""
         if self._left == 0 or not self._means(context, request, image):
             return False
@@ -44,6 +49,7 @@ class Rule:
         if self._left is not None:
             self._left -= 1
         self.hits += 1
+        self.befell.append((now_ms, context.client_id))
         return True
 
     def _means(self, context: RequestContext, request: Any, image: TopicsImage) -> bool:
@@ -75,11 +81,12 @@ class Faults:
 
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
+        self.bed: Bed  # whose they are
         self._next = 0
 
     def add(self, words: dict[str, Any]) -> int:
         """A rule's number. Raises: Refused."""
-        rule = Rule(words)
+        rule = Rule(words, lambda: self.bed)
         self._next += 1
         self.rules[self._next] = rule
         return self._next
@@ -87,7 +94,7 @@ class Faults:
     def hit(self, api: int, context: RequestContext, request: Any, image: TopicsImage) -> Act | None:
         """What befalls this request."""
         for rule in self.rules.values():
-            if rule.api_key == api and rule.takes(context, request, image):
+            if rule.api_key == api and rule.takes(context, request, image, self.bed.runtime.now_ms()):
                 return rule.act
         return None
 
@@ -113,7 +120,11 @@ def api_key(name: str) -> int:
     raise Refused(f"there is no API {name!r}: it takes one of {', '.join(near)}")
 
 
-def _act(api: int, name: str, argument: Any) -> Act:
+def _act(api: int, name: str, argument: Any, bed_of: Callable[[], Bed]) -> Act:
+    if name == "befall":
+        return befalling.befall(bed_of, **argument)
+    if name == "silence":
+        return acts.silence(argument["ms"], handled=argument["handled"])
     if name == "error":
         return acts.error(api, _error(argument))
     if name == "delay":

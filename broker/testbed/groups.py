@@ -163,6 +163,8 @@ def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 
     def settled() -> None:
         leader.load(partition)
+        if bed.watch.audit is not None:
+            bed.watch.audit.groups_loaded_anew(leader.index)
         answer(None)
 
     leader.when_settled(settled)

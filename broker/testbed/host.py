@@ -41,9 +41,7 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
         disk = TestbedDisk(folder / "unsynced")
         disk.install()
         try:
-            shift_ms, frozen_ms = words["clock"]
-            bed = Bed({**words["settings"], "log.dirs": words["directory"]}, disk, (shift_ms, frozen_ms))
-            alive = bed.run(channel, words["id"])
+            alive = _lives(channel, words, disk)
         except (SettingsError, StartFailed, Refused) as error:
             channel.send({"id": words["id"], "refused": str(error)})
             return True
@@ -52,4 +50,20 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
         logs.configure()
     if not alive:
         shutil.rmtree(folder, ignore_errors=True)  # the test's process has been killed, perhaps
+    return alive
+
+
+def _lives(channel: Channel, words: dict[str, Any], disk: TestbedDisk) -> bool:
+    """Serve it through all crashes that its test has left to chance; whether the test's process is still there."""
+    settings = {**words["settings"], "log.dirs": words["directory"]}
+    shift_ms, frozen_ms = words["clock"]
+    bed = Bed(settings, disk, (shift_ms, frozen_ms))
+    alive = bed.run(channel, words["id"])
+    while alive and bed.crashed:
+        clock, watch = bed.runtime.clock, bed.watch
+        disk.is_full = False
+        del bed
+        gc.collect()  # files of the old one are closed
+        bed = Bed(settings, disk, clock, watch)
+        alive = bed.run(channel, None)
     return alive

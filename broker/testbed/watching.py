@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
+    from broker.testbed.auditing.tap import Audit
 
 _KEPT = 10_000  # requests, the newest
 
@@ -26,6 +27,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.faults = Faults()
+        self.audit: Audit | None = None
         self._seen: deque[tuple[int, int, int, str, Any]] = deque(maxlen=_KEPT)
 
     def over(self, handlers: Mapping[int, Any]) -> dict[int, Any]:

@@ -12,7 +12,8 @@ share one after the other; nothing of it is imported here.
 """
 
 from kohort.testing.broker import Broker, Record, Request
+from kohort.testing.chaos import Chaos, chaos
 from kohort.testing.errors import BrokerDied, Refused
 from kohort.testing.snapshots import Snapshot
 
-__all__ = ["Broker", "BrokerDied", "Record", "Refused", "Request", "Snapshot"]
+__all__ = ["Broker", "BrokerDied", "Chaos", "Record", "Refused", "Request", "Snapshot", "chaos"]

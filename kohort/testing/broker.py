@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kohort.testing import configs
+from kohort.testing.chaos import KINDS, Chaos
 from kohort.testing.clock import Clock
 from kohort.testing.errors import Refused
 from kohort.testing.faults import Faults
@@ -17,7 +18,7 @@ from kohort.testing.snapshots import Snapshot
 from kohort.testing.waiting import Missed, Span, wait, wait_async
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 __all__ = ["Broker", "Record", "Request"]
@@ -64,6 +65,7 @@ class Broker:
         self._requests: list[Request] = []  # of earlier lives
         self._faults = Faults(self)
         self._clock = Clock(self._life)
+        self._chaos: Chaos | None = None
 
     # --- from start to end
 
@@ -88,15 +90,29 @@ class Broker:
             self._life.end()
 
     def verify(self) -> None:
-        """Remove all faults. Raises: AssertionError when one of them was never hit."""
+        """Remove all faults. Raises: AssertionError when one was never hit, or auditors have seen what must not be."""
         if self._life.process is not None and not self._life.is_paused:
+            if self._chaos is not None:
+                self._chaos.end()
             self.faults.verify()
 
     def forget_faults(self) -> None:
         """Remove all faults, whether they were hit or not."""
         self._faults = Faults(self)
         if self._life.process is not None and not self._life.is_paused:
+            if self._chaos is not None:
+                self._chaos.stop()
             self._life.ask("remove_faults")
+
+    def chaos(self, seed: int, kinds: Iterable[str] = KINDS) -> Chaos:
+        """Faults of all kinds, chosen by a seed, and auditors: `with broker.chaos(17):`.
+
+        `kinds` are some of errors, wire, death, power, pause, groups, disk, clock; power only where
+        `kohort.durability=always`, since otherwise a power cut may take what was acknowledged.
+        """
+        given = [kind for kind in kinds if kind != "power" or self._life.settings.get("kohort.durability") == "always"]
+        self._chaos = Chaos(self, seed, given, fresh=self._load is None)
+        return self._chaos
 
     def __enter__(self) -> Self:
         return self.open()
@@ -152,6 +168,8 @@ class Broker:
             raise Refused(f"this broker {self._life.state}")
         self._life.start()
         self.faults.put_back()
+        if self._chaos is not None and self._chaos.is_on:
+            self._chaos.put_back()
 
     def restart(self) -> None:
         """`stop` and `start`."""
@@ -194,6 +212,8 @@ class Broker:
 
     def _put_away(self) -> None:
         self.faults.put_away()
+        if self._chaos is not None and self._chaos.is_on:
+            self._chaos.put_away()
         self._requests = self.requests()
 
     # --- for clients
@@ -336,6 +356,8 @@ class Broker:
         told = []
         if self._life.process is not None and not self._life.is_paused:
             told = [self.group(group_id).why() for group_id in self.groups[:_GROUPS_TOLD]]
+            if self._chaos is not None:
+                told.insert(0, self._chaos.told())
         lines = self.log().splitlines()[-_LAST_LINES:]
         return "\n\n".join([*told, "\n".join(lines) or "(it has logged nothing)"])
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kohort.testing.snapshots import Snapshot
 
 OPTION = "kohort_bootstrap_servers"
+Seed = tuple[int | None, tuple[str, ...]]
+"""Of a test under `chaos`, with its kinds of faults; (None, ()) of any other."""
 
 
 def kohort(
@@ -26,10 +28,17 @@ def kohort(
     """A fixture: a fresh broker for each test, with these settings and topics, on a copy of `load`."""
 
     @pytest.fixture
-    def fresh_broker() -> Iterator[Broker]:
-        """A broker for this test alone."""
-        with Broker(settings, topics, load) as broker:
-            yield broker
+    def fresh_broker(kohort_seed: Seed) -> Iterator[Broker]:
+        """A broker for this test alone, under the faults of the test's seed if it has one."""
+        seed, kinds = kohort_seed
+        if seed is None:
+            with Broker(settings, topics, load) as broker:
+                yield broker
+        else:
+            # Then a power cut takes nothing that was acknowledged.
+            with Broker({"kohort.durability": "always", **(settings or {})}, topics, load) as broker:
+                broker.chaos(seed, kinds).begin()
+                yield broker
 
     return fresh_broker
 

@@ -9,10 +9,13 @@ import pytest
 
 from kohort.testing import factories, process
 from kohort.testing.broker import open_brokers
+from kohort.testing.chaos import MARKER
 from kohort.testing.errors import BrokerDied, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+_SEED = "kohort_seed"
 
 kohort = factories.kohort()
 kohort_proc = factories.kohort_proc()
@@ -27,6 +30,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("KOHORT_BOOTSTRAP_SERVERS"),
         help="HOST:PORT of a broker that runs already, for the fixture kohort_noproc",
     )
+    parser.getgroup("kohort").addoption(
+        "--kohort-seed",
+        type=int,
+        dest=_SEED,
+        help="the one seed that tests under kohort.testing.chaos have, instead of all of theirs",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tell of the marker."""
+    config.addinivalue_line("markers", f"{MARKER}(seeds, kinds): what kohort.testing.chaos sets")
+
+
+@pytest.fixture
+def kohort_seed(request: pytest.FixtureRequest) -> factories.Seed:
+    """The seed of a test under `kohort.testing.chaos`, and its kinds of faults."""
+    found: factories.Seed = getattr(request, "param", (None, ()))
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test under chaos runs once for each seed."""
+    marker = metafunc.definition.get_closest_marker(MARKER)
+    if marker is None:
+        return
+    if "kohort_seed" not in metafunc.fixturenames:
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: chaos needs a broker of its own, the fixture kohort or one of "
+            "kohort.testing.factories.kohort"
+        )
+    one = metafunc.config.getoption(_SEED)
+    seeds = marker.kwargs["seeds"] if one is None else (one,)
+    pairs = [(seed, marker.kwargs["kinds"]) for seed in seeds]
+    metafunc.parametrize("kohort_seed", pairs, indirect=True, ids=[f"seed{seed}" for seed in seeds])
 
 
 @pytest.hookimpl(wrapper=True)

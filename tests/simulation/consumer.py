@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.testbed.auditing.auditors import Everything, values
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -23,7 +24,6 @@ from protocol.messages.offset_fetch import (
 )
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.records.consumer_protocol import assigned_partitions
-from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import PASSING, Asking, Client
 from tests.simulation.world import Connect, Lost, Process, Sleep
 from tests.support.consumer_protocol import assignment, subscription

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from broker.testbed.auditing.auditors import values
 from protocol.errors import ErrorCode
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
-from tests.simulation.auditors import values
 from tests.simulation.clients import PASSING, Asking, Client
 from tests.simulation.world import Connect, Lost, Process, Sleep
 

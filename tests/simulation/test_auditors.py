@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.testbed.auditing.auditors import Everything
+from broker.testbed.auditing.exchange import Exchange
 from coordinator.routing import partition_for
 from protocol.messages.join_group import (
     JoinGroupRequest,
@@ -11,8 +13,6 @@ from protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from tests.simulation.auditors import Everything
-from tests.simulation.world import Exchange
 from tests.support.consumer_protocol import subscription
 
 

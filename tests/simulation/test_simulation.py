@@ -20,8 +20,8 @@ from types import SimpleNamespace
 import pytest
 
 from broker.loop import logs
+from broker.testbed.auditing.auditors import Everything, values
 from coordinator.group import GroupState
-from tests.simulation.auditors import Everything, values
 from tests.simulation.clients import Administrator, Producer
 from tests.simulation.consumer import Consumer
 from tests.simulation.cooperative import CooperativeConsumer
@@ -210,6 +210,7 @@ class History:
                     data = bytes(b"".join(partition.log.read(0, 1 << 30, copied=True).buffers))
                     found = dict(values(data))
                     auditor.log((topic, index), found)
+                    assert len(set(found.values())) == len(found), f"{topic}-{index}: a record is there twice"
                     assert auditor.read[group, topic, index] == set(found), (
                         f"{group} has not read all of {topic}-{index}"
                     )

@@ -17,9 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 from broker.loop import logs
+from broker.testbed.auditing.auditors import Everything
 from tests.anomalies.finding import anomalies
 from tests.anomalies.history import Fate, Partition
-from tests.simulation.auditors import Everything
 from tests.simulation.clients import Administrator
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.test_simulation import descriptors, seeds

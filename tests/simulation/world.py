@@ -29,6 +29,7 @@ from broker.loop import logs
 from broker.network.connection import Connection
 from broker.network.server import Server
 from broker.partitions import Partition
+from broker.testbed.auditing.exchange import Exchange
 from protocol.frame_cutter import FrameCutter
 from protocol.frames import decode_response, encode_request
 from tests.simulation.disk import SimulatedDisk
@@ -65,19 +66,6 @@ class Sleep:
 @dataclass(frozen=True)
 class Connect:
     """Wait for a `Channel`."""
-
-
-@dataclass
-class Exchange:
-    """One request, and its answer when there is one. Ticks tell what came before what at the broker."""
-
-    client: str
-    request: Any
-    version: int
-    life: int = 0
-    arrived: int = -1  # tick at which the broker had all of it; -1: it never had
-    answered: int = -1
-    response: Any = None
 
 
 @dataclass

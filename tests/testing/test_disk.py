@@ -78,7 +78,7 @@ def tree(root: Path) -> dict[str, bytes]:
 
 
 def test_what_is_left_is_what_fsyncs_have_covered(tmp_path: Path):
-    for seed in range(80):
+    for seed in range(40):
         life = Life(seed, tmp_path / f"real-{seed}")
         for _ in range(seed % 40):
             life.step()

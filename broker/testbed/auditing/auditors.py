@@ -6,7 +6,7 @@
   member of that generation has brought with it (cooperative rebalances).
 - A committed offset is the last that was acknowledged, or a later one whose answer nobody got. A deletion commits
   nothing: what it took never comes back.
-- A record that was acknowledged or read is there for ever at its offset, and no record is there twice.
+- A record that was acknowledged or read is there for ever at its offset.
 
 What the broker had not acknowledged when it died, or when its log failed, may be there or not, so a generation that was
 handed out and never synced may be handed out again.
@@ -17,15 +17,18 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coordinator.routing import partition_for
 from protocol.errors import ErrorCode
 from protocol.records.batch import iterate_headers, iterate_records
 from protocol.records.consumer_protocol import assigned_partitions, owned_partitions
-from tests.simulation.world import Exchange
+
+if TYPE_CHECKING:
+    from broker.testbed.auditing.exchange import Exchange
 
 Place = tuple[str, int]  # topic, partition
+_ANY_TIME = 1 << 60
 OffsetPlace = tuple[str, str, int]  # group, topic, partition
 # After any other error a commit may have come into the log.
 REFUSED = (
@@ -62,16 +65,22 @@ class Commit:
 class Everything:
     """All auditors in one; raises AssertionError at the first thing that must not be."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fresh: bool = True, topic_name: Callable[[bytes], str | None] = lambda _: None) -> None:
+        """`fresh`: everything that the broker has was seen. `topic_name` is the broker's, by topic id."""
+        self.fresh = fresh
+        self.topic_name = topic_name
         self.groups: dict[str, dict[int, Generation]] = defaultdict(dict)
         self.forgotten: dict[tuple[str, int], Generation] = {}
         self.commits: dict[tuple[str, str, int], list[Commit]] = defaultdict(list)
-        self.records: dict[Place, dict[int, bytes]] = defaultdict(dict)
-        self.acknowledged: dict[Place, dict[int, bytes]] = defaultdict(dict)
+        self.records: dict[Place, dict[int, bytes | None]] = defaultdict(dict)
+        self.acknowledged: dict[Place, dict[int, bytes | None]] = defaultdict(dict)
         self.read: dict[tuple[str, str, int], set[int]] = defaultdict(set)
         self.gone: dict[tuple[str, str], int] = {}  # (group, member) -> tick at which it was told that it left
         self.counts: dict[str, int] = defaultdict(int)
         self.reborn: set[str] = set()  # groups that may have been deleted: their generations begin anew
+        self.mixed: set[str] = set()  # groups of the consumer protocol, whose members have epochs
+        self.changed: set[str] = set()  # topics of which somebody has deleted something: what is there may go
+        self.instances: set[str] = set()
         self._open: dict[int, list[Commit]] = {}
         self._deleting: dict[int, list[tuple[OffsetPlace, Commit]]] = {}
         self._order = itertools.count()
@@ -82,6 +91,20 @@ class Everything:
         """The broker has the whole request."""
         request = exchange.request
         match type(request).__name__:
+            case "JoinGroupRequest" if request.group_instance_id:
+                self.instances.add(request.group_instance_id)
+            case "ConsumerGroupHeartbeatRequest":
+                self.mixed.add(request.group_id)
+            case "DeleteTopicsRequest":
+                self.changed.update(request.topic_names)
+                self.changed.update(one.name or self.topic_name(one.topic_id) or "" for one in request.topics)
+            case "DeleteRecordsRequest":
+                self.changed.update(topic.name for topic in request.topics)
+            case "TxnOffsetCommitRequest":
+                # It counts when its transaction ends, if it does: perhaps after commits that come later.
+                for topic, partition in _partitions(request):
+                    place = (request.group_id, topic, partition.partition_index)
+                    self.commits[place].append(Commit(exchange.arrived, partition.committed_offset, _ANY_TIME))
             case "SyncGroupRequest" if request.assignments:
                 number = request.generation_id
                 # A log that failed may hold all that its group knows, and the group goes on as if nothing had been.
@@ -152,6 +175,8 @@ class Everything:
             return
         generations, number = self.groups[request.group_id], response.generation_id
         newest = max(generations, default=0)
+        if request.group_id in self.mixed:
+            return
         if number < newest and request.group_id in self.reborn:
             self.reborn.discard(request.group_id)
             generations.clear()
@@ -167,22 +192,32 @@ class Everything:
             generation.listed |= {member.member_id for member in response.members}
             assert response.member_id == response.leader, "only the leader is told who is there"
         self._bring(request, response, generation)
-        if not any(member.startswith("static") for member in generation.leaders | generation.members):
+        # One that comes back under its instance id has another id, and leads the same generation.
+        if not any(member.startswith(tuple(self.instances)) for member in generation.leaders | generation.members):
             assert len(generation.leaders) == 1, f"generation {number} has the leaders {generation.leaders}"
+
+    @staticmethod
+    def _of_consumers(request: Any) -> bool:
+        """Whether its group divides partitions; Connect's does not. Before version 5 it does not say."""
+        return request.protocol_type in (None, "consumer")
 
     def _bring(self, request: Any, response: Any, generation: Generation) -> None:
         """A cooperative member goes on reading what it has: in this generation that belongs to it."""
+        if request.protocol_type != "consumer":
+            return
         for place in owned_partitions(bytes(request.protocols[0].metadata)) or ():
             owner = generation.brought.setdefault(place, response.member_id)
             assert owner == response.member_id, f"{place} is kept by {owner} and {response.member_id}"
 
     def _syncgroup(self, exchange: Exchange, request: Any, response: Any) -> None:
-        if response.error_code != ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE or request.group_id in self.mixed:
             return
         self._current(exchange, request.group_id, request.generation_id, request.member_id)
         generation = self._generation(request.group_id, request.generation_id, exchange.arrived)
         generation.synced = True
         assignment = bytes(response.assignment)
+        if not generation.plans and not self.fresh:
+            return
         assert generation.plans, "an assignment that nobody made"
         static = request.group_instance_id is not None
         if not static:
@@ -191,6 +226,8 @@ class Everything:
         else:
             plans = [one for plan in generation.plans for one in plan.values()]
         assert assignment in plans, f"{request.member_id} was given {assignment!r}"
+        if not self._of_consumers(request):
+            return
         who = request.group_instance_id or request.member_id
         for place in assigned_partitions(assignment):
             owner = generation.owners.setdefault(place, who)
@@ -213,6 +250,8 @@ class Everything:
 
     def _current(self, exchange: Exchange, group_id: str, number: int, member_id: str) -> None:
         """No later generation had been handed out, and the member had not left, when the request came."""
+        if group_id in self.mixed:
+            return
         for later, generation in self.groups[group_id].items():
             assert later <= number or generation.first_tick > exchange.arrived, (
                 f"{member_id} of {group_id} is told that all is well in {number}, after {later} was handed out"
@@ -254,6 +293,8 @@ class Everything:
             for topic, partition in source:
                 if partition.error_code == ErrorCode.NONE:
                     place = (group_id, topic, partition.partition_index)
+                    if place not in self.commits and not self.fresh:
+                        continue
                     allowed = self.offsets(place, exchange.arrived)
                     assert partition.committed_offset in allowed, (
                         f"{place}: {partition.committed_offset} is not among {allowed}"
@@ -282,45 +323,46 @@ class Everything:
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code == ErrorCode.NONE:
-                    place = (topic.name or names[topic.topic_id], partition.index)
+                    place = (topic.name or self.topic_name(topic.topic_id) or names[topic.topic_id], partition.index)
+                    if partition.base_offset < 0:
+                        continue  # it was there already, and nobody knows any more where
                     for at, record in enumerate(iterate_records(sent[place])):
                         offset = partition.base_offset + at
-                        assert record.value is not None
                         self.acknowledged[place][offset] = record.value
                         self._seen(place, offset, record.value)
 
     def _fetch(self, exchange: Exchange, request: Any, response: Any) -> None:
         names = {topic.topic_id: topic.topic for topic in request.topics}
         for topic in response.responses:
-            name = topic.topic or names[topic.topic_id]
+            name = topic.topic or self.topic_name(topic.topic_id) or names.get(topic.topic_id, "")
             for partition in topic.partitions:
                 if partition.error_code == ErrorCode.NONE and partition.records:
                     for offset, value in values(bytes(partition.records)):
                         assert offset < partition.high_watermark, "nobody may see what is not committed"
                         self._seen((name, partition.partition_index), offset, value)
 
-    def _seen(self, place: Place, offset: int, value: bytes) -> None:
-        if place[0].startswith("scratch"):
-            return  # made and deleted again and again: who does that looks after it
+    def _seen(self, place: Place, offset: int, value: bytes | None) -> None:
+        if place[0] in self.changed or not place[0]:
+            return
         known = self.records[place].setdefault(offset, value)
         assert known == value, f"{place}, offset {offset}: {known!r} has become {value!r}"
 
     # the end
 
-    def log(self, place: Place, found: dict[int, bytes]) -> None:
-        """A partition as it lies there in the end."""
+    def log(self, place: Place, found: dict[int, bytes | None], start_offset: int = 0) -> None:
+        """A partition as it lies there in the end, from `start_offset` on."""
         for offset, value in found.items():
             self._seen(place, offset, value)
-        assert len(set(found.values())) == len(found), f"{place}: a record is there twice"
         for offset, value in self.acknowledged[place].items():
-            assert found.get(offset) == value, f"{place}, offset {offset}: {value!r} was acknowledged"
+            assert offset < start_offset or (offset in found and found[offset] == value), (
+                f"{place}, offset {offset}: {value!r} was acknowledged"
+            )
 
 
-def values(data: bytes) -> Iterator[tuple[int, bytes]]:
+def values(data: bytes) -> Iterator[tuple[int, bytes | None]]:
     """(offset, value) of every record in some batches."""
     for position, _ in iterate_headers(data):
         for record in iterate_records(data, position):
-            assert record.value is not None
             yield record.offset, record.value
 
 
