@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.load_summary import LoadFailed
-from protocol.records.batch_header import LENGTH_BYTES, read_header
-from protocol.records.crc import crc32c
+from protocol.records.batch_header import verify
+from protocol.records.errors import CorruptBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from protocol.records.batch_header import BatchHeader
-
-CRC_BEGINS = 21
-"""The first byte of a batch that its CRC covers."""
 
 
 def batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]]:
@@ -24,12 +21,11 @@ def batches(chunks: Iterable[bytes]) -> Iterable[tuple[bytes, int, BatchHeader]]
     """
     for buffer in chunks:
         position, end = 0, len(buffer)
-        view = memoryview(buffer)
         while position < end:
-            header = read_header(buffer, position)
-            after = position + header.length + LENGTH_BYTES
             # A clean start has looked at no batch, and a flipped bit may well make another offset of one.
-            if crc32c(view[position + CRC_BEGINS : after]) != header.crc:
-                raise LoadFailed(f"the batch at offset {header.base_offset} does not pass its CRC")
+            try:
+                header = verify(buffer, position)
+            except CorruptBatch as error:
+                raise LoadFailed(str(error)) from error
             yield buffer, position, header
-            position = after
+            position += header.size_bytes

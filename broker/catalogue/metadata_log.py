@@ -19,16 +19,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker.catalogue.snapshots import DELETED, PARTIAL, MetadataBatch, newest_snapshot, read_batch
+from broker.catalogue.snapshots import DELETED, PARTIAL, MetadataBatch, metadata_batch, newest_snapshot
 from protocol.records import batch as record_batch
 from protocol.records.errors import CorruptBatch
 from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_text
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.files import DISK, Disk, LogFile, make_directory, remove_files, replace_file, sync_directory
+from storage.reading.walk import Verdict, Walk, sound_batch_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from storage.reading.walk import Header
 
 FOLDER = "__cluster_metadata-0"
 _MAX_BATCH_RECORDS = 10_000
@@ -169,26 +172,26 @@ class MetadataLog:
 
     def _read_segment(self, path: Path, *, last: bool) -> Iterator[MetadataBatch]:
         data = path.read_bytes()
-        position = 0
-        while position < len(data):
-            try:
-                batch = read_batch(data, position)
-                header = record_batch.read_header(data, position)
-                if batch.base_offset != self.next_offset:
-                    raise CorruptBatch(f"base offset {batch.base_offset} where {self.next_offset} is due")
-            except CorruptBatch as error:
-                self._cut(path, data, position, str(error), last=last)
-                return
-            yield batch
-            self.next_offset = header.next_offset
-            if batch.leader_epoch > self.leader_epoch or not self._epochs:
-                self.leader_epoch = max(self.leader_epoch, batch.leader_epoch)
-                self._epochs.append((self.leader_epoch, batch.base_offset))
-            position += header.size_bytes
+        walk, why = Walk.of_bytes(data), ""
+        try:
+            for _, header, batch in walk.batches():
+                if header[0] != self.next_offset:
+                    raise CorruptBatch(_out_of_row(header, self.next_offset))
+                found = metadata_batch(header, batch)
+                yield found
+                self.next_offset = header[0] + header[6] + 1
+                if found.leader_epoch > self.leader_epoch or not self._epochs:
+                    self.leader_epoch = max(self.leader_epoch, found.leader_epoch)
+                    self._epochs.append((self.leader_epoch, found.base_offset))
+            why = walk.why
+        except CorruptBatch as error:
+            why = str(error)
+        if why:
+            self._cut(path, data, walk.position, why, last=last)
 
     def _cut(self, path: Path, data: bytes, position: int, why: str, *, last: bool) -> None:
-        """Cut a torn tail. What has valid batches after it is no torn tail: Kafka would drop all of it, we refuse."""
-        if not last or _valid_batch_after(data, position, self.next_offset):
+        """Cut a torn tail. What has sound batches after it is no torn tail: Kafka would drop all of it, we refuse."""
+        if not last or sound_batch_after(data, position, self.next_offset):
             raise CorruptFile(path, f"damaged batch at byte {position} with valid ones after it: {why}")
         if not self._may_cut:
             raise CorruptFile(path, f"damaged last batch at byte {position}: {why}")
@@ -367,31 +370,19 @@ def segments_in(folder: Path) -> list[Path]:
 
 
 def _check_segment(path: Path, content: bytes, size_bytes: int, next_offset: int) -> None:
-    """Raises: CorruptFile unless `content` is whole batches in a row, up to `next_offset`."""
+    """Raises: CorruptFile unless `content` is sound batches in a row, up to `next_offset`."""
     offset = int(path.stem)
-    try:
-        for position, header in record_batch.iterate_headers(content):
-            record_batch.verify(content, position)
-            if header.base_offset != offset:
-                raise CorruptBatch(f"base offset {header.base_offset} where {offset} is due")
-            offset = header.next_offset
-    except CorruptBatch as error:
-        raise CorruptFile(path, str(error)) from error
+    walk = Walk.of_bytes(content)
+    for _, header, _ in walk.batches():
+        if header[0] != offset:
+            raise CorruptFile(path, _out_of_row(header, offset))
+        offset = header[0] + header[6] + 1
+    if walk.verdict is Verdict.CORRUPT:
+        raise CorruptFile(path, walk.why)
     if len(content) != size_bytes or offset != next_offset:
         why = f"{len(content)} bytes up to offset {offset} are left of {size_bytes} bytes up to {next_offset}"
         raise CorruptFile(path, why)
 
 
-def _valid_batch_after(data: bytes, position: int, next_offset: int) -> bool:
-    """Whether a whole valid batch begins anywhere after `position`."""
-    for start in range(position + 1, len(data) - record_batch.HEADER_BYTES + 1):
-        if data[start + 16] != 2:
-            continue
-        if int.from_bytes(data[start : start + 8]) < next_offset:
-            continue
-        try:
-            record_batch.verify(data, start)
-        except CorruptBatch:
-            continue
-        return True
-    return False
+def _out_of_row(header: Header, offset: int) -> str:
+    return f"base offset {header[0]} where {offset} is due"

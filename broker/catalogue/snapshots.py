@@ -14,14 +14,16 @@ from protocol.records import batch as record_batch
 from protocol.records.control_records import ControlType, control_type, decode_control_value
 from protocol.records.errors import CorruptBatch
 from storage.errors import CorruptFile
+from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from storage.reading.walk import Header
+
 BOOTSTRAP = "bootstrap.checkpoint"
 PARTIAL, DELETED = ".part", ".deleted"  # behind the name: unfinished, and obsolete
-_HEAD_BYTES = 64 * 1024  # more than the first batch of a snapshot takes
 # Not `.checkpoint.part` or `.checkpoint.deleted`: unfinished, and obsolete.
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -68,14 +70,13 @@ def all_snapshots(folder: Path) -> list[Snapshot]:
 
 def log_timestamp(path: Path) -> int:
     """When the last record that a snapshot covers was written, in ms: its header says. Raises: CorruptFile; OSError."""
-    with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
     try:
-        key, value = read_batch(head, 0).values[0]
+        _, header, batch = next(Walk.of_file(path).batches())
+        key, value = metadata_batch(header, batch).values[0]
         if control_type(key) is not ControlType.SNAPSHOT_HEADER:
             raise CorruptFile(path, "it does not begin with a snapshot header")
         return int(decode_control_value(ControlType.SNAPSHOT_HEADER, value).last_contained_log_timestamp)
-    except (CorruptBatch, ProtocolError, IndexError) as error:
+    except (CorruptBatch, ProtocolError, IndexError, StopIteration) as error:
         raise CorruptFile(path, str(error)) from error
 
 
@@ -93,17 +94,19 @@ def read_snapshot(path: Path) -> list[MetadataBatch]:
     return batches
 
 
-def read_batches(data: bytes, position: int = 0) -> Iterator[MetadataBatch]:
+def read_batches(data: bytes) -> Iterator[MetadataBatch]:
     """Every batch of `data`, which must hold nothing else. Raises: CorruptBatch."""
-    while position < len(data):
-        yield read_batch(data, position)
-        position += record_batch.read_header(data, position).size_bytes
+    walk = Walk.of_bytes(data)
+    for _, header, batch in walk.batches():
+        yield metadata_batch(header, batch)
+    if walk.verdict is not Verdict.WHOLE:
+        raise CorruptBatch(walk.why)
 
 
-def read_batch(data: bytes, position: int) -> MetadataBatch:
-    """The batch at `position`, checked. Raises: CorruptBatch."""
-    header = record_batch.verify(data, position)
-    values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(data, position))
+def metadata_batch(fields: Header, batch: memoryview) -> MetadataBatch:
+    """A sound batch of the metadata log, its records as pairs. Raises: CorruptBatch."""
+    header = record_batch.BatchHeader._make(fields)
+    values = tuple((record.key, record.value or b"") for record in record_batch.iterate_records(batch))
     return MetadataBatch(
-        header.base_offset, header.leader_epoch, header.is_control, values, header.max_timestamp, header.size_bytes
+        header.base_offset, header.leader_epoch, header.is_control, values, header.max_timestamp, len(batch)
     )

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from offline.dump.values import Undecodable, control_record, decoder_of, headers_of
 from protocol.errors import KafkaError
-from protocol.records.batch import HEADER_BYTES, MAGIC, Compression, iterate_records, read_header, verify
+from protocol.records.batch import BatchHeader, Compression, iterate_records
+from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from protocol.records.batch import BatchHeader
-
 _CODECS = frozenset(Compression)
-_LEAST_LENGTH = HEADER_BYTES - 12
 
 
 class BadFile(Exception):
@@ -48,8 +46,9 @@ def dump_log(path: Path, topic: str, wish: Wish) -> Iterator[dict[str, Any]]:
     decode = decoder_of(topic)
     records = 0
     expected = -1
-    for position, batch in _batches(path):
-        header = read_header(batch)
+    walk = Walk.of_file(path)
+    for position, fields, batch in walk.batches():
+        header = BatchHeader._make(fields)
         if header.base_offset < expected:
             raise BadFile(position, f"offset {header.base_offset} comes after offset {expected - 1}")
         expected = header.last_offset + 1
@@ -76,30 +75,8 @@ def dump_log(path: Path, topic: str, wish: Wish) -> Iterator[dict[str, Any]]:
                 yield line
         except KafkaError as error:
             raise BadFile(position, str(error)) from None
-
-
-def _batches(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(position, whole and intact batch). Raises: BadFile; OSError."""
-    size = path.stat().st_size
-    position = 0
-    with path.open("rb") as file:
-        while position < size:
-            head = file.read(HEADER_BYTES)
-            left = size - position
-            if len(head) >= 17 and head[16] != MAGIC:
-                raise BadFile(position, f"no batch begins here: magic {head[16]}, only {MAGIC} is known")
-            length = int.from_bytes(head[8:12], signed=True) if len(head) >= 12 else _LEAST_LENGTH
-            if length < _LEAST_LENGTH:
-                raise BadFile(position, f"no batch begins here: a length of {length} bytes")
-            if len(head) < HEADER_BYTES or length + 12 > left:
-                raise BadFile(position, f"the last {left} bytes are no whole batch")
-            batch = head + file.read(length + 12 - HEADER_BYTES)
-            try:
-                verify(batch)
-            except KafkaError as error:
-                raise BadFile(position, str(error)) from None
-            yield position, batch
-            position += length + 12
+    if walk.verdict is not Verdict.WHOLE:
+        raise BadFile(walk.position, walk.why)
 
 
 def _batch(header: BatchHeader, position: int, size_bytes: int) -> dict[str, Any]:

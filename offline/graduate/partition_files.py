@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaError
 from protocol.records import batch as record_batch
 from storage.errors import CorruptFile
 from storage.reading.batches import read_marker
 from storage.reading.checkpoints import LEADER_EPOCHS, parse_checkpoint
-from storage.reading.folder import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, base_offset_of
+from storage.reading.folder import scan_folder
 from storage.reading.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.reading.transaction_index import ENTRY_BYTES as TRANSACTION_ENTRY_BYTES
+from storage.reading.walk import Verdict, Walk
 from storage.state.producer_snapshot import parse_snapshot
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ANEW = "; remove the file, then start Kohort and stop it, which writes it anew"
-_CHUNK_BYTES = 8 * 1024 * 1024
 _MAX_PROBLEMS = 20  # of one folder: whoever has more knows enough
 
 
@@ -70,14 +69,11 @@ def inspect_partition(folder: Path, *, group_records: bool = False) -> Partition
 
 
 def _inspect(found: PartitionFiles, group_records: bool) -> None:
-    bases: dict[str, list[int]] = {suffix: [] for suffix in SEGMENT_SUFFIXES}
-    for path in found.folder.iterdir():
-        if path.suffix in bases:
-            bases[path.suffix].append(base_offset_of(path))
-        elif path.suffix in (CLEANED, SWAP):
-            found.problem(path, "a cleaning was interrupted; start Kohort and stop it, which finishes it")
-        elif path.suffix == DELETED:
-            continue  # waits for its removal, in Kafka as here
+    present = scan_folder(found.folder)
+    present.refuse_odd()
+    bases = present.sizes
+    for path in [*present.cleaned, *present.swaps]:
+        found.problem(path, "a cleaning was interrupted; start Kohort and stop it, which finishes it")
     logs = sorted(bases[".log"])
     if not logs:
         # Kohort makes the first segment with the first record, and Kafka when it opens the folder.
@@ -85,7 +81,7 @@ def _inspect(found: PartitionFiles, group_records: bool) -> None:
             found.problem(found.folder, "it has no segment, and files of one")
         return
     found.start_offset = found.end_offset = logs[0]
-    for number, base_offset in enumerate(logs):
+    for base_offset in logs:
         path = found.folder / f"{base_offset:020d}.log"
         if not path.exists():
             found.problem(found.folder, f"the segment of offset {base_offset} is not named with 20 digits")
@@ -93,7 +89,7 @@ def _inspect(found: PartitionFiles, group_records: bool) -> None:
         if base_offset < found.end_offset:
             found.problem(path, f"it begins below offset {found.end_offset}, where the segment before it ends")
         found.end_offset = max(found.end_offset, base_offset)
-        _Segment(found, path, base_offset, last=number == len(logs) - 1).check(group_records)
+        _Segment(found, path, base_offset).check(group_records)
     _check_epochs(found)
     for offset in sorted(bases[".snapshot"]):
         path = found.folder / f"{offset:020d}.snapshot"
@@ -131,11 +127,10 @@ def _check_epochs(found: PartitionFiles) -> None:
 class _Segment:
     """One segment: its batches in one pass, and the indexes held against them on the way."""
 
-    def __init__(self, found: PartitionFiles, path: Path, base_offset: int, *, last: bool) -> None:
+    def __init__(self, found: PartitionFiles, path: Path, base_offset: int) -> None:
         self._found = found
         self._path = path
         self._base_offset = base_offset
-        self._last = last
         self._latest_timestamp = -1
 
     def check(self, group_records: bool) -> None:
@@ -180,37 +175,21 @@ class _Segment:
 
     def _batches(self) -> Iterator[tuple[int, record_batch.BatchHeader, bytes]]:
         """(byte, header, batch) of every batch, checked; a problem ends it."""
-        position, rest = 0, b""
-        with self._path.open("rb") as file:
-            while chunk := file.read(max(_CHUNK_BYTES, _missing(rest))):
-                data = rest + chunk
-                start = 0
-                while start + record_batch.HEADER_BYTES <= len(data):
-                    size = record_batch.LENGTH_BYTES + int.from_bytes(data[start + 8 : start + 12], signed=True)
-                    if start + size > len(data) and size <= self._left(position + start):
-                        break  # the rest of it comes with the next chunk
-                    batch = data[start : start + max(size, record_batch.HEADER_BYTES)]
-                    try:
-                        header = record_batch.verify(batch)
-                    except KafkaError as error:
-                        self._found.problem(self._path, f"damaged batch at byte {position + start}: {error}")
-                        return
-                    if header.base_offset < self._found.end_offset:
-                        self._found.problem(
-                            self._path,
-                            f"the batch at byte {position + start} begins at offset {header.base_offset}, "
-                            f"below {self._found.end_offset}, where the one before it ends",
-                        )
-                        return
-                    yield position + start, header, batch
-                    start += size
-                position += start
-                rest = data[start:]
-        if rest:
-            self._found.problem(self._path, f"torn batch at byte {position}, the last of the file")
-
-    def _left(self, position: int) -> int:
-        return self._path.stat().st_size - position
+        walk = Walk.of_file(self._path)
+        for position, fields, batch in walk.batches():
+            header = record_batch.BatchHeader._make(fields)
+            if header.base_offset < self._found.end_offset:
+                self._found.problem(
+                    self._path,
+                    f"the batch at byte {position} begins at offset {header.base_offset}, "
+                    f"below {self._found.end_offset}, where the one before it ends",
+                )
+                return
+            yield position, header, bytes(batch)
+        if walk.verdict is Verdict.TORN:
+            self._found.problem(self._path, f"torn batch at byte {walk.position}, the last of the file")
+        elif walk.verdict is Verdict.CORRUPT:
+            self._found.problem(self._path, f"damaged batch at byte {walk.position}: {walk.why}")
 
     def _follow_transaction(self, header: record_batch.BatchHeader, data: bytes) -> None:
         if not header.is_control:
@@ -242,10 +221,3 @@ class _Segment:
         except FileNotFoundError:
             self._found.problem(path, "it is not there; start Kohort and stop it, which writes it anew")
             return b""
-
-
-def _missing(rest: bytes) -> int:
-    """How many bytes the batch that begins with `rest` still needs."""
-    if len(rest) < record_batch.LENGTH_BYTES:
-        return 0
-    return record_batch.LENGTH_BYTES + int.from_bytes(rest[8:12], signed=True) - len(rest)

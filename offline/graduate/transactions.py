@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
-from protocol.records.batch import iterate_headers, iterate_records
+from protocol.records.batch import CONTROL, iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.transaction_records import TransactionLogKey, TransactionLogValue, decode_key, decode_value
+from storage.reading.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,7 @@ def known_transactions(folders: Iterable[Path]) -> set[tuple[int, str, int]]:
     states: dict[str, TransactionLogValue | None] = {}
     for folder in folders:
         for path in sorted(folder.glob("*.log")):
-            for record in _records(path.read_bytes()):
+            for record in _records(path):
                 try:
                     key = decode_key(record.key)
                     if isinstance(key, TransactionLogKey):
@@ -48,10 +49,10 @@ def known_transactions(folders: Iterable[Path]) -> set[tuple[int, str, int]]:
     }
 
 
-def _records(data: bytes) -> Iterable[Record]:
+def _records(path: Path) -> Iterable[Record]:
     try:
-        for position, header in iterate_headers(data):
-            if not header.is_control:
-                yield from iterate_records(data, position)
+        for _, header, batch in Walk.of_file(path).batches():
+            if not header[5] & CONTROL:
+                yield from iterate_records(batch)
     except KafkaError:
-        return  # torn, or damaged
+        return  # what cannot be read

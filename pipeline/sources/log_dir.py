@@ -18,6 +18,7 @@ from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, parse_folder_name, read_topic_id
 from storage.errors import CorruptFile
 from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, read_offsets
+from storage.reading.folder import SWAP, replaced_by, scan_folder, segment_path
 
 GROUPS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC = METADATA_FOLDER.rpartition("-")[0]
@@ -126,21 +127,13 @@ def _scan_one(path: Path) -> list[Partition]:
 
 def partition_in(directory: Path, topic: str, number: int) -> Partition:
     """The segments in a partition's folder, complete replacements taken for what they replace. May raise OSError."""
-    logs: dict[int, os.DirEntry[str]] = {}
-    swaps: dict[int, os.DirEntry[str]] = {}
-    cleaned = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            match = _SEGMENT.fullmatch(entry.name)
-            if match and match[2] == "log":
-                (swaps if match[3] else logs)[int(match[1])] = entry
-            elif entry.name.endswith(".cleaned"):
-                cleaned.append(int(entry.name.partition(".")[0]))
-    for base_offset in sorted(swaps):
-        # Output goes from `.cleaned` to `.swap` file by file: one still `.cleaned` means none counts yet.
-        if cleaned and base_offset >= min(cleaned):
-            continue
-        _honour(logs, swaps, base_offset)
+    found = scan_folder(directory)
+    logs = {base_offset: segment_path(directory, base_offset, ".log") for base_offset in found.sizes[".log"]}
+    for swap in sorted(found.swaps_that_count()):
+        if swap.name.endswith(".log" + SWAP):
+            covered, _ = replaced_by(swap)
+            logs = {base_offset: path for base_offset, path in logs.items() if base_offset not in covered}
+            logs[covered.start] = swap
     listed = []
     for base_offset in sorted(logs):
         try:
@@ -148,7 +141,7 @@ def partition_in(directory: Path, topic: str, number: int) -> Partition:
         except FileNotFoundError:
             continue  # removed since it was listed: retention, or the cleaner
         listed.append(
-            Segment(base_offset, logs[base_offset].path, status.st_size, None, status.st_mtime_ns // 1_000_000)
+            Segment(base_offset, str(logs[base_offset]), status.st_size, None, status.st_mtime_ns // 1_000_000)
         )
     ends = [segment.base_offset for segment in listed[1:]]
     segments = [replace(segment, next_offset=end) for segment, end in zip(listed, [*ends, None], strict=False)]
@@ -157,17 +150,6 @@ def partition_in(directory: Path, topic: str, number: int) -> Partition:
     except CorruptFile:
         topic_id = None  # only names in rare records depend on it
     return Partition(topic, number, str(directory), tuple(segments), uuid_text(topic_id) if topic_id else None)
-
-
-def _honour(logs: dict[int, os.DirEntry[str]], swaps: dict[int, os.DirEntry[str]], base_offset: int) -> None:
-    """Let a replacement take the place of the files whose base offsets it covers."""
-    from pipeline.sources.segments import end_of_batches  # noqa: PLC0415  which needs this module's types
-
-    entry = swaps[base_offset]
-    end = max(end_of_batches(entry.path, base_offset), base_offset + 1)
-    for covered in [offset for offset in logs if base_offset <= offset < end]:
-        del logs[covered]
-    logs[base_offset] = entry
 
 
 def _with_checkpoints(partition: Partition, log_directory: Path) -> Partition:

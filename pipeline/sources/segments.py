@@ -6,7 +6,6 @@ Positions are bytes in the file. An index is believed only as far as the batches
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +14,15 @@ import numpy as np
 
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch, is_zero, read_headers, walk
 from pipeline.sources.log_dir import Segment
-from protocol.records.batch_header import HEADER_BYTES, MAGIC
-from protocol.records.crc import crc32c
+from protocol.records.batch_header import HEADER_BYTES
+from storage.files import LogFile
+from storage.reading.batches import OVERHEAD
+from storage.reading.indexes import OffsetIndex, TimeIndex
+from storage.reading.walk import Header, Verdict, Walk
 
 WINDOW_BYTES = 4 * 1024 * 1024
 INDEX_BATCH_LIMIT_BYTES = 1024 * 1024 * 1024
 """Files up to this size are walked for their cuts when there is no usable index."""
-_STEP = struct.Struct(">qiibIhi")  # base offset, length, leader epoch, magic, crc, attributes, last offset delta
-_INDEX_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
 
 
 class Step(NamedTuple):
@@ -47,24 +46,17 @@ class End(NamedTuple):
 
 def steps(path: str, position: int = 0, end: int | None = None) -> Iterator[Step]:
     """Each batch from `position` on, by its header; stops in front of anything that is no whole batch. OSError."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        size = os.fstat(file.fileno()).st_size
-        limit = size if end is None else min(end, size)
-        window, start = b"", position
-        unpack = _STEP.unpack_from
-        while position + HEADER_BYTES <= limit:
-            at = position - start
-            if at + HEADER_BYTES > len(window):
-                # Small batches lie many in a window; of a large one only the header is read.
-                window, start, at = os.pread(file.fileno(), WINDOW_BYTES, position), position, 0
-                if len(window) < HEADER_BYTES:
-                    return
-            base_offset, length, _, magic, _, attributes, delta = unpack(window, at)
-            size_bytes = length + 12
-            if magic != MAGIC or size_bytes < HEADER_BYTES or position + size_bytes > limit or delta < 0:
-                return
-            yield Step(position, size_bytes, base_offset, base_offset + delta, attributes)
-            position += size_bytes
+    file = LogFile(Path(path), os.O_RDONLY)
+    size = file.size()
+    walk = Walk(file.pread, size if end is None else min(end, size), position)
+    for at, header in walk.headers():
+        if header[6] < 0:
+            return
+        yield _step(at, header)
+
+
+def _step(position: int, header: Header) -> Step:
+    return Step(position, header[1] + OVERHEAD, header[0], header[0] + header[6], header[5])
 
 
 def survey(path: str, position: int = 0, end: int | None = None) -> Headers:
@@ -106,17 +98,8 @@ def index_entries(segment: Segment) -> list[tuple[int, int]]:
         data = segment.beside(".index").read_bytes()
     except OSError:
         return []
-    entries: list[tuple[int, int]] = []
-    last_offset, last_position = -1, -1
-    for relative, position in _INDEX_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % 8]):
-        if relative <= last_offset or position <= last_position or position >= segment.size_bytes:
-            break
-        if relative == 0 and position == 0 and entries:
-            break
-        entries.append((segment.base_offset + relative, position))
-        last_offset, last_position = relative, position
-    # A lone (0, 0) is what the first entry of a pre-sized, still empty index looks like, too; it says nothing anyway.
-    return entries if entries[:1] != [(segment.base_offset, 0)] or len(entries) > 1 else []
+    index = OffsetIndex.believed(data, segment.size_bytes)
+    return [(segment.base_offset + offset, at) for offset, at in zip(index.offsets, index.positions, strict=True)]
 
 
 def latest_timestamp(segment: Segment) -> int | None:
@@ -125,26 +108,14 @@ def latest_timestamp(segment: Segment) -> int | None:
         data = segment.beside(".timeindex").read_bytes()
     except OSError:
         return None
-    latest = None
-    for timestamp, relative in _TIME_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % 12]):
-        if latest is not None and timestamp <= latest:
-            break
-        if timestamp == 0 and relative == 0:
-            break
-        latest = timestamp
-    return latest
+    times = TimeIndex.believed(data).timestamps
+    return times[-1] if times else None
 
 
 def header_at(path: str, position: int) -> Step | None:
     """The batch header at a position, None when there is none that could be one. OSError."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        data = os.pread(file.fileno(), HEADER_BYTES, position)
-    if len(data) < HEADER_BYTES:
-        return None
-    base_offset, length, _, magic, _, attributes, delta = _STEP.unpack_from(data)
-    if magic != MAGIC or length + 12 < HEADER_BYTES or base_offset < 0 or delta < 0:
-        return None
-    return Step(position, length + 12, base_offset, base_offset + delta, attributes)
+    found = next(steps(path, position), None)
+    return found if found is not None and found.base_offset >= 0 else None
 
 
 def find_end(segment: Segment, *, check_last_crc: bool = False, seen: Headers | None = None) -> End:
@@ -198,13 +169,10 @@ def _rest(path: str, position: int, end: int) -> bytes:
 
 def _is_whole_but_wrong(rest: bytes, size: int) -> bool:
     """A complete header that is none of magic 2, or impossible: not a batch being written but damage."""
-    if size < HEADER_BYTES:
-        return False
-    _, length, _, magic, _, _, delta = _STEP.unpack_from(rest)
-    return bool(magic != MAGIC or length + 12 < HEADER_BYTES or delta < 0)
+    walk = Walk.of_bytes(rest[:size])
+    return next(walk.headers(), None) is not None or walk.verdict is Verdict.CORRUPT
 
 
 def _crc_is_right(path: str, step: Step) -> bool:
-    with open(path, "rb") as file:  # noqa: PTH123
-        data = os.pread(file.fileno(), step.size_bytes, step.position)
-    return len(data) == step.size_bytes and crc32c(memoryview(data)[21:]) == int.from_bytes(data[17:21], "big")
+    walk = Walk(LogFile(Path(path), os.O_RDONLY).pread, step.position + step.size_bytes, step.position)
+    return next(walk.batches(), None) is not None

@@ -5,13 +5,15 @@ Source: Kafka's Cleaner.buildOffsetMap, SkimpyOffsetMap.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import BatchHeader, read_keys_values, verify
+from protocol.records.batch import BatchHeader, read_keys_values
+from protocol.records.errors import CorruptBatch
 from storage.clean.cleaner_transactions import CleanedTransactions
-from storage.files import DISK
-from storage.reading.batch_file import BatchFile
+from storage.files import DISK, LogFile
 from storage.reading.folder import segment_path
+from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,14 +78,10 @@ def is_over(header: BatchHeader, plan: CleanPlan) -> bool:
 
 
 def batches(plan: CleanPlan, source: Source) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch of a segment, checked against its CRC."""
-    segment = _open(plan, source)
-    for position, fields in segment.headers():
-        batch = segment.read(position, position + fields[1] + 12)
-        yield verify(batch), batch
-
-
-def _open(plan: CleanPlan, source: Source) -> BatchFile:
-    segment = BatchFile.at(segment_path(plan.directory, source.base_offset, ".log"), source.base_offset, DISK)
-    segment.size_bytes = source.size_bytes
-    return segment
+    """Every batch of a segment, checked against its CRC. Raises: CorruptBatch; OSError."""
+    path = segment_path(plan.directory, source.base_offset, ".log")
+    walk = Walk(LogFile(path, os.O_RDONLY, DISK).pread, source.size_bytes)
+    for _, header, batch in walk.batches():
+        yield BatchHeader._make(header), bytes(batch)
+    if walk.verdict is not Verdict.WHOLE:
+        raise CorruptBatch(f"{path}, byte {walk.position}: {walk.why}")

@@ -15,16 +15,12 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from protocol.records.batch import HEADER_BYTES
 from storage.errors import CorruptSegment
 from storage.files import Disk, LogFile
-from storage.reading.batches import HEADER, OVERHEAD
 from storage.reading.folder import segment_path
-
-SCAN_BYTES = 65536
-LEAST_LENGTH = HEADER_BYTES - OVERHEAD
+from storage.reading.walk import Header, Verdict, Walk
 
 
 class BatchFile:
@@ -106,22 +102,15 @@ class BatchFile:
         self.was_read = True
         return self.file.pread(end - start, start)
 
-    def headers(self, start: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    def headers(self, start: int = 0) -> Iterator[tuple[int, Header]]:
         """Every batch from `start` on: its position and its header as `HEADER` unpacks it.
 
         Raises: CorruptSegment when the batches do not fill the file.
         """
-        position, size = start, self.size_bytes
-        chunk, at = b"", 0
-        while position < size:
-            if at + HEADER_BYTES > len(chunk):
-                chunk, at = self._chunk(position, SCAN_BYTES), 0
-            header = HEADER.unpack_from(chunk, at)
-            if header[1] < LEAST_LENGTH or position + header[1] + OVERHEAD > size:
-                raise CorruptSegment(self.path(".log"), position)
-            yield position, header
-            at += header[1] + OVERHEAD
-            position += header[1] + OVERHEAD
+        walk = Walk(self.file.pread, self.size_bytes, start)
+        yield from walk.headers()
+        if walk.verdict is not Verdict.WHOLE:
+            raise CorruptSegment(self.path(".log"), walk.position)
 
     def drop_view(self) -> None:
         """Let go of the mapping; views that are on their way live on."""

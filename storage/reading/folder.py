@@ -1,4 +1,4 @@
-"""The files of a partition's folder by their names.
+"""A partition's folder: its files by their names, and which of them count while a cleaning is taken over.
 
 Suffixes after the real name: `.deleted` waits for removal, `.cleaned` is unfinished output and worthless, `.swap` is
 a complete replacement whose sources may be gone already, and so must be honoured.
@@ -8,10 +8,18 @@ Source: Kafka's LogFileUtils, LogLoader.
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storage.errors import CorruptFile
+from storage.files import DISK
+from storage.reading.walk import Walk
+
+if TYPE_CHECKING:
+    from storage.files import Disk
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -20,21 +28,72 @@ DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
 
 @dataclass(slots=True)
 class Found:
-    """What lies in the folder, sizes in bytes: `sizes[suffix][base offset]`."""
+    """What lies in the folder, sizes in bytes: `sizes[suffix][base offset]`, and what a crash may have left."""
 
     sizes: dict[str, dict[int, int]] = field(default_factory=lambda: {suffix: {} for suffix in SEGMENT_SUFFIXES})
+    deleted: list[Path] = field(default_factory=list)
+    cleaned: list[Path] = field(default_factory=list)
+    swaps: list[Path] = field(default_factory=list)
+    odd: list[Path] = field(default_factory=list)  # named as a segment's file, and without an offset
 
     def drop(self, suffix: str, offset: int) -> None:
         """The file is gone."""
         self.sizes[suffix].pop(offset, None)
 
+    def refuse_odd(self) -> None:
+        """Raises: CorruptFile when a file is of no segment."""
+        for path in self.odd:
+            base_offset_of(path)
+
+    def swaps_that_count(self) -> list[Path]:
+        """Output goes from `.cleaned` to `.swap` file by file: one still `.cleaned` means none counts yet."""
+        unfinished_from = min(map(base_offset_of, self.cleaned), default=None)
+        return [path for path in self.swaps if unfinished_from is None or base_offset_of(path) < unfinished_from]
+
+
+def scan_folder(directory: Path) -> Found:
+    """The files that are there; one that goes meanwhile may be left out. May raise `OSError`."""
+    found = Found()
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            stem, _, last = entry.name.rpartition(".")
+            path, suffix = directory / entry.name, "." + last
+            if suffix == DELETED:
+                found.deleted.append(path)
+            elif suffix in found.sizes:
+                digits = entry.name.partition(".")[0]
+                if not _is_offset(digits):
+                    found.odd.append(path)
+                    continue
+                with suppress(FileNotFoundError):
+                    found.sizes[suffix][int(digits)] = entry.stat().st_size
+            elif stem.endswith(SEGMENT_SUFFIXES) and suffix in (CLEANED, SWAP):
+                (found.cleaned if suffix == CLEANED else found.swaps).append(path)
+    return found
+
+
+def replaced_by(swap: Path, disk: Disk = DISK) -> tuple[range, Walk]:
+    """The base offsets of the segments that a replacement stands for, and the walk over its batches that told it.
+
+    One without batches still replaces the segment of its own name. May raise `OSError`.
+    """
+    begin = next_offset = base_offset_of(swap)
+    walk = Walk.of_file(swap, disk=disk)
+    for _, header in walk.headers():
+        next_offset = header[0] + header[6] + 1
+    return range(begin, max(next_offset, begin + 1)), walk
+
 
 def base_offset_of(path: Path) -> int:
     """The offset before the first dot of a segment file's name. Raises: CorruptFile."""
     digits = path.name.partition(".")[0]
-    if not (digits.isascii() and digits.isdigit()):
+    if not _is_offset(digits):
         raise CorruptFile(path, "its name does not begin with an offset; move it out of the partition's folder")
     return int(digits)
+
+
+def _is_offset(digits: str) -> bool:
+    return digits.isascii() and digits.isdigit()
 
 
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:

@@ -53,6 +53,25 @@ class OffsetIndex:
             index.positions.pop()
         return index if _rises(index.offsets) and _rises(index.positions) else None
 
+    @classmethod
+    def believed(cls, data: bytes, size_bytes: int) -> OffsetIndex:
+        """The entries up to the first that does not rise, or points beyond the `size_bytes` of the log.
+
+        For whoever reads beside a running broker, or what was left by one. A lone (0, 0) is left out: so looks the
+        first entry of a pre-sized, still empty file.
+        """
+        words = array("i", data[: len(data) - len(data) % OFFSET_ENTRY_BYTES])
+        if sys.byteorder == "little":
+            words.byteswap()
+        index = cls()
+        last = (-1, -1)
+        for offset, position in zip(words[0::2], words[1::2], strict=True):
+            if offset <= last[0] or not last[1] < position < size_bytes:
+                break
+            index.append(offset, position)
+            last = offset, position
+        return cls() if index.offsets.tolist() == [0] and index.positions[0] == 0 else index
+
     def to_bytes(self) -> bytes:
         """The content of the `.index` file, without a pre-sized rest."""
         words = array("i", bytes(OFFSET_ENTRY_BYTES * len(self.offsets)))
@@ -107,6 +126,17 @@ class TimeIndex:
             index.timestamps.append(timestamp)
             index.offsets.append(offset)
         return index if _rises(index.timestamps) else None
+
+    @classmethod
+    def believed(cls, data: bytes) -> TimeIndex:
+        """The entries up to the first that is zero or does not rise."""
+        index = cls()
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % TIME_ENTRY_BYTES]):
+            if (timestamp == 0 and offset == 0) or (index.timestamps and timestamp <= index.timestamps[-1]):
+                break
+            index.timestamps.append(timestamp)
+            index.offsets.append(offset)
+        return index
 
     def to_bytes(self) -> bytes:
         """The content of the `.timeindex` file."""

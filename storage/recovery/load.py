@@ -15,14 +15,13 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import CONTROL, HEADER_BYTES, MAGIC
-from protocol.records.crc import crc32c
+from protocol.records.batch import CONTROL
 from storage.errors import CorruptFile, CorruptSegment
 from storage.files import LogFile, sync_directory
-from storage.reading.batch_file import LEAST_LENGTH
-from storage.reading.batches import HEADER, OVERHEAD
+from storage.reading.batches import OVERHEAD
 from storage.reading.folder import Found
 from storage.reading.indexes import OFFSET_ENTRY_BYTES
+from storage.reading.walk import Verdict, Walk
 from storage.recovery.producers import aborted_in, drop_snapshots, load_producers
 from storage.recovery.tidy import tidy
 from storage.state.log_config import INT32_MAX
@@ -33,8 +32,6 @@ from storage.state.segment import Segment
 
 if TYPE_CHECKING:
     from storage.state.log_state import LogState
-
-CHUNK_BYTES = 1_048_576
 
 
 def load(log: LogState, *, clean: bool, recovery_point: int, log_start_offset: int, now_ms: int) -> None:
@@ -198,55 +195,38 @@ def _check_segment(log: LogState, segment: Segment) -> str:
 
     Return why it ends before the file does, "" when it does not. Sets the log end to after the last good batch.
     """
-    size = segment.size_bytes
+    walk = Walk(segment.file.pread, segment.size_bytes)
+    why = _rebuild_from(log, segment, walk)
+    if not why and walk.verdict is not Verdict.WHOLE:
+        why = walk.why
+    if why:
+        _refuse_old_format(segment, walk.position)
+    segment.size_bytes = walk.position
+    segment.finish_time_index()
+    return why
+
+
+def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
+    """Take each batch into what is derived from batches; stop at one that its segment cannot hold, and say why."""
     segment.start_indexes()
     segment.start_aborted()
-    base, unpack, note = segment.base_offset, HEADER.unpack_from, segment.note_batch
-    position, at, chunk = 0, 0, b""
-    view = memoryview(chunk)
-    why = ""
+    base, note = segment.base_offset, segment.note_batch
     epoch = log.epochs.latest
-    end_offset = log.log_end_offset = base
-    while position < size:
-        if len(chunk) - at < HEADER_BYTES:
-            chunk, at = segment.file.pread(CHUNK_BYTES, position), 0
-            view = memoryview(chunk)
-            if len(chunk) < HEADER_BYTES:
-                why = f"{len(chunk)} bytes are less than a batch header"
-                break
-        header = unpack(chunk, at)
-        length, last_offset = header[1], header[0] + header[6]
-        batch_bytes = length + OVERHEAD
-        if length < LEAST_LENGTH or position + batch_bytes > size:
-            why = f"a batch claims {batch_bytes} bytes, {size - position} are there"
-            break
-        if len(chunk) - at < batch_bytes:
-            chunk, at = segment.file.pread(max(CHUNK_BYTES, batch_bytes), position), 0
-            view = memoryview(chunk)
-        if header[3] != MAGIC or crc32c(view[at + 21 : at + batch_bytes]) != header[4]:
-            why = "a batch has a wrong CRC" if header[3] == MAGIC else f"a batch has magic {header[3]}"
-            break
+    log.log_end_offset = base
+    for position, header, batch in walk.batches():
+        last_offset = header[0] + header[6]
         if header[0] < base or not 0 <= last_offset - base <= INT32_MAX:
-            why = f"a batch has offset {header[0]}, outside of what its segment may hold"
-            break
-        note(position, batch_bytes, last_offset, header[8])
+            return f"a batch has offset {header[0]}, outside of what its segment may hold"
+        note(position, len(batch), last_offset, header[8])
         if header[2] > epoch:
             epoch = header[2]
             log.epochs.assign(epoch, header[0])
         if header[9] >= 0:
-            control = bytes(view[at : at + batch_bytes]) if header[5] & CONTROL else b""
-            aborted = note_producer(log.producers, header, header[0], control)
+            aborted = note_producer(log.producers, header, header[0], bytes(batch) if header[5] & CONTROL else b"")
             if aborted is not None:
                 segment.aborted.append(aborted)
-        position += batch_bytes
-        at += batch_bytes
-        end_offset = last_offset + 1
-    if why:
-        _refuse_old_format(segment, position)
-    segment.size_bytes = position
-    segment.finish_time_index()
-    log.log_end_offset = end_offset
-    return why
+        log.log_end_offset = last_offset + 1
+    return ""
 
 
 def _note_what_is_missing(log: LogState, found: Found, checked_from: int) -> None:

@@ -15,10 +15,11 @@ from pathlib import Path
 from protocol.records.batch import CONTROL, HEADER_BYTES
 from storage.errors import CorruptSegment
 from storage.files import Disk, LogFile, write_file
-from storage.reading.batch_file import LEAST_LENGTH, BatchFile
+from storage.reading.batch_file import BatchFile
 from storage.reading.batches import OVERHEAD, STEP
 from storage.reading.indexes import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index, parse_transaction_index
+from storage.reading.walk import LEAST_LENGTH
 
 WALK_BYTES = 4096
 HINTS = 8

@@ -233,7 +233,7 @@ def _add(name: str, text: bytes) -> Callable[[Path], None]:
         (_cut(METADATA, 3), "damaged last batch at byte"),
         (lambda data: flip(data / LOG, 70), f"{LOG}: damaged batch at byte 0: "),
         (lambda data: (data / LOG).unlink(), "orders-0: it has no segment, and files of one"),
-        (_cut(LOG, 3), "damaged batch at byte"),
+        (_cut(LOG, 3), "torn batch at byte"),
         (_add(LOG, bytes(12)), "torn batch at byte"),
         (lambda data: flip(data / LOG.replace(".log", ".index"), 7), ".index: wrong entry at byte 0"),
         (_add(LOG.replace(".log", ".index"), bytes(3)), "are no offset index"),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.loop.logs import get_logger
 from protocol.errors import ProtocolError
-from protocol.records.batch_header import LENGTH_BYTES, read_header
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import OffsetCommitKey, decode_key
 from protocol.records.ledger import decode_whole
+from storage.reading.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,17 +102,18 @@ def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:
         result = partition.log.read(offset, _CHUNK_BYTES, copied=True)
         if not result.size_bytes and result.next_offset <= offset:
             return
-        buffer, position = b"".join(result.buffers), 0
-        while position < len(buffer):
-            try:
-                header = read_header(buffer, position)
-                for record in iterate_records(buffer, position):
+        walk, why = Walk.of_bytes(b"".join(result.buffers)), ""
+        try:
+            for _, _, batch in walk.batches():
+                for record in iterate_records(batch):
                     if begin <= record.offset < end:
                         yield record
-            except ProtocolError as error:
-                log.warning("ledger_batch_unreadable", partition=partition.name, error=str(error))
-                return
-            position += header.length + LENGTH_BYTES
+            why = walk.why
+        except ProtocolError as error:
+            why = str(error)
+        if why:
+            log.warning("ledger_batch_unreadable", partition=partition.name, error=why)
+            return
         offset = result.next_offset
 
 
