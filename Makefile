@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.bytecode ## what requests cost; ARGS="--against kafka" measures Apache Kafka in the same run
+bench: $(VENV)/.bytecode ## what requests cost; ARGS="--against kafka,kfake,mock" measures others in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one would use today; ARGS="--records 6000000"

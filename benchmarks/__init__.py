@@ -1,1 +1,1 @@
-"""What the broker costs: one script per question, each also asked of Apache Kafka with `--against kafka`."""
+"""What the broker costs: one script per question, each also asked of others with `--against kafka,kfake,mock`."""

@@ -20,7 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from benchmarks.peers import KAFKA_VERSION, PEERS, Mock
+from tests.support.broker_process import BrokerProcess, eventually
 from tests.support.wire import Wire
 
 HERE = Path(__file__).resolve().parent
@@ -42,18 +43,31 @@ class Row:
 def arguments(description: str) -> argparse.ArgumentParser:
     """The options that every script takes."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--against", choices=["kafka"], help="measure Apache Kafka too (tools/kafka), in the same run")
-    parser.add_argument("--only", choices=["kohort", "kafka"], help="measure this broker alone")
+    parser.add_argument(
+        "--against", type=_peers, default=[], metavar="PEERS",
+        help="measure these too, in the same run: kafka (tools/kafka), kfake (franz-go's, in Go), mock (librdkafka's)",
+    )  # fmt: skip
+    parser.add_argument("--only", choices=list(PEERS), help="measure this broker alone")
     parser.add_argument("--rounds", type=int, default=3, help="every figure is the median of so many (3)")
     parser.add_argument("--json", type=Path, help="append the rows to this file, one JSON object a line")
     return parser
 
 
-def kinds(options: argparse.Namespace) -> list[type[BrokerProcess]]:
+REAL = ("kohort", "kafka")
+"""The brokers that keep what they are given; questions about files, starts and cleaning are for them alone."""
+
+
+def kinds(options: argparse.Namespace, among: Sequence[str] = REAL) -> list[type[BrokerProcess]]:
     """The brokers to measure."""
-    if options.only:
-        return [Kafka if options.only == "kafka" else Kohort]
-    return [Kohort, Kafka] if options.against else [Kohort]
+    names = [options.only] if options.only else ["kohort", *options.against]
+    return [PEERS[name] for name in names if name in among]
+
+
+def _peers(names: str) -> list[str]:
+    unknown = set(names.split(",")) - {"kafka", "kfake", "mock"}
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no such peer: {', '.join(sorted(unknown))}")
+    return names.split(",")
 
 
 def kload() -> Path:
@@ -82,15 +96,23 @@ def load(broker: BrokerProcess, mode: str, **options: object) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def brokers(options: argparse.Namespace, **settings: object) -> Iterator[list[BrokerProcess]]:
+def brokers(
+    options: argparse.Namespace, among: Sequence[str] = REAL, **settings: object
+) -> Iterator[list[BrokerProcess]]:
     """Each kind of broker started on a fresh directory; ended and swept away afterwards."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder, contextlib.ExitStack() as stack:
-        yield [stack.enter_context(kind(Path(folder) / kind.name, {**SETTINGS, **settings})) for kind in kinds(options)]
+        yield [
+            stack.enter_context(kind(Path(folder) / kind.name, {**SETTINGS, **settings}))
+            for kind in kinds(options, among)
+        ]
 
 
 def create_topic(broker: BrokerProcess, name: str, partitions: int, **configs: str) -> None:
     """A topic that is there when this returns, and the offsets topic with it."""
+    if isinstance(broker, Mock):
+        broker.make_topic(name)
+        return
     with Wire(broker.address) as wire:
         error = wire.create_topic(name, partitions, **configs)
         if error:
@@ -128,15 +150,16 @@ def machine() -> str:
     ).stdout.strip()
     return (
         f"Kohort {revision or version('kohort')}, Python {platform.python_version()}, uvloop {version('uvloop')}; "
-        f"Apache Kafka {os.environ.get('KAFKA_VERSION', '4.3.1')}; {os.cpu_count()} x {cpu}, {memory:.0f} GiB, "
+        f"Apache Kafka {KAFKA_VERSION}; {os.cpu_count()} x {cpu}, {memory:.0f} GiB, "
         f"Linux {platform.release()}; load average {os.getloadavg()[0]:.1f} at the start"
     )
 
 
 def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
     """Print the table, ratios where both were measured; append it to `--json`."""
-    names = [kind.name for kind in kinds(options)]
-    heads = ["", *names, *(["kohort / kafka"] if len(names) > 1 else []), "budget"]
+    names = [kind.name for kind in kinds(options, tuple(PEERS)) if any(kind.name in row.figures for row in rows)]
+    others = names[1:]
+    heads = ["", *names, *(f"kohort / {name}" for name in others), "budget"]
     lines = []
     for row in rows:
         cells = [row.question]
@@ -144,9 +167,9 @@ def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
             figure = row.figures.get(name)
             note = f" ({row.notes[name]})" if name in row.notes else ""
             cells.append("-" if figure is None else f"{figure:,.{digits(figure)}f} {row.unit}{note}")
-        if len(names) > 1:
-            both = row.figures.keys() >= set(names) and row.figures["kafka"]
-            cells.append(f"{row.figures['kohort'] / row.figures['kafka']:.2f}" if both else "-")
+        for name in others:
+            peer = row.figures.get(name)
+            cells.append(f"{row.figures['kohort'] / peer:.2f}" if peer else "-")
         lines.append([*cells, row.budget])
     widths = [max(len(line[n]) for line in [heads, *lines]) for n in range(len(heads))]
     for line in [heads, ["-" * width for width in widths], *lines]:

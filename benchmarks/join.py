@@ -9,7 +9,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=1000)
     options = parser.parse_args()
     row = Row(f"{options.members:,} members join one group", "s", "<= 0.13")
-    with brokers(options) as running:
+    with brokers(options, ("kohort", "kafka", "kfake")) as running:
         for broker in running:
             create_topic(broker, "bench", 1)
             load(broker, "join", conns=options.members)  # warms it up
