@@ -28,6 +28,7 @@ from broker.loop.uuids import random_uuid
 from broker.partitions import Markers, Partitions, Verifier
 from broker.partitions.folders import TopicFolders
 from broker.partitions.keeper import LogKeeper
+from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
 from storage.directory.log_directory import METADATA_FOLDER, LogDirectory, only_directory
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
@@ -132,8 +133,7 @@ class Composition:
                 "directory_of_newer_kafka", oldest=release, metadata_version=catalogue.features["metadata.version"]
             )
         broker.features = lambda: (catalogue.features, catalogue.features_epoch)
-        if catalogue.state.kept.quotas:
-            log.warning("quotas_not_enforced", quotas=len(catalogue.state.kept.quotas))
+        broker.quotas = ClientQuotas(catalogue.state.kept.quotas.values(), settings, runtime.now_ms)
         broker.authorizer = _authorizer(settings, runtime, catalogue)
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(
@@ -171,7 +171,7 @@ class Composition:
         )
         transactions.event_listeners += (broker.transaction_figures.on_event, broker.transaction_stories.on_event)
         broker.verifier.coordinator = transactions
-        for listener in (dynamic, folders, groups, transactions):
+        for listener in (dynamic, folders, groups, transactions, broker.quotas):
             catalogue.listen(listener)
         if broker.authorizer is not None:
             catalogue.listen(broker.authorizer)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -167,6 +168,7 @@ APIS: dict[int, Api] = {
         _api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, (0, 0)),
         _api(OffsetDeleteRequest, OffsetDeleteResponse, (0, 0)),
         _api(DescribeClientQuotasRequest, DescribeClientQuotasResponse, (0, 1)),
+        _api(AlterClientQuotasRequest, AlterClientQuotasResponse, (0, 1)),
         _api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, (0, 0)),
         _api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, (0, 0)),
         _api(DescribeQuorumRequest, DescribeQuorumResponse, (0, 2)),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import acls, config_changes, features, topic_changes, users
+from broker.catalogue import acls, config_changes, features, quotas, topic_changes, users
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.topic_changes import Refused
 from broker.catalogue.topics_image import Topic, TopicsImage
@@ -30,6 +30,9 @@ PRODUCER_ID_BLOCK = 1_000
 
 Plan = Callable[[ClusterState], tuple[list[Any], Any]]
 """State -> the records of the change and the value of its answer. Raises: Refused, NotInThisRound."""
+
+Pay = Callable[[int], None]
+"""What is told of the partitions that a change makes or deletes, before it is made. Raises: Refused."""
 
 
 @dataclass(slots=True)
@@ -60,7 +63,14 @@ class CatalogueRequests(ABC):
     def _enqueue(self, plan: Plan, answer: Callable[[Result], None]) -> None:
         """Carry out `plan` in the next round."""
 
-    def create_topic(self, wish: NewTopic, answer: Callable[[Result], None], *, validate_only: bool = False) -> None:
+    def create_topic(
+        self,
+        wish: NewTopic,
+        answer: Callable[[Result], None],
+        *,
+        validate_only: bool = False,
+        pay: Pay | None = None,
+    ) -> None:
         """Create a topic; `Result.value` is the `Topic` (with `validate_only`: what it would be)."""
 
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
@@ -68,8 +78,10 @@ class CatalogueRequests(ABC):
                 raise NotInThisRound
             topic_id = self._new_uuid()
             made = topic_changes.create_topic(state, self.placing, wish, topic_id=topic_id, collisions=self._collisions)
+            count = sum(isinstance(record, records.PartitionRecord) for record in made)
+            if pay is not None:
+                pay(count)
             if validate_only:
-                count = sum(isinstance(record, records.PartitionRecord) for record in made)
                 configs = {name: value for name, value in (wish.configs or {}).items() if value is not None}
                 return [], Topic(wish.name, topic_id, (0,) * count, configs)
             self._collisions[wish.name.replace(".", "_")] = wish.name
@@ -77,7 +89,7 @@ class CatalogueRequests(ABC):
 
         self._enqueue(plan, answer)
 
-    def ensure_topic(self, wish: NewTopic, answer: Callable[[Result], None]) -> None:
+    def ensure_topic(self, wish: NewTopic, answer: Callable[[Result], None], *, pay: Pay | None = None) -> None:
         """Create a topic unless it is there or on its way; `Result.value` is the `Topic` either way."""
 
         def accept(result: Result) -> None:
@@ -88,10 +100,15 @@ class CatalogueRequests(ABC):
                     result = Result(value=topic)
             answer(result)
 
-        self.create_topic(wish, accept)
+        self.create_topic(wish, accept, pay=pay)
 
     def delete_topic(
-        self, answer: Callable[[Result], None], *, name: str | None = None, topic_id: bytes | None = None
+        self,
+        answer: Callable[[Result], None],
+        *,
+        name: str | None = None,
+        topic_id: bytes | None = None,
+        pay: Pay | None = None,
     ) -> None:
         """Delete a topic by name or id; `Result.value` is the `Topic` that was."""
 
@@ -100,6 +117,8 @@ class CatalogueRequests(ABC):
             if self.image.topic_by_id(found) is None:
                 raise NotInThisRound  # made by it: whoever made it is to be told that it was there
             gone = state.topic_image(found)
+            if pay is not None:
+                pay(gone.partition_count)
             self._deleted_names.add(gone.name)
             self._collisions.pop(gone.name.replace(".", "_"), None)
             return made, gone
@@ -114,11 +133,14 @@ class CatalogueRequests(ABC):
         answer: Callable[[Result], None],
         *,
         validate_only: bool = False,
+        pay: Pay | None = None,
     ) -> None:
         """Grow a topic to `count` partitions."""
 
         def plan(state: ClusterState) -> tuple[list[Any], Any]:
             made = topic_changes.create_partitions(state, self.placing, name, count, assignments)
+            if pay is not None:
+                pay(len(made))
             return ([] if validate_only else made), None
 
         self._enqueue(plan, answer)
@@ -163,6 +185,17 @@ class CatalogueRequests(ABC):
     ) -> None:
         """Change credentials of SCRAM users, what can be done in one batch; `Result.value`: see `users.alter`."""
         self._enqueue(lambda state: users.alter(state, deletions, upsertions), answer)
+
+    def alter_quotas(
+        self, wishes: Sequence[quotas.Alteration], answer: Callable[[Result], None], *, validate_only: bool = False
+    ) -> None:
+        """Change quotas, what can be done in one batch; `Result.value`: see `quotas.alter`."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made, verdicts = quotas.alter(state, wishes)
+            return ([] if validate_only else made), verdicts
+
+        self._enqueue(plan, answer)
 
     def create_acls(self, wishes: Sequence[AclCreation], answer: Callable[[Result], None]) -> None:
         """Make ACLs that may be made, those that are not there already; all of them or, after a crash, none."""

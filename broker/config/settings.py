@@ -82,6 +82,9 @@ class Settings(SecuritySettings):
     max_connections_per_ip_overrides: tuple[str, ...] = many(
         "", "Other limits for single addresses: address:count,...", dynamic=True
     )
+    max_connection_creation_rate: int = int32(
+        _MAX_INT, "New connections a second; those over it wait.", at_least=0, dynamic=True
+    )
     kohort_max_inflight_requests: int = int32(
         200, "Unanswered requests of one connection before it is not read any further.", at_least=1
     )
@@ -94,6 +97,12 @@ class Settings(SecuritySettings):
         "container or the machine has.",
         at_least=0,
     )
+    quota_window_num: int = int32(11, "Windows over which the rates of quotas are measured.", at_least=1)
+    quota_window_size_seconds: int = int32(1, "Length of such a window.", at_least=1)
+    controller_quota_window_num: int = int32(
+        11, "Windows whose tokens together controller_mutation_rate allows at once.", at_least=1
+    )
+    controller_quota_window_size_seconds: int = int32(1, "Length of such a window.", at_least=1)
     request_timeout_ms: int = int32(30_000, "Accepted; requests say themselves how long they wait.")
 
     # Rights

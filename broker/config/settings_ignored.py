@@ -21,7 +21,7 @@ _KEYS = frozenset(
     controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
     controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-    controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+    controller.socket.timeout.ms cordoned.log.dirs
     delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
     delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
@@ -29,12 +29,12 @@ _KEYS = frozenset(
     initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms log.local.retention.bytes
-    log.local.retention.ms max.connection.creation.rate metadata.log.dir
+    log.local.retention.ms metadata.log.dir
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
     num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers process.roles
-    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests quota.window.num
-    quota.window.size.seconds replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
+    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests
+    replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.min.bytes
     replica.fetch.response.max.bytes replica.fetch.wait.max.ms replica.lag.time.max.ms replica.selector.class
     replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
     replication.quota.window.size.seconds sasl.client.callback.handler.class sasl.mechanism.controller.protocol
@@ -64,7 +64,7 @@ DYNAMIC: dict[str, ConfigKey] = {
         (
             ConfigType.INT,
             "background.threads group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms "
-            "group.streams.assignment.interval.ms max.connection.creation.rate num.io.threads num.network.threads "
+            "group.streams.assignment.interval.ms num.io.threads num.network.threads "
             "num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size "
             "remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size "
             "remote.log.reader.threads share.coordinator.cached.buffer.max.bytes",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.authorization.authorizer import Rights
+    from broker.quotas.limits import Limits
     from protocol.schema import Message
 
 
@@ -25,9 +26,10 @@ class RequestContext:
     `principal` is Kafka's form, `User:ANONYMOUS`; `host` the bare address of the peer, `127.0.0.1`; a null client id
     of the header is `""`. `session` is the connection's own memory (SASL state, software name), the same object for
     every request of one connection. `rights` are those of the principal; None: of everybody, to everything.
+    `limits` are what quotas ask of the connection; None: nothing.
     """
 
-    __slots__ = ("client_id", "host", "listener", "principal", "rights", "session", "version")
+    __slots__ = ("client_id", "host", "limits", "listener", "principal", "rights", "session", "version")
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class RequestContext:
         self.version = version
         self.session = session if session is not None else Session()
         self.rights = rights
+        self.limits: Limits | None = None
 
 
 class Session:

@@ -110,6 +110,7 @@ HANDLERS: dict[int, Handler] = {
         offsets.offset_delete, lists="topics", entries="partitions", answers="topics", answer_entries="partitions"
     ),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe_client_quotas,
+    ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter_client_quotas,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter_user_scram_credentials,
     ApiKey.DESCRIBE_QUORUM: quorum.describe_quorum,

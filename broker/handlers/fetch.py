@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
     from broker.partitions import Partition
+    from broker.quotas.limits import Limits
     from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
 _MOST_AT_ONCE = 128  # partitions, a few microseconds each
@@ -181,9 +182,25 @@ class _Reading:
     def response(self) -> FetchResponse:
         """The answer with what was read last."""
         plan = self.plan
+        if self.context.limits is not None and self._must_wait(self.context.limits):
+            # Nothing is told, and so nothing is taken for told.
+            return FetchResponse(session_id=self.broker.partitions.fetch_sessions.put_off(plan), responses=[])
         if plan is FULL:
             return FetchResponse(responses=self.responses)
         return FetchResponse(session_id=plan.session_id, responses=plan.trim(self.responses))
+
+    def _must_wait(self, limits: Limits) -> bool:
+        """Whether quotas hold the answer back. Source: KIP-13, KIP-219; Kafka's KafkaApis.handleFetchRequest."""
+        request = self.request
+        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+            return False
+        size_bytes = 0
+        if limits.measures_fetches:
+            told = self.responses
+            if self.plan is not FULL:
+                told = self.plan.outline(told)
+            size_bytes = _size_bytes(told, self.context.version, self.size_bytes)
+        return limits.fetched(size_bytes) > 0
 
     def begin(self) -> Deferred:
         """Read very many partitions in slices; then answer, or wait for more."""
@@ -275,6 +292,13 @@ class _Reading:
         for partition in self.partitions:
             partition.stop_waiting(self)
         self.broker.runtime.timers.cancel(self)
+
+
+def _size_bytes(responses: list[FetchableTopicResponse], version: int, records_bytes: int) -> int:
+    """Of the answer, its length field included, as Kafka counts; of a very long one the records alone."""
+    if len(responses) > _MOST_AT_ONCE:
+        return records_bytes
+    return 4 + sum(map(len, FetchResponse.encoder(version)(FetchResponse(responses=responses))))
 
 
 def _failure(

@@ -81,9 +81,12 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
             lambda results: answer(dict(zip(missing, results, strict=True))),
         )
 
+        # The answer says nothing of what is owed for topics that nobody asked for in so many words.
+        pay = None if context.limits is None else context.limits.mutation(strict=True, told=False)
+
         def ensure(index: int) -> None:
             wish = new_topic(missing[index], broker.settings)
-            broker.catalogue.ensure_topic(wish, lambda result: results.put(index, result.error))
+            broker.catalogue.ensure_topic(wish, lambda result: results.put(index, _why_absent(result.error)), pay=pay)
 
         gathered(broker, context, results, len(missing), ensure)
 
@@ -168,6 +171,11 @@ def _answer(
 def _asked_name(topic: MetadataRequestTopic) -> str | None:
     """The name by which a topic is asked for; none where an id is: the Java client sends an empty name beside it."""
     return topic.name if topic.topic_id == ZERO_UUID else None
+
+
+def _why_absent(error: ErrorCode) -> ErrorCode:
+    """What becomes of a topic's creation, in the words of Metadata."""
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if error is ErrorCode.THROTTLING_QUOTA_EXCEEDED else error
 
 
 def _may_describe(context: RequestContext, topic: str) -> bool:

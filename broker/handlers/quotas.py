@@ -1,15 +1,24 @@
-"""DescribeClientQuotas: what the metadata log says of quotas. Nobody is throttled by them here.
+"""DescribeClientQuotas, AlterClientQuotas: what the metadata log says of quotas.
 
-Source: KIP-546; Kafka's ClientQuotasImage.describe.
+Source: KIP-546; Kafka's ClientQuotasImage.describe, ClientQuotaControlManager.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.catalogue.quotas import MOST_ALTERATIONS, Alteration
 from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.context import Deferred
 from broker.handlers.gathering import PACE, Steps, sliced
+from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntity,
+)
+from protocol.messages.alter_client_quotas import EntityData as AlteredEntityData
 from protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -22,8 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.broker import Broker
-    from broker.handlers.context import Deferred, RequestContext
+    from broker.catalogue.quotas import EntityKey, Refusal
+    from broker.catalogue.requests import Result
+    from broker.handlers.context import RequestContext
     from protocol.messages.describe_client_quotas import ComponentData
+
+log = get_logger()
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")
@@ -65,22 +78,27 @@ def _refusal(components: Sequence[ComponentData]) -> tuple[ErrorCode, str] | Non
     for one in components:
         text = None
         if not one.entity_type:
-            text = "Unexpected empty filter component entity type."
+            text = "Invalid empty entity type."
         elif one.entity_type in seen:
             text = f"Entity type {one.entity_type} cannot appear more than once in the filter."
+        elif one.entity_type not in _TYPES:
+            return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.entity_type}"
         elif one.match_type not in (_EXACT, _DEFAULT, _ANY):
             text = f"Unknown match type {one.match_type}"
         elif one.match_type == _EXACT and one.match is None:
             text = "Request specified MATCH_TYPE_EXACT, but set match string to null."
         elif one.match_type != _EXACT and one.match is not None:
-            text = "Request specified a match type without a name, and a name."
+            kind = "DEFAULT" if one.match_type == _DEFAULT else "SPECIFIED"
+            text = f"Request specified MATCH_TYPE_{kind}, but also specified a match string."
         if text is not None:
             return ErrorCode.INVALID_REQUEST, text
-        if one.entity_type not in _TYPES:
-            return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {one.entity_type}"
         seen.add(one.entity_type)
     if "ip" in seen and len(seen) > 1:
-        return ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: ip stands alone."
+        return (
+            ErrorCode.INVALID_REQUEST,
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId "
+            "filter component.",
+        )
     return None
 
 
@@ -93,3 +111,59 @@ def _means(wanted: Mapping[str, ComponentData], entity: Mapping[str, str | None]
         if one.match_type == _DEFAULT and entity[kind] is not None:
             return False
     return not strict or len(wanted) == len(entity)
+
+
+def alter_client_quotas(
+    broker: Broker, context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse | Deferred:
+    """Set and remove quotas; what can be done is, all of it or, after a crash, nothing."""
+    wishes = [
+        Alteration(
+            tuple({part.entity_type: part.entity_name for part in entry.entity}.items()),
+            tuple((op.key, None if op.remove else op.value) for op in entry.ops),
+        )
+        for entry in request.entries
+    ]
+    if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return _altered({wish.entity: (code, code.message) for wish in wishes})
+    if sum(max(len(wish.ops), 1) for wish in wishes) > MOST_ALTERATIONS:
+        text = f"One request may alter {MOST_ALTERATIONS} quotas"
+        return _altered({wish.entity: (ErrorCode.INVALID_REQUEST, text) for wish in wishes})
+    deferred = Deferred()
+
+    def answer(result: Result) -> None:
+        if result.error:
+            told = (result.error, result.message or result.error.message)
+            deferred.complete(_altered({wish.entity: told for wish in wishes}))
+            return
+        if not request.validate_only:
+            for wish in wishes:
+                if result.value[wish.entity] is None:
+                    for key, value in wish.ops:
+                        entity = {kind: "<default>" if name is None else name for kind, name in wish.entity}
+                        log.info(
+                            "quota_removed" if value is None else "quota_set",
+                            entity=entity,
+                            quota=key,
+                            value=value,
+                            by=context.principal,
+                            host=context.host,
+                        )
+        deferred.complete(_altered(result.value))
+
+    broker.catalogue.alter_quotas(wishes, answer, validate_only=request.validate_only)
+    return deferred
+
+
+def _altered(verdicts: Mapping[EntityKey, Refusal | None]) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredEntity(
+                error_code=ErrorCode.NONE if refusal is None else refusal[0],
+                error_message=None if refusal is None else refusal[1],
+                entity=[AlteredEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            )
+            for entity, refusal in verdicts.items()
+        ]
+    )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from broker.broker import Broker
-    from broker.catalogue.requests import Result
+    from broker.catalogue.requests import Pay, Result
     from broker.handlers.context import RequestContext
     from protocol.messages.create_topics import CreatableTopic
 
@@ -45,6 +45,7 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
     shown = _Shown(broker)
+    pay = _paying(context, strict_since=6)
 
     def create(index: int) -> None:
         topic = wishes[index]
@@ -64,9 +65,14 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
             may_see = probe(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
             gathering.put(index, _created(shown if may_see else None, topic.name, result))
 
-        broker.catalogue.create_topic(wish, created, validate_only=request.validate_only)
+        broker.catalogue.create_topic(wish, created, validate_only=request.validate_only, pay=pay)
 
     return gathered(broker, context, gathering, len(wishes), create)
+
+
+def _paying(context: RequestContext, *, strict_since: int) -> Pay | None:
+    """What pays for partitions, where a quota holds the client. Later versions are refused while it owes (KIP-599)."""
+    return None if context.limits is None else context.limits.mutation(strict=context.version >= strict_since)
 
 
 def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> CreatableTopicResult | None:
@@ -161,6 +167,8 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
         asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
     gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results), deferred)
 
+    pay = _paying(context, strict_since=5)
+
     def delete(index: int) -> None:
         name, topic_id = asked[index]
 
@@ -186,9 +194,9 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
                 index, DeletableTopicResult(name=name, topic_id=told_id, error_code=error, error_message=message)
             )
         elif name is not None:
-            broker.catalogue.delete_topic(deleted, name=name)
+            broker.catalogue.delete_topic(deleted, name=name, pay=pay)
         else:
-            broker.catalogue.delete_topic(deleted, topic_id=topic_id)
+            broker.catalogue.delete_topic(deleted, topic_id=topic_id, pay=pay)
 
     yield from each(len(asked), delete)
 
@@ -244,6 +252,7 @@ def create_partitions(broker: Broker, context: RequestContext, request: CreatePa
     names = Counter(topic.name for topic in request.topics)
     wishes = list({topic.name: topic for topic in request.topics}.values())
     gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results))
+    pay = _paying(context, strict_since=3)
 
     def grow(index: int) -> None:
         topic = wishes[index]
@@ -265,6 +274,7 @@ def create_partitions(broker: Broker, context: RequestContext, request: CreatePa
             assignments,
             lambda result: gathering.put(index, _grown(topic.name, result.error, result.message)),
             validate_only=request.validate_only,
+            pay=pay,
         )
 
     return gathered(broker, context, gathering, len(wishes), grow)

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
 from broker.loop.slices import Slices
 from broker.loop.stalls import NOTED_NS, Stalls, client_of, name_of
@@ -128,6 +129,7 @@ class LoopRuntime(Runtime):
         self._process: WorkerProcess | None = None
         self._closed = False
         self._servers: list[asyncio.AbstractServer] = []
+        self._listening: list[Listening] = []
         self._starting: set[asyncio.Task[asyncio.Server]] = set()
         self._accepting = True
         self._looks_at_ns = 0
@@ -304,11 +306,11 @@ class LoopRuntime(Runtime):
 
         return cls(uvloop.new_event_loop())
 
-    def listen(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> None:
+    def listen(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> Listening:
         """Accept connections on a bound socket, each handled by a protocol of `make_protocol`. Before `run`."""
-        self._servers.append(
-            self._loop.run_until_complete(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
-        )
+        listening = Listening(self._loop, sock, make_protocol, backlog)
+        self._listening.append(listening)
+        return listening
 
     def listen_while_running(
         self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int, done: Callable[[], None]
@@ -336,6 +338,9 @@ class LoopRuntime(Runtime):
         for server in self._servers:
             server.close()
         self._servers.clear()
+        for listening in self._listening:
+            listening.close()
+        self._listening.clear()
 
     def on_signals(self, numbers: Iterable[int], callback: Callable[[], None]) -> None:
         """Call `callback` on the loop for each of these signals."""

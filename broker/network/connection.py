@@ -22,6 +22,7 @@ from broker.loop.slices import QUANTUM_NS
 from broker.loop.stalls import NOTED_NS
 from broker.network.gate import Gate
 from broker.network.long_messages import decoded, encoded, let_go
+from broker.network.throttling import ThrottledRoute, settle
 from broker.network.transport_side import TransportSide
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage, ProtocolError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from broker.network.listener_security import ListenerSecurity
     from broker.network.long_messages import Decoded
     from broker.network.ports import Owner
+    from broker.quotas.limits import Limits
     from protocol.schema import Message
 
 _MAX_REQUESTS_PER_TURN = 256
@@ -69,6 +71,7 @@ class Connection(TransportSide):
         "_held_much",
         "_inflight_bytes",
         "_largest_of_objects",
+        "_limits",
         "_max_bytes",
         "_max_requests",
         "_memory",
@@ -81,7 +84,6 @@ class Connection(TransportSide):
         "_waiting",
         "_working",
         "_write_paused",
-        "admitted",
         "held_bytes",
         "host",
         "listener",
@@ -100,6 +102,7 @@ class Connection(TransportSide):
         self._memory = memory = owner.memory
         self._cutter = FrameCutter(min(settings.socket_request_max_bytes, memory.shares.request))
         self._principal = "User:ANONYMOUS"
+        self._limits: Limits | None = None  # what quotas ask of it
         self._gate: Gate | None = None  # what every request must pass first
         if security is not None and security.protocol.sasl:
             self._gate = Gate(self, owner, security)
@@ -122,7 +125,6 @@ class Connection(TransportSide):
         self._stalled = False  # nothing is begun before somebody else has answered: who a peer is, say
         self._write_paused = False
         self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
-        self.admitted = False
         self.host = ""
         self.peer = ""
 
@@ -138,19 +140,13 @@ class Connection(TransportSide):
         high = min(self._max_bytes, max(self._memory.shares.requests // 1024, 16_384))
         transport.set_write_buffer_limits(high=high, low=high // 4)
         self._owner.counters.accepted += 1
-        reason = self._owner.admit(self)
-        if reason is not None:
-            self._owner.counters.refused += 1
-            self.close(reason)
-        else:
-            self._memory.connected(self)
-            if self._gate is not None:
-                self._gate.opened()
+        self._owner.admit(self)
 
     def identified(self, principal: str) -> None:
         """Its TLS handshake is done; where nothing else asks who it is, this is it."""
         if self._gate is None:
             self._principal = principal
+            self.hold_to_quotas()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
@@ -223,6 +219,23 @@ class Connection(TransportSide):
         """Whether a large request of it is being handled, or waits."""
         return self._inflight_bytes >= _LARGE_REQUEST_BYTES
 
+    # --- called by who admits it
+
+    def let_in(self) -> None:
+        """It is served from now on."""
+        self._owner.joined(self)
+        self._memory.connected(self)
+        self.hold_to_quotas()
+        if self._gate is not None:
+            self._gate.opened()
+        if self._stalled:
+            self._stalled = False
+            self._broker.runtime.soon(self._go_on)
+
+    def keep_out(self) -> None:
+        """It waits for that."""
+        self._stalled = True
+
     # --- called by its gate
 
     @property
@@ -242,7 +255,7 @@ class Connection(TransportSide):
 
     def route(self, api_key: int, version: int) -> Route | None:
         """What serves a version of an API, None if nothing does."""
-        return self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
+        return self._owner.routes.made.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
 
     def answer(self, buffers: list[Any]) -> None:
         """Send this in its turn; nothing is owed before it."""
@@ -274,7 +287,7 @@ class Connection(TransportSide):
     def authenticated(self, principal: str, *, watched: bool) -> None:
         """From now on it is this principal; the gate goes unless it is `watched`."""
         self._principal = principal
-        self._contexts = {}  # requests that were begun keep theirs
+        self.hold_to_quotas()
         self._cutter.limit = min(self._broker.settings.socket_request_max_bytes, self._memory.shares.request)
         if not watched:
             self._gate = None
@@ -372,7 +385,7 @@ class Connection(TransportSide):
             took_ns = now_ns - began_ns  # as `tally`, without the call
             answered.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
             answered.total_ns += took_ns * count
-        if not backlog or self._held:
+        if not backlog or self._held or self._stalled:
             # Requests that are held up count from when their turn comes: Kafka would not have read them yet.
             self._since_ns = 0
         self._working = False
@@ -460,7 +473,10 @@ class Connection(TransportSide):
             if self._gate is not None and not self._gate.lets_through(frame):
                 return None
             api_key, version, correlation_id, client_id, position = read_request_header(frame)
-            route = self._routes.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
+            if client_id != self._client_id:
+                self._client_id = client_id
+                self.hold_to_quotas()
+            route = self._routes.get(api_key << 16 | version) or self._find(api_key, version)
             if len(frame) > self._largest_of_objects and api_key != ApiKey.PRODUCE:
                 # A megabyte of names or partitions is some twenty of objects while it is answered.
                 self._owner.counters.bad_frames += 1
@@ -479,9 +495,6 @@ class Connection(TransportSide):
                 return None
             if end != len(frame):
                 self._owner.counters.requests_with_trailing_bytes += 1
-            if client_id != self._client_id:
-                self._contexts = {}
-                self._client_id = client_id
             context = self._contexts.get(version)
             if context is None:
                 context = self._new_context(client_id, version)
@@ -511,6 +524,34 @@ class Connection(TransportSide):
         except Exception as error:
             self.failed(route, error)
         return None
+
+    # --- quotas
+
+    def hold_to_quotas(self) -> None:
+        """They have changed, or who it is has: requests that were begun keep what held for them."""
+        self._contexts = {}
+        limits = self._broker.quotas.limits(self._principal, self._client_id or "")
+        if limits is not None or self._limits is not None:
+            settle(self._routes.values())
+            self._limits = limits
+            self._routes = self._owner.routes.made if limits is None else {}
+
+    def mute(self, for_ms: int) -> None:
+        """Begin no further request for so long."""
+        self._stalled = True
+        runtime = self._broker.runtime
+        runtime.timers.set(("mute", self), runtime.now_ms() + for_ms, self._unmute)
+
+    def _unmute(self) -> None:
+        self._stalled = False
+        self._go_on()
+
+    def _find(self, api_key: int, version: int) -> Route | None:
+        route = self.route(api_key, version)
+        if route is not None and self._limits is not None:
+            route = ThrottledRoute(route, self, self._limits, self._clock_ns)
+            self._routes[api_key << 16 | version] = route
+        return route
 
     # --- long requests and answers
 
@@ -585,14 +626,15 @@ class Connection(TransportSide):
     def context(self, client_id: str | None, version: int) -> RequestContext:
         """Of a request of this client in this version."""
         if client_id != self._client_id:
-            self._contexts = {}
             self._client_id = client_id
+            self.hold_to_quotas()
         return self._contexts.get(version) or self._new_context(client_id, version)
 
     def _new_context(self, client_id: str | None, version: int) -> RequestContext:
         context = RequestContext(self._principal, self.listener, self.host, client_id or "", version, self._session)
         if self._broker.authorizer is not None:
             context.rights = self._broker.authorizer.rights(context.principal, self.host)
+        context.limits = self._limits
         self._contexts[version] = context
         self._session.client = f"{client_id or ''}@{self.peer}"
         return context
@@ -686,6 +728,9 @@ class Connection(TransportSide):
         self._memory.forget(self)
         if self._gate is not None:
             self._gate.over()
+        if self._limits is not None:
+            settle(self._routes.values())
+            self._broker.runtime.timers.cancel(("mute", self))
         for deferred in waiting:
             deferred.abandon()
 

@@ -15,7 +15,6 @@ class Counters:
         "accepted",
         "authenticated",
         "bad_frames",
-        "refused",
         "requests_with_trailing_bytes",
         "sessions_expired",
     )
@@ -24,7 +23,6 @@ class Counters:
         self.accepted = 0  # connections, the refused ones included
         self.requests_with_trailing_bytes = 0
         self.bad_frames = 0
-        self.refused = 0
         self.authenticated = 0  # connections, and each time that one did it again
         self.sessions_expired = 0
         self._traced: set[tuple[str, type[BaseException], int]] = set()  # bugs whose trace was logged already

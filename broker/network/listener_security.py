@@ -55,6 +55,8 @@ class ListenerSecurity:
         self.max_receive_bytes: int = own.of("sasl.server.max.receive.size")
         self.failed_delay_ms: int = own.of("connection.failed.authentication.delay.ms")
         self.max_connections: int | None = own.of("max.connections") if own.has_own("max.connections") else None
+        rate = "max.connection.creation.rate"
+        self.max_connection_rate: int | None = own.of(rate) if own.has_own(rate) else None
         self.offers: dict[str, Offer] = {}
         """By name, in the order of the settings; filled by `open`."""
         self._logins: dict[str, Login] = {}

@@ -25,8 +25,11 @@ class Owner(Protocol):
     failures: Failures
     tick: int  # grows with time; a connection notes it when it is heard of
 
-    def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in; the reason why not, when it is one too many."""
+    def admit(self, connection: Connection) -> None:
+        """A new connection: it is let in, kept out for now, or closed."""
+
+    def joined(self, connection: Connection) -> None:
+        """It is let in."""
 
     def forget(self, connection: Connection) -> None:
-        """Count it out."""
+        """It is gone."""

@@ -5,10 +5,10 @@ Source: Kafka's SocketServer (ConnectionQuotas, idle expiry).
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
+from broker.network.admission import Admission
 from broker.network.closings import Closings
 from broker.network.connection import Connection
 from broker.network.counters import Counters
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.dispatch import Routes
+    from broker.loop.listening import Listening
     from broker.loop.runtime import LoopRuntime, Runtime
     from broker.network.listener_security import ListenerSecurity
     from broker.network.tls_channel import TlsChannel
@@ -49,49 +50,28 @@ class Server:
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
         self.failures = Failures()
         self.securities = securities or {}
-        self._per_host: dict[str, int] = {}
-        self._per_listener: Counter[str] = Counter()
-        self._host_limits: dict[str, int] = {}
+        self._listening: dict[str, list[Listening]] = {}  # by listener
         self._stopped = False
-        broker.settings.on_change(self._read_limits)
-        self._read_limits()
+        self.admission = Admission(broker, self.securities, self._accept)
+        broker.quotas.on_change.append(self._quotas_changed)
 
     # --- for connections
 
-    def admit(self, connection: Connection) -> str | None:
-        """Count a new connection in; the reason why not, when it is one too many."""
-        settings = self.broker.settings
+    def admit(self, connection: Connection) -> None:
+        """A new connection: it is let in, kept out for now, or closed."""
         if self._stopped:
-            return "the broker is stopping"
-        if len(self.connections) >= settings.max_connections:
-            return f"max.connections={settings.max_connections} are open"
-        host = connection.host
-        count = self._per_host.get(host, 0)
-        limit = self._host_limits.get(host, settings.max_connections_per_ip)
-        if count >= limit:
-            return f"max.connections.per.ip={limit} are open from {host}"
-        security = self.securities.get(connection.listener)
-        most = None if security is None else security.max_connections
-        if most is not None and self._per_listener[connection.listener] >= most:
-            return f"max.connections={most} of listener {connection.listener} are open"
-        self._per_listener[connection.listener] += 1
-        self._per_host[host] = count + 1
+            connection.close("the broker is stopping")
+        else:
+            self.admission.arrived(connection)
+
+    def joined(self, connection: Connection) -> None:
+        """It is let in."""
         self.connections[connection] = None
-        connection.admitted = True
-        return None
 
     def forget(self, connection: Connection) -> None:
-        """Count it out."""
-        if not connection.admitted:
-            return
-        connection.admitted = False
-        self.connections.pop(connection, None)
-        self._per_listener[connection.listener] -= 1
-        count = self._per_host[connection.host] - 1
-        if count:
-            self._per_host[connection.host] = count
-        else:
-            del self._per_host[connection.host]
+        """It is gone."""
+        if self.connections.pop(connection, self) is None:
+            self.admission.left(connection)
 
     # --- start and end
 
@@ -99,12 +79,13 @@ class Server:
         """Accept connections on bound sockets, given with their listener's name."""
         backlog = self.broker.settings.socket_listen_backlog_size
         for listener, sock in sockets:
-            runtime.listen(sock, self._factory(listener), backlog)
+            self._listening.setdefault(listener, []).append(runtime.listen(sock, self._factory(listener), backlog))
         self._watch_idleness()
 
     def stop_reading(self) -> None:
         """Take no further request: whoever is connected gets what is owed, no more."""
         self._stopped = True
+        self.admission.end()
         self.broker.runtime.timers.cancel(("server", "idle"))
         for connection in list(self.connections):
             connection.stop_reading()
@@ -128,13 +109,13 @@ class Server:
         tls = security.tls
         return lambda: TlsChannel(Connection(self, listener, security), self, tls)
 
-    def _read_limits(self) -> None:
-        limits = {}
-        for entry in self.broker.settings.max_connections_per_ip_overrides:
-            host, _, count = entry.rpartition(":")
-            if count.isdigit():
-                limits[host] = int(count)
-        self._host_limits = limits
+    def _accept(self, listener: str, whether: bool) -> None:
+        for listening in self._listening.get(listener, ()):
+            listening.resume() if whether else listening.pause()
+
+    def _quotas_changed(self) -> None:
+        for connection in self.connections:
+            connection.hold_to_quotas()
 
     def _watch_idleness(self) -> None:
         idle_ms = self.broker.settings.connections_max_idle_ms

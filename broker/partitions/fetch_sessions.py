@@ -48,6 +48,15 @@ class FetchPlan:
         """What of `responses` goes into the answer; called once, with what is sent."""
         return responses
 
+    def outline(self, responses: list[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
+        """About what `trim` would leave of them, which tells nobody anything."""
+        return responses
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it makes the session that it names."""
+        return False
+
 
 FULL = FetchPlan([])
 
@@ -124,6 +133,20 @@ class _SessionPlan(FetchPlan):
             self._to_the_end(served)
         return kept_topics
 
+    def outline(self, responses: list[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
+        if self._full:
+            return responses
+        kept = []
+        for topic in responses:
+            data = [one for one in topic.partitions if one.records or one.error_code]
+            if data:
+                kept.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=data))
+        return kept
+
+    @property
+    def is_new(self) -> bool:
+        return self._full
+
     def _to_the_end(self, key: _TopicKey) -> None:
         # Kafka lets partitions that were served wait for the others, so that small limits starve nobody.
         partitions = self._session.topics.pop(key, None)
@@ -182,6 +205,13 @@ class FetchSessions:
         self._sessions[session.session_id] = session
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         return _SessionPlan(session, full=False)
+
+    def put_off(self, plan: FetchPlan) -> int:
+        """Nothing of this plan will be told: the id of the session that goes on, 0 if it would have begun with it."""
+        if plan.is_new:
+            self._sessions.pop(plan.session_id, None)
+            return 0
+        return plan.session_id
 
     def _new(self, request: FetchRequest, principal: str, by_id: bool, now_ms: int) -> FetchPlan:
         sessions = self._sessions

@@ -31,7 +31,7 @@ T1 = """
 27 WriteTxnMarkers 1-2          66 ListTransactions 0-2
 29 DescribeAcls 1-3            30 CreateAcls 1-3
 31 DeleteAcls 1-3
-48 DescribeClientQuotas 0-1
+48 DescribeClientQuotas 0-1       49 AlterClientQuotas 0-1
 50 DescribeUserScramCredentials 0-0  51 AlterUserScramCredentials 0-0
 38 CreateDelegationToken 1-3
 39 RenewDelegationToken 1-2

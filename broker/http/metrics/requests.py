@@ -41,8 +41,18 @@ def section(scrape: Scrape) -> Iterator[str]:
         "kohort_connections_accepted_total", "counter", "Client connections that were made.", counters.accepted
     )
     yield scrape.one(
-        "kohort_connections_refused_total", "counter", "Client connections over a limit, closed.", counters.refused
+        "kohort_connections_refused_total",
+        "counter",
+        "Client connections over a limit, closed.",
+        server.admission.refused,
     )
+    yield scrape.one(
+        "kohort_connections_throttled_total",
+        "counter",
+        "Client connections that came too fast: they waited, or were closed.",
+        server.admission.throttled,
+    )
+    yield from _quotas(scrape)
     yield from _security(scrape)
     yield scrape.one(
         "kohort_bad_requests_total",
@@ -55,6 +65,29 @@ def section(scrape: Scrape) -> Iterator[str]:
         "counter",
         "Requests followed by bytes that are no part of them.",
         counters.requests_with_trailing_bytes,
+    )
+
+
+def _quotas(scrape: Scrape) -> Iterator[str]:
+    meters = scrape.app.broker.quotas.meters
+    quotas = (meters.produce, meters.fetch, meters.request, meters.mutations)
+    yield from scrape.many(
+        "kohort_quota_throttled_total",
+        "counter",
+        "Requests that a quota let wait.",
+        (f'{{quota="{quota.key}"}} {quota.throttled}' for quota in quotas),
+    )
+    yield from scrape.many(
+        "kohort_quota_throttle_seconds_total",
+        "counter",
+        "How long they had to wait together.",
+        (f'{{quota="{quota.key}"}} {quota.throttled_ms / 1_000}' for quota in quotas),
+    )
+    yield from scrape.many(
+        "kohort_quota_held",
+        "gauge",
+        "Users and client ids whose requests a quota has measured lately.",
+        (f'{{quota="{quota.key}"}} {len(quota.meters)}' for quota in quotas),
     )
 
 

@@ -1,8 +1,7 @@
 """Who is let in, and who has been silent for too long."""
 
-import pytest
-
 from broker.handlers.context import Deferred
+from broker.network.connection import Connection
 from protocol.api_keys import ApiKey
 from protocol.frames import encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -12,17 +11,81 @@ from tests.support.connections import Harness
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
-def test_one_connection_too_many_is_closed_and_makes_room_when_another_goes(capfd: pytest.CaptureFixture[str]):
-    harness = Harness(settings={"max.connections": "2"})
-    second, _ = harness.connect(port=2)
-    third, refused = harness.connect(port=3)
+def asks(harness: Harness, connection: Connection) -> None:
+    """A request comes."""
+    connection.data_received(encode_request(HEARTBEAT, 1, 1, "c"))
+    harness.runtime.turn()
 
-    assert refused.closed
-    assert "max.connections=2" in capfd.readouterr().err
-    third.connection_lost(None)
+
+def test_one_connection_too_many_is_served_when_another_goes():
+    """SE59: nobody is closed, and those who are there are not touched."""
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}, settings={"max.connections": "2"})
+    second, _ = harness.connect(port=2)
+    third, waiting = harness.connect(port=3)
+    fourth, behind = harness.connect(port=4)
+    for connection in (third, fourth, second):
+        asks(harness, connection)
+    assert not waiting.closed
+    assert waiting.written == behind.written == b""
+    assert second._transport.written
+
     second.connection_lost(None)
-    _, fourth = harness.connect(port=4)
-    assert not fourth.closed
+    harness.runtime.turn()
+    assert waiting.written
+    assert not behind.written
+
+
+def test_who_goes_while_he_waits_lets_the_next_one_through():
+    """SE59"""
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}, settings={"max.connections": "1"})
+    second, _ = harness.connect(port=2)
+    third, transport = harness.connect(port=3)
+    second.closed = True
+    second.connection_lost(None)
+    asks(harness, third)
+    assert not transport.written
+    harness.lose()
+    harness.runtime.turn()
+    assert transport.written
+
+
+def test_a_listener_accepts_nothing_while_somebody_waits():
+    """SE59: the system's queue fills instead."""
+    harness = Harness(settings={"max.connections": "1"})
+    told: list[tuple[str, bool]] = []
+    harness.server.admission._accept = lambda listener, whether: told.append((listener, whether))
+    harness.connect(port=2)
+    harness.connect(port=3)
+    assert told == [("PLAINTEXT", False)]
+    harness.broker.settings.apply_dynamic(cluster={"max.connections": "3"}, broker={})
+    assert told == [("PLAINTEXT", False), ("PLAINTEXT", True)]
+
+
+def test_connections_that_come_too_fast_wait_one_after_the_other():
+    """SE59: nobody is closed."""
+    harness = Harness(
+        {ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}, settings={"max.connection.creation.rate": "1"}
+    )
+    made = [harness.connect(port=port) for port in range(2, 14)]
+    for connection, _ in made:
+        asks(harness, connection)
+    assert sum(bool(transport.written) for _, transport in made) == 9, "ten a window of ten seconds, one was there"
+    harness.runtime.advance(1_000)
+    assert sum(bool(transport.written) for _, transport in made) == 10
+    harness.runtime.advance(2_000)
+    assert all(transport.written and not transport.closed for _, transport in made)
+
+
+def test_an_address_that_connects_too_fast_is_held_and_then_closed():
+    """SE60: one a second, and fourteen at once."""
+    harness = Harness()
+    harness.broker.quotas.by_address["10.0.0.1"] = 1.0
+    made = [harness.connect("10.0.0.1", port) for port in range(14)]
+    assert not any(transport.closed for _, transport in made)
+    harness.runtime.advance(1_000)
+    assert [transport.closed for _, transport in made] == [False] * 10 + [True] * 4
+    assert harness.server.admission.throttled == 4
+    assert not harness.connect("10.0.0.2", 1)[1].closed
 
 
 def test_one_address_may_have_so_many_connections_and_an_override_counts_more():
@@ -40,7 +103,7 @@ def test_one_address_may_have_so_many_connections_and_an_override_counts_more():
 
 def test_limits_follow_what_is_set_while_the_broker_runs():
     harness = Harness()
-    harness.broker.settings.apply_dynamic(cluster={"max.connections": "1"}, broker={})
+    harness.broker.settings.apply_dynamic(cluster={"max.connections.per.ip": "1"}, broker={})
 
     assert harness.connect(port=2)[1].closed
 

@@ -19,6 +19,7 @@ MODULES = (
     "consumer",
     "newest",
     "cluster",
+    "quotas",
     "rights",
 )
 SCENARIOS: dict[str, Scenario] = {}

@@ -87,6 +87,11 @@ _UNORDERED = {
     "ConsumerGroupCurrentMemberAssignmentValue.partitions_pending_revocation",
     "ConsumerGroupTargetAssignmentMemberValue.topic_partitions",
     "TopicPartitions.partitions",
+    "DescribeClientQuotasResponse.entries",
+    "EntryData.entity",
+    "EntryData.values",
+    "AlterClientQuotasResponse.entries",
+    "AlteredEntity.entity",
 }
 # Lists that are maps: compared by name, so that one more or one less does not shift the others.
 _MAPS = {"api_keys": "api_key", "supported_features": "name", "finalized_features": "name", "configs": "name"}

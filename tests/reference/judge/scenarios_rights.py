@@ -78,12 +78,12 @@ def _(s: Script) -> None:
 
 @each_version("Quotas-told", (0, 1))
 def quotas(s: Script, v: int) -> None:
-    """There are none; and what is no question."""
+    """There are none of these; and what is no question."""
 
     def ask(*components: ComponentData, strict: bool = False) -> None:
         s.client().call(DescribeClientQuotasRequest(components=list(components), strict=strict), v)
 
-    ask()
+    ask(strict=True)
     ask(ComponentData(entity_type="user", match_type=0, match="nobody"))
     ask(ComponentData(entity_type="client-id", match_type=1, match=None), strict=True)
     ask(ComponentData(entity_type="planet", match_type=0, match="earth"))
