@@ -17,7 +17,7 @@ SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
 SHARDS ?= 20000
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge lock clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge incidents lock clean help
 
 run: $(VENV)/.bytecode ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -62,6 +62,9 @@ replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned
 
 judge: $(VENV)/.dev $(VENV)/.bytecode ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
 	$(BIN)/python -m tests.reference.judge $(ARGS)
+
+incidents: $(VENV)/.dev ## incidents played by real clients, and how right `why` is about them; ARGS="'killed*'" for a part
+	$(BIN)/python -m tests.incidents $(ARGS)
 
 format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff format .

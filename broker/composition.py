@@ -158,7 +158,9 @@ class Composition:
         )
         catalogue.settle = folders.settle
         folders.adopt(scan, catalogue.state, catalogue.image)
-        groups = broker.groups = Groups(runtime, settings, catalogue, partitions, unclean=not (clean or new))
+        groups = broker.groups = Groups(
+            runtime, settings, catalogue, partitions, unclean=not (clean or new), peers=broker.peers
+        )
         broker.group_transactions = GroupTransactions(groups, broker.verifier)
         broker.markers.routes[OFFSETS_TOPIC] = broker.group_transactions.write_marker
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)

@@ -25,6 +25,7 @@ from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.gaps import GAP, has_gap, with_gaps
 from coordinator.why.inferred import generations
+from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, decode_whole
 
@@ -109,6 +110,7 @@ class Told:
             "lag_seconds": self.lag_s,
             "records": self.records,
             "rebalance_in_progress": self.in_progress,
+            "verdicts": verdicts(self.judged),
             "findings": self.findings(now_ms),
         }
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from coordinator.why import cause_words, terms, words
 from coordinator.why.findings import LIVE_RULES
 from coordinator.why.gaps import GAP
+from coordinator.why.verdicts import DEPARTURES, traces_of, verdict
 from coordinator.why.window import Window
 
 if TYPE_CHECKING:
     from cli.why_reading import Told
     from coordinator.why.window import Finding
 
+_VERDICTS_MAX = 3
 Row = tuple[str, str, str, str, list[str]]
 """When, generations, how long, why, lines below it."""
 
@@ -77,6 +79,7 @@ def heading(told: Told, now_ms: int) -> str:
 def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
     records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
+    traces = traces_of(told.every)
     others = 0
     for record in reversed(records):
         kind = record["kind"]
@@ -85,7 +88,7 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
             if others > told.last:
                 continue
         if kind == "rebalance_ended":
-            yield _rebalance(record, now_ms, verbose=verbose)
+            yield _rebalance(record, traces, now_ms, verbose=verbose)
         elif kind == "rebalance_began":
             if record["rebalance_id"] not in ended:
                 at_ms = record["at_ms"]
@@ -115,7 +118,9 @@ def _gap(record: Mapping[str, Any], now_ms: int) -> str:
     return f"nobody wrote the ledger for {took} from {began} on: {span} are inferred as far as records are left"
 
 
-def _rebalance(record: Mapping[str, Any], now_ms: int, *, verbose: bool) -> Row:
+def _rebalance(
+    record: Mapping[str, Any], traces: Mapping[str, list[Mapping[str, Any]]], now_ms: int, *, verbose: bool
+) -> Row:
     at_ms = record.get("ended_at_ms") or record["at_ms"]
     before = record.get("from_generation")
     same = record.get("outcome") in ("superseded", "interrupted") and record.get("to_generation") == before
@@ -123,6 +128,11 @@ def _rebalance(record: Mapping[str, Any], now_ms: int, *, verbose: bool) -> Row:
     inferred = record.get("source") == "inferred"
     why = _inferred(record) if inferred else words.causes(record)
     below = [] if inferred else [text for text in [words.consequences(record)] if text]
+    below += [
+        f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces)[1]}"
+        for one in (record.get("first_cause"), *(record.get("further_causes") or ()))
+        if one and one.get("trigger") in DEPARTURES
+    ][:_VERDICTS_MAX]
     if verbose:
         below += _details(record)
     return _when(at_ms, now_ms), generations, terms.duration(record.get("duration_ms")), why, below

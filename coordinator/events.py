@@ -217,6 +217,23 @@ class MemberReconciled(Happening):
 
 
 @value
+class DepartureTraced(Happening):
+    """What was seen of a member after it had gone; `broker.groups.ledger.departures` makes it."""
+
+    recorded: ClassVar[bool] = True
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    trigger: str  # of its going
+    departed_at_ms: int
+    saw: str  # closed, open, returned
+    after_ms: int
+    how: str | None  # closed: `end of file`, `reset` or `broker`
+    same_connection: bool | None  # returned
+
+
+@value
 class CommitRefused(Happening):
     """One commit of a stale generation, an unknown member or a fenced one."""
 

@@ -14,6 +14,7 @@ from broker.catalogue.topics_delta import TopicsListener
 from broker.coordinators.leader import Leader
 from broker.coordinators.leaders import Leaders
 from broker.groups.consumer_configs import ConsumerGroupConfigs
+from broker.groups.peers import Peers
 from broker.groups.tenant import GroupTenant
 from broker.groups.work import GroupWork
 from broker.loop.logs import get_logger, say_in
@@ -24,7 +25,7 @@ from coordinator.shard import Shard
 from coordinator.view import GroupSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.catalogue.catalogue import Catalogue
     from broker.catalogue.requests import Result
@@ -68,6 +69,7 @@ class Groups(TopicsListener):
         *,
         new_uuid: Callable[[], str] | None = None,
         unclean: bool = False,
+        peers: Peers | None = None,
     ) -> None:
         self.new_uuid = new_uuid or random_uuid_text
         self.event_listeners: list[Callable[[GroupEvent], None]] = [log_event]
@@ -75,6 +77,7 @@ class Groups(TopicsListener):
         """Called with each leader whose groups have been read from the log, before any event of theirs."""
         self.create_listeners: list[Callable[[], None]] = []
         """Called when `__consumer_offsets` is asked for: what is to be made together with it."""
+        self.peers = peers if peers is not None else Peers(runtime)
         self._runtime = runtime
         self._settings = settings
         self._catalogue = catalogue
@@ -83,7 +86,9 @@ class Groups(TopicsListener):
         work = GroupWork(runtime, ASSIGNORS, lambda result: self.leader_of(result.key).submit(result))
         self._led = led = Leaders(
             runtime,
-            GroupTenant(group_settings(settings), self._publish_event, self.consumer_settings.of_group, work.begin),
+            GroupTenant(
+                group_settings(settings), self._publish_event, self.consumer_settings.of_group, work.begin, self._edge
+            ),
             catalogue,
             partitions,
             topic=OFFSETS_TOPIC,
@@ -118,6 +123,13 @@ class Groups(TopicsListener):
         return self._led.not_ready
 
     # -- what happens to leaders and groups ----------------------------------------------------------------
+
+    def _edge(self, group_id: str, member_id: str, silent_ms: int | None) -> Mapping[str, Any]:
+        """What is to be seen of a silent member: its connections, and whether this broker stood still."""
+        held_ms = self._runtime.held_ms_since(silent_ms) if silent_ms is not None else 0
+        connection = self.peers.facts(group_id, member_id)
+        seen: dict[str, Any] = {} if connection is None else {"connection": connection}
+        return {**seen, "broker_held_ms": held_ms} if held_ms else seen
 
     def _creating(self) -> None:
         for listener in self.create_listeners:

@@ -6,7 +6,8 @@ heard of, or last answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.inputs import Heartbeat, InitialDelayPassed, Join, JoinTimedOut, SessionExpired, Sync
 from coordinator.consumer.inputs import ClassicMemberTimedOut, ConsumerHeartbeat, RebalanceTimedOut
@@ -33,7 +34,18 @@ _LAST_APIS: dict[type[Input], str] = {
 }
 
 
-def fill_in(event: Input, armed_by: type[Input], shard: Shard, timers: Timers, now_ms: int) -> None:
+Edge = Callable[[str, str, "int | None"], Mapping[str, Any]]
+"""(group id, member id, how long it was silent) -> what else is to be seen of it."""
+
+
+def fill_in(
+    event: Input,
+    armed_by: type[Input],
+    shard: Shard,
+    timers: Timers,
+    now_ms: int,
+    edge: Edge | None = None,
+) -> None:
     """Put what is known of silence into the input of a timer that fired.
 
     `armed_by`: the kind of input in whose name the timer was set.
@@ -48,12 +60,18 @@ def fill_in(event: Input, armed_by: type[Input], shard: Shard, timers: Timers, n
         elif group is None and armed_by in _LAST_APIS:  # not since it was loaded
             event.last_heard_ms = _session_ms(shard, event.group_id, event.member_id)
             event.last_api = _LAST_APIS[armed_by]
+        if edge is not None:
+            event.edge = edge(event.group_id, event.member_id, event.last_heard_ms)
     elif type(event) is JoinTimedOut:
         members = group.members.values() if group is not None else ()
         heard = {m.member_id: _ago_ms(event.group_id, m, timers, now_ms) for m in members if m.parked_join is None}
         event.last_heard_ms = {member_id: ago_ms for member_id, ago_ms in heard.items() if ago_ms is not None}
+        if edge is not None:
+            event.edge = {member_id: edge(event.group_id, member_id, ago_ms) for member_id, ago_ms in heard.items()}
     elif type(event) is RebalanceTimedOut or type(event) is ClassicMemberTimedOut:
         event.last_heard_ms = _consumer_ago_ms(shard, event.group_id, event.member_id, timers, now_ms)
+        if edge is not None:
+            event.edge = edge(event.group_id, event.member_id, event.last_heard_ms)
 
 
 def silent_ms(leader: Leader[Shard], group_id: str, instance_id: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.silence import fill_in
+from broker.groups.silence import Edge, fill_in
 from coordinator.append_errors import error_for_client
 from coordinator.classic.inputs import Heartbeat, Loaded, Unload
 from coordinator.consumer.inputs import ConsumerHeartbeat
@@ -39,11 +39,13 @@ class GroupTenant:
         publish: Callable[[GroupEvent], None],
         consumer_settings: ConsumerSettingsOf | None = None,
         begin: Callable[[Work], None] | None = None,
+        edge: Edge | None = None,
     ) -> None:
         self._settings = settings
         self._publish = publish
         self._consumer_settings = consumer_settings
         self._begin = begin
+        self._edge = edge
 
     def new_shard(self, topics: Topics) -> Shard:
         """An empty one."""
@@ -81,7 +83,7 @@ class GroupTenant:
 
     def fill_in(self, event: Input, armed_by: type[Input], shard: Shard, timers: Timers, now_ms: int) -> None:
         """Put what is known of silence into the input of a timer that fired."""
-        fill_in(event, armed_by, shard, timers, now_ms)
+        fill_in(event, armed_by, shard, timers, now_ms, self._edge)
 
     def publish(self, event: Any) -> None:
         """Tell everybody who listens what happened."""

@@ -56,6 +56,9 @@ def consumer_group_heartbeat(
     groups = broker.groups
     leader = groups.leader_of(group_id)
     instance_id = request.instance_id
+    fresh_id = "" if request.member_id else short_uuid(groups.new_uuid())
+    if not request.member_epoch:
+        groups.peers.joined(context.session.peer, group_id, request.member_id or fresh_id)
     leader.submit(
         ConsumerHeartbeat(
             group_id,
@@ -69,7 +72,7 @@ def consumer_group_heartbeat(
             request.server_assignor,
             None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
             context.version,
-            "" if request.member_id else short_uuid(groups.new_uuid()),
+            fresh_id,
             context.client_id,
             "/" + context.host,
             deferred,

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.groups.peers import Peer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,11 +56,12 @@ class RequestContext:
 class Session:
     """What is known of one connection besides its requests. Source: KIP-511 (software name and version)."""
 
-    __slots__ = ("api", "client", "software_name", "software_version")
+    __slots__ = ("api", "client", "peer", "software_name", "software_version")
 
     def __init__(self) -> None:
         self.api = ""  # of the request that was parked last
         self.client = ""  # for log lines: its id and address
+        self.peer = Peer()
         self.software_name = "unknown"
         self.software_version = "unknown"
 

@@ -135,6 +135,8 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
     groups = broker.groups
     client_id = context.client_id
     leader = groups.leader_of(group_id)
+    fresh_id = "" if member_id else fresh_member_id(instance_id, client_id, groups.new_uuid())
+    groups.peers.joined(context.session.peer, group_id, member_id or fresh_id)
     leader.submit(
         Join(
             group_id,
@@ -145,7 +147,7 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
             request.session_timeout_ms,
             request.session_timeout_ms if context.version == 0 else request.rebalance_timeout_ms,
             context.version,
-            "" if member_id else fresh_member_id(instance_id, client_id, groups.new_uuid()),
+            fresh_id,
             client_id,
             "/" + context.host,
             reply_to,

@@ -68,11 +68,15 @@ def findings(app: App, request: Request) -> Answer | Later:
     if isinstance(last, Answer):
         return last
 
+    since = request.query.get("since_ms", "0")
+    if not since.isdecimal():
+        return problem(400, f"since_ms={since[:20]}: it takes milliseconds since 1970")
+
     def steps() -> Steps[Answer]:
-        found = yield from app.broker.ledger.findings_in_steps(group_id, last)
-        if not found:
-            return _without_records(app, group_id, {"findings": []})
-        return json_answer({"group_id": group_id, "findings": found})
+        found, told = yield from app.broker.ledger.findings_in_steps(group_id, last, since_ms=int(since))
+        if not found and not told:
+            return _without_records(app, group_id, {"findings": [], "verdicts": []})
+        return json_answer({"group_id": group_id, "findings": found, "verdicts": told})
 
     return worked_out(app.broker.runtime, _readable(steps()))
 

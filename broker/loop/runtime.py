@@ -70,6 +70,10 @@ class Runtime(ABC):
         """
         self.slices.take(steps, done, failed, owner=owner, wanted=wanted, at_once=at_once)
 
+    def held_ms_since(self, ago_ms: int) -> int:
+        """How long somebody has held the loop up since so long ago, in stalls that are counted."""
+        return self.stalls.held_ns(self.stalls.clock_ns() - ago_ms * 1_000_000) // 1_000_000
+
     @abstractmethod
     def now_ms(self) -> int:
         """Milliseconds since 1970 of a clock that never jumps and never goes back."""
@@ -366,6 +370,7 @@ class LoopRuntime(Runtime):
         if self._looks_at_ns:
             self.stalls.late(now_ns - self._looks_at_ns)
         if not self._closed:
+            self.stalls.expected_ns = now_ns + _LOOK_EVERY_MS * 1_000_000
             self._looks_at_ns = now_ns + _LOOK_EVERY_MS * 1_000_000
             self._loop.call_later(_LOOK_EVERY_MS / 1_000, self._look_at_lateness)
 

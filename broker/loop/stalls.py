@@ -9,6 +9,7 @@ Always true: a stall is counted once, under one name.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from broker.loop.logs import get_logger
@@ -21,6 +22,7 @@ log = get_logger()
 NOTED_NS = 2_000_000
 COUNTED_NS = 50_000_000
 """Others may wait for so long, and no longer: what takes more is counted, and told."""
+_RECENT_MAX = 256
 TOLD_EVERY_NS = 60_000_000_000
 """Between two log lines about the same name; the later one says how many there were."""
 
@@ -31,19 +33,21 @@ class Stalls:
     __slots__ = (
         "_after_turn",
         "_began_ns",
-        "_clock_ns",
         "_longest_part_ns",
         "_name",
         "_told",
         "_untold",
         "_whose",
+        "clock_ns",
         "counts",
+        "expected_ns",
         "longest_ns",
+        "recent",
         "total_ns",
     )
 
     def __init__(self, clock_ns: Callable[[], int], after_turn: Callable[[Callable[[], None]], None]) -> None:
-        self._clock_ns = clock_ns
+        self.clock_ns = clock_ns
         self._after_turn = after_turn
         self._began_ns = 0  # of a turn in which somebody has taken long; 0: there is none
         self._longest_part_ns = 0
@@ -56,11 +60,14 @@ class Stalls:
         self.counts: dict[str, int] = {}
         """How many were longer than `COUNTED_NS`, by name."""
         self.total_ns = 0  # of all that were noted
+        self.recent: deque[tuple[int, int]] = deque(maxlen=_RECENT_MAX)
+        """(when it was over, how long it took) of the last that were longer than `COUNTED_NS`."""
+        self.expected_ns = 0  # when `late` is called next, if nothing holds the loop up
 
     def note(self, name: str, whose: str, took_ns: int) -> None:
         """`name` (an API, a task) has just had the loop for so long, for `whose` sake; call it above `NOTED_NS`."""
         if not self._began_ns:
-            self._began_ns = self._clock_ns() - took_ns
+            self._began_ns = self.clock_ns() - took_ns
             self._longest_part_ns = 0
             self._after_turn(self._turn_over)
         # What is little more than a part of it, which has been noted before, is known by that part's name.
@@ -73,8 +80,15 @@ class Stalls:
         if by_ns > NOTED_NS and not self._began_ns:
             self._count("many", "", by_ns)
 
+    def held_ns(self, since_ns: int) -> int:
+        """How much of the time since then the loop was held up, by counted stalls and by one that is not over."""
+        now_ns = self.clock_ns()
+        held = sum(min(took_ns, ended_ns - since_ns) for ended_ns, took_ns in self.recent if ended_ns > since_ns)
+        late_ns = now_ns - max(self.expected_ns, since_ns) if self.expected_ns else 0
+        return held + (late_ns if late_ns > COUNTED_NS else 0)
+
     def _turn_over(self) -> None:
-        took_ns, self._began_ns = self._clock_ns() - self._began_ns, 0
+        took_ns, self._began_ns = self.clock_ns() - self._began_ns, 0
         self._count(self._name, self._whose, took_ns)
 
     def _count(self, name: str, whose: str, took_ns: int) -> None:
@@ -84,7 +98,8 @@ class Stalls:
         if took_ns <= COUNTED_NS:
             return
         self.counts[name] = self.counts.get(name, 0) + 1
-        now_ns = self._clock_ns()
+        self.recent.append((self.clock_ns(), took_ns))
+        now_ns = self.clock_ns()
         if name in self._told and now_ns - self._told[name] < TOLD_EVERY_NS:
             self._untold[name] = self._untold.get(name, 0) + 1
             return

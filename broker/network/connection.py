@@ -187,8 +187,10 @@ class Connection(TransportSide):
         if not self.closed:
             self._broker.runtime.soon(self._go_on)
 
-    def connection_lost(self, _: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone, whoever ended it. Parked requests are forgotten; group members stay."""
+        how = "broker" if self.closed else "end of file" if error is None else "reset"
+        self._broker.peers.closed(self._session.peer, how)
         self.closed = True
         self._owner.forget(self)
         self._abandon()
@@ -351,6 +353,7 @@ class Connection(TransportSide):
         end_ns = start_ns + (QUANTUM_NS if self._resting else _MAX_TURN_NS)
         frame = b""
         began_ns = self._since_ns = self._since_ns or start_ns
+        self._session.peer.heard_ns = start_ns
         handled = 0
         enough = False
         # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
@@ -637,6 +640,7 @@ class Connection(TransportSide):
         context.limits = self._limits
         self._contexts[version] = context
         self._session.client = f"{client_id or ''}@{self.peer}"
+        self._broker.peers.named(self._session.peer, client_id or "", "/" + self.host)
         return context
 
     def unserved(self, api_key: int, version: int, correlation_id: int) -> None:

@@ -42,6 +42,7 @@ def session_expired(view: View, timer: SessionExpired, now_ms: int) -> GroupOutc
         "session_timeout_ms": member.session_timeout_ms,
         "last_heard_ms": timer.last_heard_ms,
         "last_api": timer.last_api,
+        **(timer.edge or {}),
     }
     cause = cause_by(now_ms, "session_expired", member, detail=silence)
     draft.remove_member(member_id)

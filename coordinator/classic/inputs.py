@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator.outcome import GroupInput, ReplyTo
 
@@ -94,6 +95,7 @@ class SessionExpired(GroupInput):
     member_id: str
     last_heard_ms: int | None = None  # how long ago anything of it came
     last_api: str | None = None
+    edge: Mapping[str, Any] | None = None  # what else the edge sees of it: `broker.groups.groups`
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class JoinTimedOut(GroupInput):
 
     group_id: str
     last_heard_ms: Mapping[str, int] | None = None  # by member id, of those that have not joined: how long ago
+    edge: Mapping[str, Mapping[str, Any]] | None = None  # by member id, what else the edge sees of them
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ completeClassicGroupJoin.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator import events
 from coordinator.classic import story
@@ -87,13 +87,18 @@ def maybe_complete(draft: Draft) -> None:
         complete(draft)
 
 
-def complete(draft: Draft, last_heard_ms: Mapping[str, int] | None = None) -> None:
+def complete(
+    draft: Draft,
+    last_heard_ms: Mapping[str, int] | None = None,
+    edge: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
     """End the join phase: who has not joined is out, unless it is static; the others are told the generation.
 
     `last_heard_ms`: how long ago each of those that have not joined was heard of, as far as the edge knows.
+    `edge`: what else it sees of each.
     """
     draft.cancel_timer("join")
-    _drop_silent_members(draft, last_heard_ms or {})
+    _drop_silent_members(draft, last_heard_ms or {}, edge or {})
     if draft.members and not _elect_joined_leader(draft):
         # Only static members, and none came back: their sessions decide, so the phase goes on.
         after_ms = max(longest_rebalance_timeout_ms(draft.members), _STALLED_MIN_MS)
@@ -143,11 +148,11 @@ def join_timed_out(view: View, timer: JoinTimedOut, now_ms: int) -> GroupOutcome
     if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return Outcome(group)
     draft = Draft(view, group, now_ms)
-    complete(draft, timer.last_heard_ms)
+    complete(draft, timer.last_heard_ms, timer.edge)
     return draft.outcome()
 
 
-def _drop_silent_members(draft: Draft, last_heard_ms: Mapping[str, int]) -> None:
+def _drop_silent_members(draft: Draft, last_heard_ms: Mapping[str, int], edge: Mapping[str, Mapping[str, Any]]) -> None:
     if draft.parked_join_count == len(draft.members):
         return
     silent = [member for member in draft.members.values() if member.parked_join is None and member.instance_id is None]
@@ -158,6 +163,7 @@ def _drop_silent_members(draft: Draft, last_heard_ms: Mapping[str, int]) -> None
         waited = {
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "last_heard_ms": last_heard_ms.get(member.member_id),
+            **edge.get(member.member_id, {}),
         }
         cause = cause_by(draft.now_ms, "join_timeout", member, detail=waited)
         draft.further_cause(cause)

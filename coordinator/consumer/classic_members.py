@@ -286,7 +286,7 @@ def classic_member_timed_out(view: View, timer: ClassicMemberTimedOut, now_ms: i
     member = group.members.get(timer.member_id) if group is not None else None
     if member is None or member.classic is None:
         return Outcome(group or view.group)
-    detail: dict[str, Any] = {"last_heard_ms": timer.last_heard_ms}
+    detail: dict[str, Any] = {"last_heard_ms": timer.last_heard_ms, **(timer.edge or {})}
     if timer.waited_for == "join":
         detail["rebalance_timeout_ms"] = member.rebalance_timeout_ms
     else:

@@ -29,6 +29,7 @@ def session_expired(view: View, timer: SessionExpired, now_ms: int) -> AnyGroupO
         "session_timeout_ms": session_timeout_ms(view, member),
         "last_heard_ms": timer.last_heard_ms,
         "last_api": timer.last_api,
+        **(timer.edge or {}),
     }
     if member.is_away:
         detail["away"] = True
@@ -47,5 +48,6 @@ def rebalance_timed_out(view: View, timer: RebalanceTimedOut, now_ms: int) -> An
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
         "waited_ms": None if told_at_ms is None else now_ms - told_at_ms,
         "last_heard_ms": timer.last_heard_ms,
+        **(timer.edge or {}),
     }
     return remove(view, [cause_by(now_ms, "rebalance_timeout", member, detail)], now_ms)

@@ -58,6 +58,7 @@ class RebalanceTimedOut(GroupInput):
     member_id: str
     epoch: int  # of the member, when the timer was set
     last_heard_ms: int | None = None  # how long ago anything of it came
+    edge: Mapping[str, Any] | None = None  # what else the edge sees of it: `broker.groups.groups`
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class ClassicMemberTimedOut(GroupInput):
     member_id: str
     waited_for: str  # `join` or `sync`
     last_heard_ms: int | None = None  # how long ago anything of it came
+    edge: Mapping[str, Any] | None = None  # what else the edge sees of it: `broker.groups.groups`
 
 
 @dataclass(slots=True)

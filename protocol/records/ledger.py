@@ -157,6 +157,21 @@ class MemberFenced(LedgerRecord):
     api: str
 
 
+class DepartureTraced(LedgerRecord):
+    """What was seen of a member after it had gone: its connection was closed, stayed open, or it came back."""
+
+    member_id: str | None
+    instance_id: str | None
+    client_id: str | None
+    client_host: str | None
+    trigger: str  # of its going
+    departed_at_ms: int
+    saw: str  # closed, open (after 3 s), returned (it joined again)
+    after_ms: int  # since it had gone
+    how: str | None  # closed: `end of file`, `reset` or `broker`
+    same_connection: bool | None  # returned: over the one that it had
+
+
 class CommitsRefused(LedgerRecord):
     """Commits of one member refused with one error, within a second."""
 
@@ -205,6 +220,7 @@ KINDS: Mapping[str, type] = {
     "rebalance_ended": RebalanceEnded,
     "member_replaced": MemberReplaced,
     "member_fenced": MemberFenced,
+    "departure_traced": DepartureTraced,
     "commits_refused": CommitsRefused,
     "offsets_changed": OffsetsChanged,
     "coordinator_loaded": CoordinatorLoaded,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.internal_topics import LEDGER_TOPIC, OFFSETS_TOPIC, ledger_topic
 from broker.groups.ledger import making, reading
+from broker.groups.ledger.departures import Departures
 from broker.groups.ledger.past import Past, follow
 from broker.groups.ledger.refusals import Refusals
 from broker.groups.ledger.shape import Record as LedgerRecord
@@ -24,6 +25,7 @@ from coordinator.routing import partition_for
 from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
 from coordinator.why.live_consumer import epoch_in_progress, live_consumer_state
+from coordinator.why.verdicts import verdicts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from broker.partitions import Partition, Partitions
     from coordinator.events import GroupEvent
     from coordinator.view import AnyGroup
+    from coordinator.why.verdicts import Verdict
     from coordinator.why.window import Finding
 
 log = get_logger()
@@ -87,6 +90,7 @@ class Ledger:
         self._failing = False  # said so already
         self._pasts: dict[int, dict[str, Past]] = {}  # by coordinator partition and group
         self._refusals = Refusals(runtime, self._put)
+        self._departures = Departures(runtime, groups.peers, self._put)
         groups.event_listeners.append(self.happened)
         groups.load_listeners.append(self.loaded)
         if self.enabled:
@@ -99,6 +103,7 @@ class Ledger:
         """Put an event aside."""
         if not (self.enabled or self.listeners):
             return
+        self._departures.happened(event)
         if isinstance(event.what, CommitRefused):
             self._refusals.add(event)
         elif event.what.recorded:
@@ -386,13 +391,16 @@ class Ledger:
 
     def findings(self, group_id: str, last: int = 50) -> list[Finding]:
         """What the last rebalances and the group as it is now say is wrong. Raises: as `records`."""
-        return reading.finished(self.findings_in_steps(group_id, last))
+        return reading.finished(self.findings_in_steps(group_id, last))[0]
 
-    def findings_in_steps(self, group_id: str, last: int = 50) -> reading.Steps[list[Finding]]:
-        """As `findings`, for who must let others have their turn."""
+    def findings_in_steps(
+        self, group_id: str, last: int = 50, *, since_ms: int = 0
+    ) -> reading.Steps[tuple[list[Finding], list[Verdict]]]:
+        """As `findings`, for who must let others have their turn; and what became of those who are gone."""
         records = yield from self.records_in_steps(group_id, last)
+        records = [record for record in records if record["at_ms"] >= since_ms]
         live = yield from self.live_in_steps(group_id)
-        return findings(records, live, now_ms=self._runtime.now_ms())
+        return findings(records, live, now_ms=self._runtime.now_ms()), verdicts(records)
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -36,7 +36,14 @@ _NAMES = {
 }
 _PLAIN = {
     kind: _own(kind)
-    for kind in ("member_replaced", "member_fenced", "commits_refused", "coordinator_loaded", "group_removed")
+    for kind in (
+        "member_replaced",
+        "member_fenced",
+        "departure_traced",
+        "commits_refused",
+        "coordinator_loaded",
+        "group_removed",
+    )
 }
 
 

@@ -1,0 +1,117 @@
+"""What is seen of members after they left or were taken out: whether their connections closed, and who came back.
+
+That tells a process that ended from one that was too slow, hung or was paused (`coordinator.why.verdicts`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coordinator.events import DepartureTraced, MemberExpelled, MemberLeft, SessionExpired
+from coordinator.values import altered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.groups.peers import Peer, Peers
+    from broker.loop.runtime import Runtime
+    from coordinator.cause import Cause
+    from coordinator.events import GroupEvent
+
+AFTER_MS = 3_000
+"""A client that closes in good order has closed its connection by then."""
+WATCHED_MS = 15 * 60_000
+TRACES_MAX = 10_000
+_UNTRACED = frozenset({"member_removed", "poll_timeout"})
+"""Somebody else did it, or the client has said why."""
+
+_Key = tuple[str, str, str]
+
+
+class _Trace:
+    __slots__ = ("cause", "event", "peer")
+
+    def __init__(self, event: GroupEvent, cause: Cause, peer: Peer) -> None:
+        self.event = event
+        self.cause = cause
+        self.peer = peer
+
+
+class Departures:
+    """A listener of `Groups` and of `Peers`; `tell` gets one or two events of each departure."""
+
+    def __init__(self, runtime: Runtime, peers: Peers, tell: Callable[[GroupEvent], None]) -> None:
+        self._runtime = runtime
+        self._peers = peers
+        self._tell = tell
+        self._traces: dict[_Key, list[_Trace]] = {}  # by group, client id and host
+        self._count = 0
+        peers.join_listeners.append(self.joined)
+
+    def happened(self, event: GroupEvent) -> None:
+        """Somebody may have gone."""
+        what = event.what
+        if not isinstance(what, (MemberLeft, SessionExpired, MemberExpelled)):
+            return
+        cause = what.cause
+        peer = self._peers.gone(event.group_id, cause.member_id or "")
+        if peer is None or peer.client is None or peer.closed_ms is not None or cause.trigger in _UNTRACED:
+            return
+        if self._count >= TRACES_MAX:
+            return
+        key = (event.group_id, *peer.client)
+        trace = _Trace(event, cause, peer)
+        self._traces.setdefault(key, []).append(trace)
+        self._count += 1
+        self._later(key, trace, AFTER_MS, self._look)
+
+    def joined(self, peer: Peer, group_id: str) -> None:
+        """A member joins over this connection: one that had gone from the group, perhaps."""
+        if peer.client is None:
+            return
+        key = (group_id, *peer.client)
+        traces = self._traces.get(key, ())
+        own = next((trace for trace in traces if trace.peer is peer), None)
+        if own is None and len(traces) == 1 and traces[0].peer.closed_ms is None:
+            own = traces[0]  # its old connection was never closed
+        if own is not None:
+            self._drop(key, own)
+            self._told(own, "returned", same=own.peer is peer)
+
+    def _look(self, key: _Key, trace: _Trace) -> None:
+        if trace.peer.closed_ms is not None:
+            self._drop(key, trace)
+            self._told(trace, "closed")
+        else:
+            self._told(trace, "open")
+            self._later(key, trace, WATCHED_MS, self._drop)
+
+    def _told(self, trace: _Trace, saw: str, *, same: bool | None = None) -> None:
+        now_ms, cause, peer = self._runtime.now_ms(), trace.cause, trace.peer
+        closed_ms = peer.closed_ms
+        what = DepartureTraced(
+            cause.member_id,
+            cause.instance_id,
+            cause.client_id,
+            cause.client_host,
+            cause.trigger,
+            cause.at_ms,
+            saw,
+            (closed_ms if saw == "closed" and closed_ms is not None else now_ms) - cause.at_ms,
+            peer.how if saw == "closed" else None,
+            same,
+        )
+        self._tell(altered(trace.event, what=what, at_ms=now_ms))
+
+    def _later(self, key: _Key, trace: _Trace, after_ms: int, then: Callable[[_Key, _Trace], None]) -> None:
+        name = ("departure", trace.event.group_id, trace.cause.member_id)
+        self._runtime.timers.set(name, self._runtime.now_ms() + after_ms, lambda: then(key, trace))
+
+    def _drop(self, key: _Key, trace: _Trace) -> None:
+        traces = self._traces.get(key, [])
+        if trace in traces:
+            traces.remove(trace)
+            self._count -= 1
+            self._runtime.timers.cancel(("departure", trace.event.group_id, trace.cause.member_id))
+        if not traces:
+            self._traces.pop(key, None)

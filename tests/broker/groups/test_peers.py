@@ -1,0 +1,61 @@
+"""What is remembered of connections and of members that went over them."""
+
+from __future__ import annotations
+
+from broker.groups.ledger.departures import AFTER_MS, Departures
+from broker.groups.peers import CLOSED_MAX, KEPT_MS, Peer, Peers
+from coordinator.cause import Cause
+from coordinator.events import DepartureTraced, GroupEvent, MemberLeft
+from tests.support.virtual_runtime import VirtualRuntime
+
+
+def connected(peers: Peers, client: str = "b") -> Peer:
+    peer = Peer()
+    peers.named(peer, client, "/10.0.0.1")
+    return peer
+
+
+def test_a_closed_connection_is_told_unless_its_client_came_again():
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    peer = connected(peers)
+    peers.joined(peer, "g", "m")
+    assert peers.facts("g", "m")["state"] == "open"  # type: ignore[index]
+    peers.closed(peer, "reset")
+    runtime.advance(500)
+    assert peers.facts("g", "m") == {"state": "closed", "how": "reset", "closed_ms": 500}
+    connected(peers)
+    assert peers.facts("g", "m")["again"] is True  # type: ignore[index]
+    assert peers.facts("g", "nobody") is None
+
+
+def test_no_more_is_remembered_than_is_said():
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    for number in range(CLOSED_MAX + 5):
+        peer = connected(peers, str(number))
+        peers.joined(peer, "g", str(number))
+        peers.closed(peer, "end of file")
+    assert len(peers._closed) == len(peers._by_member) == len(peers._by_client) == CLOSED_MAX
+    runtime.advance(KEPT_MS + 1)
+    peers.closed(connected(peers), "end of file")
+    assert len(peers._closed) == len(peers._by_client) == 1
+    assert not peers._by_member
+
+
+def test_who_left_and_kept_its_connection_is_told_and_so_is_its_return():
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    told: list[GroupEvent] = []
+    departures = Departures(runtime, peers, told.append)
+    peer = connected(peers)
+    peers.joined(peer, "g", "m")
+    departures.happened(
+        GroupEvent(MemberLeft(Cause(runtime.now_ms(), "member_left", "m", None, "b", "/10.0.0.1")), "g", 3)
+    )
+    runtime.advance(AFTER_MS)
+    peers.joined(peer, "g", "m-2")
+    saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
+    assert saw == [("open", None), ("returned", True)]
+    assert not departures._traces
+    assert departures._count == 0

@@ -1,0 +1,432 @@
+"""Incidents, played by real clients: what a correct diagnosis says of each, and what it must not say.
+
+Patterns are those of `tests.incidents.stage.Diagnosis`, with `*` as in file names. Whatever finding of weight is
+neither asked for nor allowed is a false accusation too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.clients import harness
+from tests.incidents.stage import GROUP, SESSION_MS, TOPIC, Stage
+from tests.support.broker_process import eventually
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Incident:
+    """`cheap`: played in every CI run."""
+
+    name: str
+    play: Callable[[Stage], None]
+    must: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    cheap: bool = False
+
+
+CORPUS: dict[str, Incident] = {}
+CLIENTS = {"librdkafka": "confluent", "java": "java", "aiokafka": "aiokafka"}
+_ALIVE = ("verdict:hung:*", "verdict:paused:*", "verdict:too_slow:*", "verdict:cut_off:*", "verdict:broker_slow:*")
+
+
+def _add(
+    name: str,
+    play: Callable[[Stage], None],
+    must: tuple[str, ...] = (),
+    never: tuple[str, ...] = (),
+    may: tuple[str, ...] = (),
+    *,
+    cheap: bool = False,
+) -> None:
+    CORPUS[name] = Incident(name, play, must, never, may, cheap)
+
+
+# -- one member of two goes, each client in each way
+
+
+def _died(client: str, **options: object) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        a, b = stage.members(client, "ab", **options)
+        stage.begins()
+        b.kill()
+        harness.wait_until_shared([a])
+        stage.until("cause:session_expired:b")
+
+    return play
+
+
+def _paused(client: str, **options: object) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        a, b = stage.members(client, "ab", **options)
+        stage.begins()
+        stage.pause(b)
+        stage.until("cause:session_expired:b")
+        stage.resume(b)
+        stage.until("event:departure_traced")
+        eventually(lambda: any(one["saw"] == "returned" for one in stage.records("departure_traced")))
+        harness.wait_until_shared([a, b])
+
+    return play
+
+
+def _closed(client: str, **options: object) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        a, b = stage.members(client, "ab", **options)
+        stage.begins()
+        b.leave()
+        harness.wait_until_shared([a])
+        stage.until("event:departure_traced")
+
+    return play
+
+
+def _slow_poll(client: str, **options: object) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        a, b = stage.members(client, "ab", **options)
+        stage.begins()
+        b.stall()
+        harness.wait_until_shared([a])
+        eventually(
+            lambda: any(said.split(":")[1] in ("member_left", "poll_timeout") for said in stage.diagnose_records()
+                        if said.startswith("cause:"))
+        )  # fmt: skip
+        time.sleep(4)
+
+    return play
+
+
+for _name, _client in CLIENTS.items():
+    _quick = _name == "librdkafka"
+    _add(f"killed, {_name}", _died(_client), ("cause:session_expired:b", "verdict:died:b"), _ALIVE)
+    _add(
+        f"paused as a whole, {_name}",
+        _paused(_client),
+        ("cause:session_expired:b", "verdict:paused:b"),
+        ("verdict:died:*", "verdict:too_slow:*", "verdict:hung:*"),
+        ("finding:refused_commits:*", "finding:tight_heartbeat:*"),
+        cheap=_quick,
+    )
+    _add(
+        f"closed in good order, {_name}",
+        _closed(_client),
+        ("cause:member_left:b", "verdict:closed:b"),
+        ("verdict:died:*", *_ALIVE),
+    )
+    _add(
+        f"poll loop too slow, {_name}",
+        _slow_poll(_client),
+        ("verdict:too_slow:b",),
+        ("verdict:died:*", "verdict:closed:*", "verdict:paused:*", "cause:*:a"),
+        ("finding:refused_commits:*",),
+        cheap=_quick,
+    )
+for _name in ("librdkafka", "java"):
+    _new = {"assignor": "consumer"}
+    _client = CLIENTS[_name]
+    _add(
+        f"consumer protocol: closed, {_name}",
+        _closed(_client, **_new),
+        ("verdict:closed:b",),
+        ("verdict:died:*", *_ALIVE),
+    )
+    _add(
+        f"consumer protocol: poll loop too slow, {_name}",
+        _slow_poll(_client, **_new),
+        ("verdict:too_slow:b",),
+        ("verdict:died:*", "verdict:closed:*"),
+        ("finding:refused_commits:*",),
+    )
+
+
+# -- many members come and go
+
+
+def _rolling(client: str, **options: object) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        workers = dict(zip("abc", stage.members(client, "abc", **options), strict=True))
+        stage.begins()
+        for name in "abc":
+            workers.pop(name).leave()
+            workers[name] = stage.member(client, name, **options)
+            harness.wait_until_shared(list(workers.values()))
+        stage.rested()
+
+    return play
+
+
+def _scaled_up(stage: Stage) -> None:
+    workers = stage.members("confluent", "a")
+    stage.begins()
+    for name in "bcd":
+        workers.append(stage.member("confluent", name))
+        harness.wait_until_shared(workers)
+    stage.rested()
+
+
+def _scaled_down(stage: Stage) -> None:
+    workers = stage.members("confluent", "abcd")
+    stage.begins()
+    while len(workers) > 1:
+        workers.pop().leave()
+        harness.wait_until_shared(workers)
+    stage.rested()
+
+
+def _crash_loop(stage: Stage) -> None:
+    (a,) = stage.members("confluent", "a")
+    stage.begins()
+    for round_ in range(3):
+        b = stage.member("confluent", "b")
+        harness.wait_until_shared([a, b])
+        b.kill()
+        harness.wait_until_shared([a])
+        eventually(lambda round_=round_: len(_expired(stage)) > round_, what="expired")  # type: ignore[misc]
+    stage.rested()
+
+
+def _expired(stage: Stage) -> list[object]:
+    return [one for one in stage.records("rebalance_began") if one["cause"]["trigger"] == "session_expired"]
+
+
+_quiet = ("finding:storm:*", "finding:repeat_offender:*", "finding:slow_joiner:*", "finding:duplicate_instance:*")
+_add(
+    "rolling deploy, librdkafka",
+    _rolling("confluent"),
+    ("cause:member_left:b", "verdict:closed:a", "verdict:closed:b", "verdict:closed:c", "hint:deploy_churn"),
+    (*_quiet, "verdict:died:*"),
+)
+_add("rolling deploy, java", _rolling("java"), ("verdict:closed:b", "hint:deploy_churn"), (*_quiet, "verdict:died:*"))
+_add("scaled up", _scaled_up, ("cause:member_joined:d",), (*_quiet, "verdict:*"))
+_add("scaled down", _scaled_down, ("cause:member_left:d", "verdict:closed:d"), (*_quiet, "verdict:died:*"))
+_add(
+    "poison record: a member dies again and again",
+    _crash_loop,
+    ("finding:repeat_offender:b", "verdict:died:b"),
+    (*_ALIVE, "finding:*:a"),
+)
+
+
+# -- static members
+
+
+def _static_restart(stage: Stage) -> None:
+    options = {"session_timeout_ms": 20_000, "rebalance_timeout_ms": 30_000}
+    a = stage.member("confluent", "a", instance_id="pod-1", **options)
+    b = stage.member("confluent", "b", instance_id="pod-2", **options)
+    harness.wait_until_shared([a, b])
+    stage.begins()
+    b.kill()
+    again = stage.member("confluent", "b", instance_id="pod-2", **options)
+    eventually(again.owned, deadline_s=60)
+    stage.until("event:member_replaced")
+
+
+def _static_gone(stage: Stage) -> None:
+    a = stage.member("confluent", "a", instance_id="pod-1")
+    b = stage.member("confluent", "b", instance_id="pod-2")
+    harness.wait_until_shared([a, b])
+    stage.begins()
+    b.leave()  # a static member does not say that it goes
+    harness.wait_until_shared([a])
+    stage.until("cause:session_expired:pod-2")
+
+
+def _twins(client: str) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        first = stage.member(client, "a", instance_id="pod-1")
+        eventually(first.owned, deadline_s=60)
+        stage.begins()
+        stage.member(client, "twin", instance_id="pod-1")
+        eventually(
+            lambda: any(said.startswith("finding:duplicate_instance") for said in stage.diagnose_records()),
+            what="duplicate",
+        )
+
+    return play
+
+
+_add(
+    "static member restarts in time",
+    _static_restart,
+    ("event:member_replaced",),
+    ("cause:*", "verdict:*", "finding:duplicate_instance:*"),
+)
+_add("static member goes for good", _static_gone, ("cause:session_expired:pod-2", "verdict:died:pod-2"), _ALIVE)
+for _name, _client in CLIENTS.items():
+    _add(
+        f"twin instance ids, {_name}",
+        _twins(_client),
+        ("finding:duplicate_instance:pod-1",),
+        ("verdict:died:*",),
+        ("finding:refused_commits:*", "finding:repeat_offender:pod-1", "finding:storm:*"),
+    )
+
+
+# -- topics and offsets
+
+
+def _admin(stage: Stage) -> AdminClient:
+    return AdminClient({"bootstrap.servers": stage.broker.address})
+
+
+def _grew(stage: Stage) -> None:
+    stage.members("java", "ab")
+    stage.begins()
+    admin = _admin(stage)
+    admin.create_partitions([NewPartitions(TOPIC, 9)])[TOPIC].result(30)
+    eventually(lambda: any(said.startswith("cause:partitions_changed") for said in stage.diagnose_records()),
+               deadline_s=400, every_s=1)  # fmt: skip
+    stage.rested()
+
+
+def _recreated(stage: Stage) -> None:
+    stage.close()
+    stage.members("confluent", "ab")
+    stage.begins()
+    admin = _admin(stage)
+    admin.delete_topics([TOPIC])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, 6)])[TOPIC].result(30)
+    time.sleep(10)
+    stage.rested()
+
+
+def _reset(stage: Stage) -> None:
+    workers = stage.members("confluent", "ab")
+    eventually(lambda: all(one.seen("committed") for one in workers))
+    for one in workers:
+        one.leave()
+    stage.begins()
+    places = [TopicPartition(TOPIC, number, 0) for number in range(3)]
+    admin = _admin(stage)
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, places)])[GROUP].result(30)
+    stage.until("event:offsets_changed")
+
+
+def _zombie(stage: Stage) -> None:
+    a, b = stage.members("confluent", "ab", commit_every_ms=100)
+    stage.begins()
+    stage.pause(b)
+    stage.until("cause:session_expired:b")
+    harness.wait_until_shared([a])
+    stage.resume(b)
+    stage.until("event:commits_refused")
+    stage.rested()
+
+
+def _idle(stage: Stage) -> None:
+    workers = stage.members("confluent", "abcdef")
+    stage.begins()
+    workers.append(stage.member("confluent", "g"))
+    stage.until("cause:member_joined:g")
+    stage.rested()
+
+
+_add(
+    "a topic grows",
+    _grew,
+    ("cause:partitions_changed:*",),
+    (*_quiet, "verdict:*", "cause:member_left:*"),
+)
+_add(
+    "offsets reset by an administrator",
+    _reset,
+    ("event:offsets_changed", "finding:offsets_moved:*"),
+    ("cause:*",),
+    cheap=True,
+)
+_add(
+    "zombie commits after a pause",
+    _zombie,
+    ("finding:refused_commits:*", "verdict:paused:b"),
+    ("verdict:died:*", "finding:refused_commits:a"),
+)
+_add("more members than partitions", _idle, ("hint:idle_members", "cause:member_joined:g"), _quiet)
+
+
+# -- the broker
+
+
+def _broker_restarts(stage: Stage) -> None:
+    stage.members("confluent", "ab", session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
+    stage.begins()
+    stage.broker.restart()
+    stage.until("event:coordinator_loaded")
+    time.sleep(5)
+
+
+def _broker_dies(stage: Stage) -> None:
+    stage.members("confluent", "ab", session_timeout_ms=20_000, rebalance_timeout_ms=30_000)
+    stage.begins()
+    stage.broker.restart(kill=True)
+    stage.until("event:coordinator_loaded")
+    time.sleep(5)
+
+
+def _broker_stands_still(stage: Stage) -> None:
+    stage.members("confluent", "ab")
+    stage.begins()
+    stage.pause(stage.broker)
+    time.sleep(SESSION_MS / 1_000 + 4)
+    stage.resume(stage.broker)
+    time.sleep(5)
+
+
+_add(
+    "broker restarts",
+    _broker_restarts,
+    ("event:coordinator_loaded",),
+    ("verdict:*", "cause:session_expired:*"),
+)
+_add("broker is killed", _broker_dies, ("event:coordinator_loaded",), ("verdict:*", "cause:session_expired:*"))
+_add(
+    "broker stands still",
+    _broker_stands_still,
+    (),
+    ("verdict:died:*", "verdict:hung:*", "verdict:paused:*", "verdict:too_slow:*"),
+)
+
+
+# -- the group
+
+
+def _slow_to_rejoin(stage: Stage) -> None:
+    a, b = stage.members("confluent", "ab", stall_ms=5_000, rebalance_timeout_ms=20_000)
+    stage.begins()
+    b.stall()
+    time.sleep(0.5)
+    c = stage.member("confluent", "c", rebalance_timeout_ms=20_000)
+    harness.wait_until_shared([a, b, c])
+    stage.rested()
+
+
+def _cooperative(stage: Stage) -> None:
+    workers = stage.members("confluent", "ab", assignor="cooperative-sticky")
+    stage.begins()
+    workers.append(stage.member("confluent", "c", assignor="cooperative-sticky"))
+    harness.wait_until_shared(workers)
+    stage.rested()
+
+
+_add(
+    "one member is slow to rejoin",
+    _slow_to_rejoin,
+    ("cause:member_joined:c", "finding:slow_joiner:b"),
+    ("finding:slow_joiner:a", "verdict:*", "finding:slow_joiner:c"),
+    ("finding:refused_commits:*",),
+)
+_add(
+    "cooperative protocol, a member joins",
+    _cooperative,
+    ("cause:member_joined:c", "cause:cooperative_followup:*"),
+    (*_quiet, "hint:eager_stop", "verdict:*"),
+)

@@ -1,0 +1,165 @@
+"""Where incidents are played: a broker, real clients as processes, and what Kohort says of it afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from coordinator.why.findings import findings
+from tests.clients import harness, ledger_reading
+from tests.clients.harness import Worker
+from tests.support.broker_process import Kohort, eventually
+
+SESSION_MS = 4_000
+POLL_MS = 8_000
+TOPIC = "orders"
+GROUP = "billing"
+SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+
+
+@dataclass
+class Diagnosis:
+    """What is said: `cause:TRIGGER:WHO`, `verdict:KIND:WHO`, `finding:RULE`, `event:KIND`; and the text of `why`."""
+
+    said: set[str] = field(default_factory=set)
+    text: str = ""
+
+
+class Stage:
+    """One broker with one topic of six partitions, into which somebody writes all the time."""
+
+    def __init__(self, broker: Kohort, spawn: Callable[..., Worker], *, records: bool = True) -> None:
+        self.broker = broker
+        self._spawn = spawn
+        self.since_ms = 0
+        harness.create_topic(broker.address, TOPIC)
+        self._writer = harness.Writer(broker.address, TOPIC, per_second=100) if records else None
+
+    def member(self, client: str, name: str, **options: Any) -> Worker:
+        """A member that reads and commits; `assignor` and all else as `tests.clients.harness` knows them."""
+        return self._spawn(
+            client,
+            **{
+                "mode": "group",
+                "bootstrap": self.broker.address,
+                "topic": TOPIC,
+                "group": GROUP,
+                "assignor": "range",
+                "session_timeout_ms": SESSION_MS,
+                "rebalance_timeout_ms": POLL_MS,
+                "stall_ms": POLL_MS + 7_000,
+                "commit_every_ms": 200,
+                "client_id": name,
+                **options,
+            },
+        )
+
+    def members(self, client: str, names: str, **options: Any) -> list[Worker]:
+        """So many, who share the topic."""
+        workers = [self.member(client, name, **options) for name in names]
+        harness.wait_until_shared(workers)
+        return workers
+
+    def begins(self) -> None:
+        """What came before was the stage being set."""
+        eventually(self._quiet, what="the group rests")
+        self.since_ms = int(time.time() * 1_000)
+
+    def records(self, *kinds: str) -> list[dict[str, Any]]:
+        """The ledger's records since the incident began."""
+        found = ledger_reading.records(self.broker.address, GROUP, *kinds)
+        return [one for one in found if one["at_ms"] >= self.since_ms]
+
+    def until(self, said: str, deadline_s: float = 60) -> None:
+        """Wait until something is said, as `Diagnosis` names it."""
+        eventually(lambda: said in self.diagnose_records(), what=said, deadline_s=deadline_s, every_s=0.3)
+
+    def rested(self) -> None:
+        """Wait until the group has come to rest, and what is traced of who left has been."""
+        time.sleep(3.5)
+        eventually(self._quiet, what="the group rests")
+
+    def _quiet(self) -> bool:
+        found = ledger_reading.records(self.broker.address, GROUP, "rebalance_began", "rebalance_ended")
+        return bool(found) and found[-1]["kind"] == "rebalance_ended" and found[-1]["at_ms"] < time.time() * 1e3 - 1_500
+
+    def pause(self, *processes: Worker | Kohort) -> None:
+        """SIGSTOP."""
+        for one in processes:
+            os.kill(one.pid if isinstance(one, Kohort) else one.process.pid, signal.SIGSTOP)
+
+    def resume(self, *processes: Worker | Kohort) -> None:
+        """SIGCONT."""
+        for one in processes:
+            os.kill(one.pid if isinstance(one, Kohort) else one.process.pid, signal.SIGCONT)
+
+    # -- what is said
+
+    def diagnose_records(self) -> set[str]:
+        """Causes, events and findings out of the topic alone."""
+        return _said_of(self.records(), [], findings(self.records(), now_ms=int(time.time() * 1_000)))
+
+    def diagnose(self) -> dict[str, Diagnosis]:
+        """On each surface: the command line, HTTP, and the rules as the pipeline calls them."""
+        http = self.broker.http.removeprefix("http://")
+        since = _local(self.since_ms)
+        words = (GROUP, "--since", since, "--last", "50", "--http", http)
+        told = ledger_reading.why(self.broker.address, *words, "--json")
+        assert told.returncode == 0, told.stderr
+        answer = json.loads(told.stdout)
+        text = ledger_reading.why(self.broker.address, *words).stdout
+        with urlopen(f"{self.broker.http}/groups/{GROUP}/findings?since_ms={self.since_ms}", timeout=20) as one:
+            over_http = json.load(one)
+        ours = self.records()
+        return {
+            "cli": Diagnosis(_said_of(answer["records"], answer["verdicts"], answer["findings"]), text),
+            "http": Diagnosis(_said_of(ours, over_http["verdicts"], over_http["findings"]), text),
+            "pipeline": Diagnosis(
+                _said_of(ours, answer["verdicts"], findings(ours, now_ms=int(time.time() * 1_000))), text
+            ),
+        }
+
+    def close(self) -> None:
+        """Nobody writes any more."""
+        if self._writer is not None:
+            self._writer.stop()
+
+
+def _said_of(records: list[dict[str, Any]], verdicts: list[Any], found: list[Any]) -> set[str]:
+    said = set()
+    for one in records:
+        causes = [one.get("cause"), one.get("first_cause"), *(one.get("further_causes") or ())]
+        said |= {f"cause:{cause['trigger']}:{_name(cause)}" for cause in causes if cause}
+        if one["kind"] not in ("rebalance_began", "rebalance_ended"):
+            said.add(f"event:{one['kind']}")
+    said |= {f"verdict:{one['verdict']}:{one['who'].split(' ')[0]}" for one in verdicts}
+    said |= {f"finding:{one['rule']}:{_name(one['facts'])}" for one in found if one["severity"] == "warning"}
+    said |= {f"hint:{one['rule']}" for one in found if one["severity"] != "warning"}
+    return said
+
+
+def _name(facts: dict[str, Any]) -> str:
+    return str(facts.get("instance_id") or facts.get("client_id") or "")
+
+
+def _local(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms / 1_000))  # `ledger_reading.why` runs in UTC
+
+
+@contextmanager
+def staged(directory: Path, spawn: Callable[..., Worker], **settings: object) -> Iterator[Stage]:
+    """A stage in this directory."""
+    with Kohort(directory / "broker", {**SETTINGS, **settings}) as broker:
+        stage = Stage(broker, spawn)
+        try:
+            yield stage
+        finally:
+            stage.close()
