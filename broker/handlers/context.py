@@ -134,11 +134,11 @@ class Deferred:
         self.response: Message | CloseConnection | Encoded | None = None
         # Set by the connection when the handler has returned and the answer has not come yet.
         self.connection: Answering | None = None
-        self.route: AnswerRoute  # set together with `connection`
-        self.correlation_id = 0
-        self.size_bytes = 0
+        self.route: AnswerRoute
+        self.correlation_id: int
+        self.size_bytes: int
+        self.began_ns: int  # when its request came, by the clock of `time.perf_counter_ns`
         self.parts: list[Any] | None = None  # of its request, if that is a long one
-        self.began_ns = 0  # when its request came, by the clock of `time.perf_counter_ns`
 
     def complete(self, response: Message | CloseConnection | Encoded | None) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""

@@ -148,7 +148,7 @@ class Route:
     And what it was used for: `durations` counts the requests by how long their answers took
     (`broker.handlers.durations`), and `total_ns` is the sum of those times. Written by connections, read by metrics.
     `flows`: see `FLOWING`. `decode` and `encode` raise LongMessage for what takes too long for the loop; in a thread
-    `decode_long` and `encode_long` do it.
+    `decode_long` and `encode_long` do it. What `decode` gives is for `handle`, the rest for `handle_long`.
     """
 
     __slots__ = (
@@ -158,6 +158,7 @@ class Route:
         "encode",
         "flows",
         "handle",
+        "handle_long",
         "name",
         "total_ns",
         "version",
@@ -168,8 +169,12 @@ class Route:
         self.version = version
         self.name = APIS[api_key].name
         self.flows = api_key in FLOWING
-        self.decode = short_request_decoder(api_key, version, MOST_ELEMENTS)
-        self.handle = handler
+        self.handle = self.handle_long = handler
+        most = MOST_ELEMENTS
+        if isinstance(handler, Divided):
+            most = min(most, handler.most)  # so that nobody needs to count what is short
+            self.handle = handler.undivided
+        self.decode = short_request_decoder(api_key, version, most)
         self.encode = short_response_encoder(api_key, version, MOST_ELEMENTS)
         self.durations = [0] * DURATION_BUCKETS
         self.total_ns = 0

@@ -47,18 +47,19 @@ class Divided:
         most: int = MOST,
     ) -> None:
         update_wrapper(self, handle)  # it is found, named and read as the handler of its API
-        self._handle = handle
+        self.undivided = handle
+        """For requests of no more than `most` topics and partitions."""
+        self.most = most
         self._lists = lists
         self._entries = entries
         self._answers = answers
         self._answer_entries = answer_entries
         self._key = key
-        self._most = most
 
     def __call__(self, broker: Broker, context: RequestContext, request: Any) -> Any:
         """The handler: as it is for a request of few partitions, and in parts for others."""
         if self.is_short(request):
-            return self._handle(broker, context, request)
+            return self.undivided(broker, context, request)
         deferred = Deferred()
         deferred.holds = True
         broker.runtime.in_slices(
@@ -75,11 +76,11 @@ class Divided:
         """Whether it need not be divided."""
         topics = getattr(request, self._lists) or ()
         count = len(topics)
-        if self._entries is None or count > self._most:
-            return count <= self._most
+        if self._entries is None or count > self.most:
+            return count <= self.most
         for topic in topics:
             count += len(getattr(topic, self._entries) or ())
-        return count <= self._most
+        return count <= self.most
 
     def _in_parts(self, broker: Broker, context: RequestContext, request: Any, deferred: Deferred) -> Steps[None]:
         parts: list[tuple[Any, bool]] = yield InThread(lambda: self.divide(request))
@@ -89,7 +90,7 @@ class Divided:
 
         gathering = Gathering(len(parts), respond)
         for index, (part, _) in enumerate(parts):
-            answer = self._handle(broker, context, part)
+            answer = self.undivided(broker, context, part)
             if not isinstance(answer, Deferred):
                 gathering.put(index, answer)
             elif answer.done:
@@ -102,12 +103,12 @@ class Divided:
         """Requests of few partitions each, and whether the first topic of each is the last one of the part before."""
         parts: list[tuple[R, bool]] = []
         topics: list[Any] = []
-        room, continues = self._most, False
+        room, continues = self.most, False
 
         def close(goes_on: bool) -> None:
             nonlocal topics, room, continues
             parts.append((_with(request, self._lists, topics), continues))
-            topics, room, continues = [], self._most, goes_on
+            topics, room, continues = [], self.most, goes_on
 
         for topic in getattr(request, self._lists):
             entries = [topic] if self._entries is None else getattr(topic, self._entries) or []

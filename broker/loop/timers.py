@@ -84,7 +84,8 @@ class Timers:
             return
         deadline_ms -= self.offset_ms
         rise_ms = deadline_ms - timer.deadline_ms
-        timer.longest_rise_ms = max(timer.longest_rise_ms, rise_ms)
+        if rise_ms > timer.longest_rise_ms:  # noqa: PLR1730  every heartbeat comes here: a call less
+            timer.longest_rise_ms = rise_ms
         timer.callback = callback
         timer.deadline_ms = deadline_ms
         if deadline_ms < timer.heap_deadline_ms:

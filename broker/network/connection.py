@@ -581,7 +581,7 @@ class Connection(TransportSide):
             self._owner.counters.requests_with_trailing_bytes += 1
         response: Message | Deferred | CloseConnection | Encoded | None
         try:
-            response = route.handle(self._broker, self.context(client_id, route.version), read.request)
+            response = route.handle_long(self._broker, self.context(client_id, route.version), read.request)
         except Exception as error:
             self.failed(route, error)
             return

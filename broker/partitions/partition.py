@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
+_new_tuple = tuple.__new__  # a named tuple's own constructor takes twice as long
+
+
 class AppendInfo(NamedTuple):
     """Where a batch went. `log_append_time_ms` is -1 unless the topic stamps its records with the broker's time."""
 
@@ -195,7 +198,7 @@ class Partition:
                 self._keeper.wake(self)
         else:
             self._keeper.flush(self)
-        return AppendInfo(base_offset, end - 1, log_append_time_ms, state.log_start_offset)
+        return _new_tuple(AppendInfo, (base_offset, end - 1, log_append_time_ms, state.log_start_offset, False))
 
     def produce(
         self,

@@ -21,7 +21,7 @@ from protocol.records.batch import (
     read_header,
     stamp_create_time,
     stamp_log_append_time,
-    verify,
+    verify_crc,
 )
 from protocol.records.batch_validation import walk_records
 from protocol.records.compression import decompress_uncopied
@@ -40,6 +40,7 @@ _ZSTD = 4
 
 # What may be looked into on the loop: half a millisecond's walk, and what is decompressed in less than that.
 _SHORT_RECORDS = 800
+_SURELY_SHORT_BYTES = _HEADER_BYTES + 7 * _SHORT_RECORDS  # no record is smaller
 _SHORT_COMPRESSED_BYTES = 65_536
 _SHORT_UNCOMPRESSED_BYTES = 2 * 1024 * 1024
 SHORT_DECOMPRESSED_BYTES = 512 * 1024
@@ -52,6 +53,8 @@ def takes_long(records: bytes | bytearray | memoryview | None, settings: Partiti
     """Whether looking into a batch would hold the loop up, as far as its header shows."""
     if records is None or not _HEADER_BYTES <= len(records) <= settings.max_message_bytes:
         return False  # refused at a glance
+    if len(records) < _SURELY_SHORT_BYTES and not records[22] & _CODEC:
+        return False
     compressed = records[22] & _CODEC or settings.compression_codec > 0
     if compressed and settings.trusted:
         return len(records) > _SHORT_UNCOMPRESSED_BYTES
@@ -87,7 +90,7 @@ def prepare(
     if size > settings.max_message_bytes:
         raise _too_large(size, settings, where)  # before it is copied: who refuses much must not hold it twice
     batch = bytearray(records)
-    verify(batch)
+    verify_crc(batch, header)
     codec = header.attributes & _CODEC
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:

@@ -25,6 +25,7 @@ from protocol.records.batch_header import (
     stamp_create_time,
     stamp_log_append_time,
     verify,
+    verify_crc,
 )
 from protocol.records.batch_reader import (
     Record,
@@ -76,4 +77,5 @@ __all__ = [
     "stamp_log_append_time",
     "validate_records",
     "verify",
+    "verify_crc",
 ]

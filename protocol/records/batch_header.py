@@ -137,10 +137,15 @@ def verify(buffer: Buffer, position: int = 0) -> BatchHeader:
     """
     header = read_header(buffer, position)
     check_header(header, len(buffer) - position)
+    verify_crc(buffer, header, position)
+    return header
+
+
+def verify_crc(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
+    """As `verify`, of a batch whose header was read, and whose size and magic were checked. Raises: CorruptBatch."""
     crc = _crc32c(memoryview(buffer)[position + 21 : position + header.length + 12])
     if crc != header.crc:
         raise CorruptBatch(f"batch at offset {header.base_offset} has CRC {header.crc:08x}, its bytes give {crc:08x}")
-    return header
 
 
 def iterate_headers(buffer: Buffer, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:

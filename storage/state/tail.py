@@ -17,19 +17,17 @@ TailBatch = tuple[Buffer, int, int]
 class TailBudget:
     """How much all tails together may hold."""
 
-    __slots__ = ("_order", "limit_batches", "limit_bytes", "used_bytes")
+    __slots__ = ("limit_batches", "limit_bytes", "order", "used_bytes")
 
     def __init__(self, limit_bytes: int = 8 * 1024 * 1024, limit_batches: int = 8192) -> None:
         self.limit_bytes = limit_bytes
         self.limit_batches = limit_batches
         self.used_bytes = 0
-        self._order: deque[Tail] = deque()
+        self.order: deque[Tail] = deque()  # whose batch is the oldest, and so on
 
-    def added(self, tail: Tail, size_bytes: int) -> None:
-        """Count one more batch of `tail`, and drop the oldest of any log until the limits hold."""
-        order = self._order
-        order.append(tail)
-        self.used_bytes += size_bytes
+    def make_room(self) -> None:
+        """Drop the oldest batches of any log until the limits hold."""
+        order = self.order
         while self.used_bytes > self.limit_bytes or len(order) > self.limit_batches:
             self.used_bytes -= order.popleft().drop_oldest()
 
@@ -46,7 +44,11 @@ class Tail:
     def add(self, base_offset: int, buffer: Buffer, next_offset: int, position: int) -> None:
         """Remember a batch that was just appended."""
         self.batches[base_offset] = (buffer, next_offset, position)
-        self.budget.added(self, len(buffer))
+        budget = self.budget
+        budget.order.append(self)
+        budget.used_bytes += len(buffer)
+        if budget.used_bytes > budget.limit_bytes or len(budget.order) > budget.limit_batches:
+            budget.make_room()
 
     def drop_oldest(self) -> int:
         """Forget the oldest batch; return its size in bytes, 0 when there is none."""

@@ -90,9 +90,9 @@ def answer_of(api: str, shape: list[int], monkeypatch: pytest.MonkeyPatch, most:
     broker.runtime.step_ns = STEP_NS
     handler: Any = HANDLERS[KEYS[api]]
     if isinstance(handler, Divided):
-        monkeypatch.setattr(handler, "_most", most)
+        monkeypatch.setattr(handler, "most", most)
     else:
-        monkeypatch.setattr("broker.handlers.offsets._TOPICS._most", most)
+        monkeypatch.setattr("broker.handlers.offsets._TOPICS.most", most)
     request, version = asked(api, shape)
     answer = handler(broker, RequestContext(version=version), request)
     turns = 0
