@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-QUESTIONS = ("requests", "join", "ledger", "start", "offsets", "cleaning", "scrape", "hostile")
+QUESTIONS = ("requests", "join", "ledger", "start", "offsets", "cleaning", "scrape", "hostile", "loop_time")
 
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.

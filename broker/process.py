@@ -52,7 +52,9 @@ _HTTP_BACKLOG = 50
 _SWITCH_INTERVAL_S = 0.0002
 _COLLECT_EVERY_MS = 1_000
 _PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections, of 5,000 objects each
-_OUTLIVED_AT_MOST = 50_000  # objects: 10 to 40 ms
+_OUTLIVED_AT_MOST = 25_000  # objects: 5 to 20 ms
+_BLOCKS_AT_MOST = 200_000  # allocated above the usual: to count more objects takes milliseconds, too
+_USUAL_RISES_BY = 20_000  # a look: what stays allocated becomes usual
 _OLDEST_EVERY = 300  # such collections: at most once in five minutes
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
@@ -284,24 +286,26 @@ def _calm_the_collector(runtime: Runtime) -> None:
     # Requests leave no cycles behind, so a young collection finds nothing. But it holds the loop while it looks at what
     # is young, 0.2 to 0.8 us an object: 5,000 at a time.
     gc.set_threshold(5_000, 1_000_000, 100)
-    _collect_in_quiet(runtime, count(1))
+    _collect_in_quiet(runtime, count(1), sys.getallocatedblocks())
 
 
-def _collect_in_quiet(runtime: Runtime, looks: Iterator[int]) -> None:
+def _collect_in_quiet(runtime: Runtime, looks: Iterator[int], usual_blocks: int) -> None:
     """Look at what has outlived young collections, every second in which there was enough of it.
 
     Put off while there is too much: a megabyte of names is a hundred thousand objects as long as it is answered, all of
     which a collection looks at, in one go and for nothing.
     """
-    passed = gc.get_count()[1]
+    passed, blocks = gc.get_count()[1], sys.getallocatedblocks()
+    few = blocks - usual_blocks <= _BLOCKS_AT_MOST
+    usual_blocks = min(blocks, usual_blocks + _USUAL_RISES_BY)
     if passed >= _PASSED_AT_LEAST and (
-        passed >= _PASSED_AT_MOST or len(gc.get_objects(generation=1)) <= _OUTLIVED_AT_MOST
+        passed >= _PASSED_AT_MOST or (few and len(gc.get_objects(generation=1)) <= _OUTLIVED_AT_MOST)
     ):
         gc.collect(1)
         if next(looks) % _OLDEST_EVERY == 0:
             gc.collect()  # nobody else does: what is old may be garbage, too
     next_ms = runtime.now_ms() + _COLLECT_EVERY_MS
-    runtime.timers.set(("process", "collect"), next_ms, lambda: _collect_in_quiet(runtime, looks))
+    runtime.timers.set(("process", "collect"), next_ms, lambda: _collect_in_quiet(runtime, looks, usual_blocks))
 
 
 def _memory(settings: Settings) -> tuple[int, Shares]:

@@ -31,7 +31,7 @@ from protocol.errors import ErrorCode
 from storage.files import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.config_changes import BrokerConfigs
@@ -44,7 +44,12 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _CHANGES_A_ROUND = 256  # planned and answered without a pause, a few milliseconds; others have a turn between rounds
+_RECORDS_A_STEP = 64
 MEND_AFTER_MS = 1_000  # until a failed log is tried again, as often as it takes
+
+
+def _bug(error: Exception) -> None:
+    raise error
 
 
 @dataclass(slots=True)
@@ -173,13 +178,18 @@ class Catalogue(CatalogueRequests):
 
     def _begin_round(self) -> None:
         queued, self._queue = self._queue, []
+        self._deleted_names.clear()
+        self._runtime.in_slices(self._plan(queued), lambda round_: self._write(*round_), _bug, owner=self)
+
+    def _plan(self, queued: list[_Change]) -> Generator[None, None, tuple[list[_Change], list[Any]]]:
+        """Carry the plans out on the state: those that are of this round, and their records."""
         changes: list[_Change] = []
         made: list[Any] = []
-        self._deleted_names.clear()
         for at, change in enumerate(queued):
             if at == _CHANGES_A_ROUND:
-                self._queue = queued[at:]
+                self._queue[:0] = queued[at:]
                 break
+            yield None
             if self.failed is not None:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
                 changes.append(change)
@@ -187,7 +197,7 @@ class Catalogue(CatalogueRequests):
             try:
                 planned, value = change.plan(self.state)
             except NotInThisRound:
-                self._queue = queued[at:]  # those after it too: changes happen in the order in which they came
+                self._queue[:0] = queued[at:]  # those after it too: changes happen in the order in which they came
                 break
             except Refused as refusal:
                 change.result = Result(refusal.code, str(refusal))
@@ -195,9 +205,14 @@ class Catalogue(CatalogueRequests):
                 continue
             changes.append(change)
             change.result.value = value
-            for record in planned:
+            for number, record in enumerate(planned, start=1):
                 self.state.apply(record)
+                if not number % _RECORDS_A_STEP:
+                    yield None
             made.extend(planned)
+        return changes, made
+
+    def _write(self, changes: list[_Change], made: list[Any]) -> None:
         if not made:
             self._end_round(changes)
             return

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.catalogue.topic_changes import Refused
+from broker.catalogue.topic_changes import Refused, check_size
 from broker.config import client_metrics_configs, group_configs, settings_ignored, topic_configs
 from broker.config.config_def import ConfigError, ConfigType
 from protocol.errors import ErrorCode
@@ -62,6 +62,7 @@ def incremental(
 ) -> list[Any]:
     """The records of an IncrementalAlterConfigs resource. Raises: Refused."""
     keys = _keys(state, broker, resource)
+    check_size(len(changes))
     seen: set[str] = set()
     overrides: dict[str, str | None] = dict(state.configs.get(resource, {}))
     made: list[Any] = []
@@ -93,6 +94,7 @@ def replace_all(
 ) -> list[Any]:
     """The records of an AlterConfigs resource: what is not named goes back to its default. Raises: Refused."""
     keys = _keys(state, broker, resource)
+    check_size(len(values))
     for name, value in values.items():
         if value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")

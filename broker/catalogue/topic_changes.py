@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_NAME_LENGTH = 249
 METADATA_TOPIC = "__cluster_metadata"
 MAX_PARTITIONS = 100_000  # of one topic: more folders than any file system here would thank us for
+MOST_RECORDS = 10_000  # of one change, as in Kafka (QuorumController.MAX_RECORDS_PER_USER_OP)
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -31,6 +32,12 @@ class Refused(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+def check_size(record_count: int) -> None:
+    """Raises: Refused with POLICY_VIOLATION for a change that is larger than one may be."""
+    if record_count > MOST_RECORDS:
+        raise Refused(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,7 @@ def create_topic(
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{wish.name}' collides with existing topic: {twin}")
     count = _partition_count(placing, wish)
     configs = dict(wish.configs or {})
+    check_size(1 + len(configs) + count)
     try:
         topic_configs.validate(configs)
     except ConfigError as error:
@@ -111,6 +119,7 @@ def _partition_count(placing: Placing, wish: NewTopic) -> int:
                 ErrorCode.INVALID_REQUEST,
                 "A manual partition assignment was specified, but replication factor was not set to -1.",
             )
+        check_size(len(wish.assignments))
         if sorted(wish.assignments) != list(range(len(wish.assignments))):
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -180,6 +189,7 @@ def create_partitions(
         )
     if count > MAX_PARTITIONS:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than {MAX_PARTITIONS}.")
+    check_size(count - now)
     if assignments is not None:
         if len(assignments) != count - now:
             raise Refused(

@@ -11,7 +11,7 @@ from broker.authorization.acl_types import Operation, PatternType, Permission, R
 from broker.catalogue.acls import MOST_CREATIONS, MOST_DELETIONS, AclFilter, refusal
 from broker.handlers.authorizer import authorize
 from broker.handlers.context import CloseConnection, Deferred
-from broker.handlers.gathering import Steps, sliced
+from broker.handlers.gathering import Steps, deferring, sliced
 from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
@@ -121,15 +121,28 @@ def describe_acls(
 
 def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse | Deferred:
     """Make those that can be; one that is there already is made too."""
-    wishes = request.creations
-    if any(0 in (w.resource_type, w.resource_pattern_type, w.operation, w.permission_type) for w in wishes):
-        raise CloseConnection(_UNKNOWN)
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _creating(broker, context, request.creations, deferred))
+
+
+def _creating(
+    broker: Broker, context: RequestContext, wishes: Sequence[AclCreation], deferred: Deferred
+) -> Steps[None]:
+    for number, wish in enumerate(wishes, start=1):
+        if 0 in (wish.resource_type, wish.resource_pattern_type, wish.operation, wish.permission_type):
+            raise CloseConnection(_UNKNOWN)
+        if not number % _A_STEP:
+            yield None
     refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(wishes), MOST_CREATIONS)
     if refused is not None:
-        return CreateAclsResponse(results=[_created(refused) for _ in wishes])
-    verdicts = [refusal(wish) for wish in wishes]
+        deferred.complete(CreateAclsResponse(results=[_created(refused)] * len(wishes)))
+        return
+    verdicts: list[Refusal | None] = []
+    for wish in wishes:
+        verdicts.append(refusal(wish))
+        if not len(verdicts) % _A_STEP:
+            yield None
     good = [wish for wish, verdict in zip(wishes, verdicts, strict=True) if verdict is None]
-    deferred = Deferred()
 
     def answer(result: Result) -> None:
         failure = (result.error, result.message or result.error.message) if result.error else None
@@ -138,7 +151,6 @@ def create_acls(broker: Broker, context: RequestContext, request: CreateAclsRequ
         deferred.complete(CreateAclsResponse(results=[_created(verdict or failure) for verdict in verdicts]))
 
     broker.catalogue.create_acls(good, answer)
-    return deferred
 
 
 def _created(refused: Refusal | None) -> AclCreationResult:
@@ -154,14 +166,19 @@ def _too_many(count: int, most: int) -> Refusal | None:
 
 def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Deferred:
     """Remove what the filters mean; what two of them mean is told with both, and removed once."""
-    filters = [_filter(one) for one in request.filters]
-    refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(filters), MOST_DELETIONS)
-    if refused is not None or broker.authorizer is None:
-        return _deleted([refused or _ENTRY_DISABLED for _ in filters])
-    authorizer = broker.authorizer
+    asked = request.filters
     deferred = Deferred()
 
     def steps() -> Steps[list[list[Acl] | Refusal]]:
+        filters: list[AclFilter] = []
+        for one in asked:
+            filters.append(_filter(one))
+            if not len(filters) % _A_STEP:
+                yield None
+        refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(asked), MOST_DELETIONS)
+        if refused is not None or broker.authorizer is None:
+            return [refused or _ENTRY_DISABLED] * len(asked)
+        authorizer = broker.authorizer
         found: list[list[Acl] | Refusal] = []
         for wanted in filters:
             if wanted.is_out_of_range:
@@ -175,13 +192,16 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
         gone = list({acl.id: acl for one in found if isinstance(one, list) for acl in one}.values())
         excess = _too_many(len(gone), MOST_DELETIONS)
         if excess is not None:
-            deferred.complete(_deleted([excess for _ in filters]))
+            deferred.complete(_deleted([excess] * len(asked)))
+            return
+        if not gone:
+            deferred.complete(_deleted(found))
             return
 
         def answer(result: Result) -> None:
             if result.error:
                 failure = (result.error, result.message or result.error.message)
-                deferred.complete(_deleted([failure for _ in filters]))
+                deferred.complete(_deleted([failure] * len(asked)))
                 return
             _tell_all(broker, "acl_removed", context, gone)
             deferred.complete(_deleted(found))
@@ -195,9 +215,12 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
 
 def _deleted(found: Sequence[list[Acl] | Refusal]) -> DeleteAclsResponse:
     results: list[DeleteAclsFilterResult] = []
+    refusals: dict[Refusal, DeleteAclsFilterResult] = {}  # one for all that are refused in the same words
     for one in found:
         if isinstance(one, tuple):
-            results.append(DeleteAclsFilterResult(error_code=one[0], error_message=one[1]))
+            if one not in refusals:
+                refusals[one] = DeleteAclsFilterResult(error_code=one[0], error_message=one[1])
+            results.append(refusals[one])
         else:
             results.append(DeleteAclsFilterResult(matching_acls=[_matching(acl) for acl in one]))
     return DeleteAclsResponse(filter_results=results)

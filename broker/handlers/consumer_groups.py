@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, gathered
+from broker.handlers.gathering import Gathering, Steps, deferring, gathered, one_by_one
+from broker.loop.slices import InThread
 from coordinator.consumer.answers import heartbeat_error
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
 from protocol.errors import ErrorCode
@@ -27,10 +28,17 @@ from protocol.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
-    from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+    from protocol.messages.consumer_group_heartbeat import (
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        TopicPartitions,
+    )
 
 _READ, _DESCRIBE = Operation.READ, Operation.DESCRIBE
 _GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
+MOST_NAMES = 10_000
+"""Of topics that one member subscribes to: the rules look at all of them in one go."""
+_A_STEP = 128  # names that are looked at without a pause
 _OFF = "The consumer protocol is off here (group.coordinator.rebalance.protocols): set group.protocol=classic."
 
 
@@ -42,18 +50,61 @@ def consumer_group_heartbeat(
     Where the protocol is switched off it is offered all the same, and refused: a client that is not offered it may look
     for a broker that has it for ever, without a word (librdkafka).
     """
-    group_id = request.group_id
     if not is_on(broker):
         return heartbeat_error(ErrorCode.UNSUPPORTED_VERSION, _OFF)
-    if not authorize(context, _READ, _GROUP, group_id):
+    if not authorize(context, _READ, _GROUP, request.group_id):
         return heartbeat_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    may_describe = partial(authorize, context, _DESCRIBE, _TOPIC)
-    names = request.subscribed_topic_names
-    if names is not None and not all(map(may_describe, names)):
-        return heartbeat_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    owned = request.topic_partitions
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    if names is not None and len(names) > MOST_NAMES:
+        text = f"A member may name {MOST_NAMES} topics, not {len(names)}: subscribe by a regular expression."
+        return heartbeat_error(ErrorCode.INVALID_REQUEST, text)
     deferred = Deferred()
-    groups = broker.groups
+    if not names and not owned:
+        _submit(broker, context, request, None if names is None else (), None if owned is None else {}, deferred)
+        return deferred
+    return deferring(broker, context, deferred, _reading(broker, context, request, deferred))
+
+
+def _reading(
+    broker: Broker, context: RequestContext, request: ConsumerGroupHeartbeatRequest, deferred: Deferred
+) -> Steps[None]:
+    """The request's lists, which may be long."""
+    named, told = request.subscribed_topic_names, request.topic_partitions
+    names: tuple[str, ...] | None = None
+    if named is not None:
+        for at in range(0, len(named), _A_STEP):
+            for name in named[at : at + _A_STEP]:
+                if not authorize(context, _DESCRIBE, _TOPIC, name):
+                    deferred.complete(heartbeat_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                    return
+            yield None
+        in_order = partial(_in_order, named)
+        names = in_order() if len(named) <= _A_STEP else (yield InThread(in_order))
+    owned: dict[bytes, frozenset[int]] | None = None
+    if told is not None:
+        by_topic = partial(_by_topic, told)
+        short = sum(len(topic.partitions) for topic in told) <= 8 * _A_STEP
+        owned = by_topic() if short else (yield InThread(by_topic))
+    _submit(broker, context, request, names, owned, deferred)
+
+
+def _in_order(names: list[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _by_topic(owned: list[TopicPartitions]) -> dict[bytes, frozenset[int]]:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in owned}
+
+
+def _submit(
+    broker: Broker,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    names: tuple[str, ...] | None,
+    owned: dict[bytes, frozenset[int]] | None,
+    deferred: Deferred,
+) -> None:
+    group_id, groups = request.group_id, broker.groups
     leader = groups.leader_of(group_id)
     instance_id = request.instance_id
     fresh_id = "" if request.member_id else short_uuid(groups.new_uuid())
@@ -67,20 +118,19 @@ def consumer_group_heartbeat(
             instance_id,
             request.rack_id,
             request.rebalance_timeout_ms,
-            None if names is None else tuple(sorted(set(names))),
+            names,
             request.subscribed_topic_regex,
             request.server_assignor,
-            None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+            owned,
             context.version,
             fresh_id,
             context.client_id,
             "/" + context.host,
             deferred,
-            may_describe,
+            partial(authorize, context, _DESCRIBE, _TOPIC),
             silent_ms(leader, group_id, instance_id) if instance_id and not request.member_epoch else None,
         )
     )
-    return deferred
 
 
 def is_on(broker: Broker) -> bool:
@@ -130,13 +180,14 @@ def consumer_group_describe(
 ) -> Deferred | ConsumerGroupDescribeResponse:
     """State, epochs and members of each group asked for."""
     names = request.group_ids
-    if not is_on(broker):
-        refused = [_refused(group_id, ErrorCode.UNSUPPORTED_VERSION) for group_id in names]
-        return ConsumerGroupDescribeResponse(groups=refused)
 
     def respond(results: list[Any]) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(groups=results)
 
+    if not is_on(broker):
+        refuse = partial(_refused, error=ErrorCode.UNSUPPORTED_VERSION)
+        answer: ConsumerGroupDescribeResponse | Deferred = one_by_one(broker, context, names, refuse, respond)
+        return answer
     gathering = Gathering(len(names), respond)
 
     def describe(index: int) -> None:

@@ -40,6 +40,19 @@ def tallied(asked: Iterable[Key]) -> Steps[dict[Key, int]]:
     return times
 
 
+def grouped(entries: Iterable[T], name: Callable[[T], Key]) -> Steps[tuple[list[T], dict[Key, int]]]:
+    """The last entry of each name, in the order of the names' first, and how often each name is there."""
+    last: dict[Key, T] = {}
+    times: dict[Key, int] = {}
+    for count, entry in enumerate(entries, start=1):
+        key = name(entry)
+        last[key] = entry
+        times[key] = times.get(key, 0) + 1
+        if not count % _COUNTED_AT_ONCE:
+            yield None
+    return list(last.values()), times
+
+
 def refuse_repetition(asked: Iterable[Hashable], count: int) -> Steps[None]:
     """Close the connection over a request whose `count` entries mostly say the same.
 

@@ -14,7 +14,8 @@ from broker.coordinators.batches import LeaderState
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations, probe
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, gathered, one_by_one
+from broker.handlers.gathering import Gathering, Steps, deferring, gathered, one_by_one
+from broker.loop.slices import InThread
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
     from coordinator.shard import Shard
 
+MOST_PROTOCOLS = 1_000
+"""Of one member. A client lists its assignors, a handful; rules look at those of all members in one go."""
+_ASSIGNMENTS_AT_ONCE = 512
 _LISTED_AT_ONCE = 64
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NULL_PROTOCOL_SINCE = 7
@@ -132,6 +136,9 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
     if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
         reply_to.complete(join_error(_FORBIDDEN, member_id))
         return deferred
+    if len(request.protocols) > MOST_PROTOCOLS:
+        reply_to.complete(join_error(ErrorCode.INVALID_REQUEST, member_id))
+        return deferred
     groups = broker.groups
     client_id = context.client_id
     leader = groups.leader_of(group_id)
@@ -167,6 +174,27 @@ def sync_group(broker: Broker, context: RequestContext, request: SyncGroupReques
     if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
         return sync_error(_FORBIDDEN)
     deferred = Deferred()
+    assignments = request.assignments
+    if len(assignments) > _ASSIGNMENTS_AT_ONCE:
+        return deferring(broker, context, deferred, _reading(broker, context, request, deferred))
+    _sync(broker, context, request, [(one.member_id, one.assignment) for one in assignments], deferred)
+    return deferred
+
+
+def _reading(broker: Broker, context: RequestContext, request: SyncGroupRequest, deferred: Deferred) -> Steps[None]:
+    """The assignments of a large group, of each member the last one."""
+    plan: dict[str, bytes] = yield InThread(lambda: {one.member_id: one.assignment for one in request.assignments})
+    _sync(broker, context, request, list(plan.items()), deferred)
+
+
+def _sync(
+    broker: Broker,
+    context: RequestContext,
+    request: SyncGroupRequest,
+    assignments: list[tuple[str, bytes]],
+    deferred: Deferred,
+) -> None:
+    group_id = request.group_id
     broker.groups.leader_of(group_id).submit(
         Sync(
             group_id,
@@ -175,14 +203,13 @@ def sync_group(broker: Broker, context: RequestContext, request: SyncGroupReques
             request.generation_id,
             request.protocol_type,
             request.protocol_name,
-            [(assignment.member_id, assignment.assignment) for assignment in request.assignments],
+            assignments,
             context.version,
             deferred,
             context.client_id,
             "/" + context.host,
         )
     )
-    return deferred
 
 
 def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:

@@ -5,6 +5,7 @@ Source: KIP-516, KIP-966; Kafka's KafkaApis, DescribeTopicPartitionsRequestHandl
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from broker.catalogue.internal_topics import LEDGER_TOPIC, new_topic
@@ -19,6 +20,7 @@ from broker.handlers.authorizer import (
 )
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import PACE, Gathering, Steps, gathered, sliced
+from broker.loop.slices import InThread
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -26,6 +28,7 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -266,6 +269,10 @@ def describe_topic_partitions(
     return sliced(broker, context, _page(broker, context, request))
 
 
+def _in_order(topics: list[TopicRequest]) -> list[str]:
+    return sorted({topic.name for topic in topics})
+
+
 def _page(
     broker: Broker, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
@@ -274,7 +281,8 @@ def _page(
     if fetch_all:
         asked = [name for name in image.names() if name != LEDGER_TOPIC]
     else:
-        asked = sorted({topic.name for topic in request.topics})
+        in_order = partial(_in_order, request.topics)
+        asked = in_order() if len(request.topics) <= _PARTITIONS_A_STEP else (yield InThread(in_order))
     cursor = request.cursor
     first_partition = 0
     if cursor is not None and (cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in asked)):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.catalogue.topic_changes import Refused, check_name
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
+from broker.handlers.gathering import PACE, Steps, deferring, refuse_repetition, sliced
 from broker.partitions import Marker
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_producers import (
@@ -30,7 +31,7 @@ from protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
@@ -39,11 +40,21 @@ if TYPE_CHECKING:
     from protocol.messages.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from storage.state.producer_state import ProducerEntry
 
+_A_STEP = 128  # results, or producers, that are told of without a pause
+
 
 def describe_producers(
     broker: Broker, context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
+) -> DescribeProducersResponse | Deferred:
     """What each partition remembers of those who wrote to it; -1 stands for nothing remembered, none or none open."""
+    return sliced(broker, context, _described(broker, context, request))
+
+
+def _described(
+    broker: Broker, context: RequestContext, request: DescribeProducersRequest
+) -> Steps[DescribeProducersResponse]:
+    for topic in request.topics:
+        yield from refuse_repetition(topic.partition_indexes, len(topic.partition_indexes))
     topics = []
     for topic in request.topics:
         refusal = _refusal(broker, context, topic.name)
@@ -54,10 +65,12 @@ def describe_producers(
                 result.error_code, result.error_message = refusal
             else:
                 try:
-                    result.active_producers = _producers(broker, topic.name, index)
+                    result.active_producers = yield from _producers(broker, topic.name, index)
                 except KafkaError as error:
                     result.error_code = error.code
             results.append(result)
+            if not len(results) % PACE:
+                yield None
         topics.append(DescribeProducersTopicResponse(name=topic.name, partitions=results))
     return DescribeProducersResponse(topics=topics)
 
@@ -79,13 +92,18 @@ class _NoPartition(KafkaError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _producers(broker: Broker, topic: str, index: int) -> list[ProducerState]:
+def _producers(broker: Broker, topic: str, index: int) -> Steps[list[ProducerState]]:
     partition: Partition | None = broker.partitions.get(topic, index)
     if partition is None:
         raise _NoPartition
     if partition.error is not None:
         raise partition.error.afresh()
-    return [_state(entry) for entry in partition.log.producers.entries.values()]
+    states: list[ProducerState] = []
+    for entry in list(partition.log.producers.entries.values()):
+        states.append(_state(entry))
+        if not len(states) % _A_STEP:
+            yield None
+    return states
 
 
 def _state(entry: ProducerEntry) -> ProducerState:
@@ -101,15 +119,20 @@ def _state(entry: ProducerEntry) -> ProducerState:
 
 def write_txn_markers(broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest) -> Deferred:
     """Write every marker into every partition of its; answered when all are committed or refused."""
-    writing = _Writing()
-    if not (
-        authorize(context, Operation.ALTER, ResourceType.CLUSTER)
-        or authorize(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-    ):
-        for refused in request.markers:
-            for topic, index in _partitions(refused):
-                writing.results[refused.producer_id, topic, index] = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return writing.start()
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _marking(broker, context, request, deferred))
+
+
+def _marking(
+    broker: Broker, context: RequestContext, request: WriteTxnMarkersRequest, deferred: Deferred
+) -> Steps[None]:
+    def finished(results: dict[tuple[int, str, int], ErrorCode]) -> None:
+        broker.runtime.in_slices(_answer(results), deferred.complete, deferred.fail, owner=context.session)
+
+    writing = _Writing(finished)
+    allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER) or authorize(
+        context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    )
     for wanted in request.markers:
         marker = Marker(
             wanted.producer_id,
@@ -119,59 +142,71 @@ def write_txn_markers(broker: Broker, context: RequestContext, request: WriteTxn
             wanted.transaction_version,
         )
         for topic, index in _partitions(wanted):
-            broker.markers.write(topic, index, marker, writing.one(wanted.producer_id, topic, index))
-    return writing.start()
+            one = writing.one(wanted.producer_id, topic, index)
+            if allowed:
+                broker.markers.write(topic, index, marker, one)
+            else:
+                one(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            if not len(writing) % PACE:
+                yield None
+    writing.start()
 
 
-def _partitions(marker: WritableTxnMarker) -> list[tuple[str, int]]:
-    return [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+def _partitions(marker: WritableTxnMarker) -> Iterator[tuple[str, int]]:
+    return ((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
 
 
 class _Writing:
     """A request of which markers are on their way."""
 
-    __slots__ = ("_deferred", "_missing", "_started", "results")
+    __slots__ = ("_asked", "_finished", "_missing", "_results", "_started")
 
-    def __init__(self) -> None:
-        self.results: dict[tuple[int, str, int], ErrorCode] = {}
-        self._deferred = Deferred()
-        self._missing = 0
+    def __init__(self, finished: Callable[[dict[tuple[int, str, int], ErrorCode]], None]) -> None:
+        self._results: dict[tuple[int, str, int], ErrorCode] = {}
+        self._finished = finished
+        self._asked = self._missing = 0
         self._started = False
+
+    def __len__(self) -> int:
+        return self._asked
 
     def one(self, producer_id: int, topic: str, index: int) -> Callable[[ErrorCode], None]:
         """Where the result of one marker in one partition goes."""
+        self._asked += 1
         self._missing += 1
         return partial(self._done, (producer_id, topic, index))
 
     def _done(self, key: tuple[int, str, int], code: ErrorCode) -> None:
-        self.results[key] = code
+        self._results[key] = code
         self._missing -= 1
         self._finish()
 
-    def start(self) -> Deferred:
+    def start(self) -> None:
         """All was asked for: answer as soon as nothing is missing."""
         self._started = True
         self._finish()
-        return self._deferred
 
     def _finish(self) -> None:
-        if self._missing or not self._started:
-            return
-        markers: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
-        for (producer_id, topic, index), code in self.results.items():
-            result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-            markers.setdefault(producer_id, {}).setdefault(topic, []).append(result)
-        self._deferred.complete(
-            WriteTxnMarkersResponse(
-                markers=[
-                    WritableTxnMarkerResult(
-                        producer_id=producer_id,
-                        topics=[
-                            WritableTxnMarkerTopicResult(name=name, partitions=partitions)
-                            for name, partitions in topics.items()
-                        ],
-                    )
-                    for producer_id, topics in markers.items()
-                ]
+        if self._started and not self._missing:
+            self._finished(self._results)
+
+
+def _answer(results: dict[tuple[int, str, int], ErrorCode]) -> Steps[WriteTxnMarkersResponse]:
+    markers: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
+    for number, ((producer_id, topic, index), code) in enumerate(results.items(), start=1):
+        result = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+        markers.setdefault(producer_id, {}).setdefault(topic, []).append(result)
+        if not number % _A_STEP:
+            yield None
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
             )
-        )
+            for producer_id, topics in markers.items()
+        ]
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
+from broker.handlers.gathering import PACE, Steps, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumListener,
@@ -31,18 +32,16 @@ _FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _METADATA = "__cluster_metadata"
 
 
-def describe_quorum(broker: Broker, context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def describe_quorum(
+    broker: Broker, context: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse | Deferred:
     """This node as leader of the metadata log. Asked for anything else, each partition is unknown."""
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeQuorumResponse(error_code=_FORBIDDEN, error_message=_FORBIDDEN.message)
-    asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
-    if asked != [(_METADATA, [0])]:
-        return DescribeQuorumResponse(
-            topics=[
-                DescribeQuorumTopicResponse(topic_name=name, partitions=[_unknown(index) for index in indexes])
-                for name, indexes in asked
-            ]
-        )
+    asked = request.topics
+    only = asked[0].partitions if len(asked) == 1 and asked[0].topic_name == _METADATA else []
+    if len(only) != 1 or only[0].partition_index != 0:
+        return sliced(broker, context, _all_unknown(request))
     epoch, end_offset, voter_directory = broker.catalogue.quorum()
     now_ms = broker.runtime.now_ms()
     leader = ReplicaState(
@@ -69,6 +68,19 @@ def describe_quorum(broker: Broker, context: RequestContext, request: DescribeQu
         topics=[DescribeQuorumTopicResponse(topic_name=_METADATA, partitions=[partition])],
         nodes=[DescribeQuorumNode(node_id=broker.node_id, listeners=[listener])],
     )
+
+
+def _all_unknown(request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+    topics: list[DescribeQuorumTopicResponse] = []
+    for topic in request.topics:
+        told: list[DescribeQuorumPartitionResponse] = []
+        for one in topic.partitions:
+            told.append(_unknown(one.partition_index))
+            if not len(told) % PACE:
+                yield None
+        topics.append(DescribeQuorumTopicResponse(topic_name=topic.topic_name, partitions=told))
+        yield None
+    return DescribeQuorumResponse(topics=topics)
 
 
 def _unknown(index: int) -> DescribeQuorumPartitionResponse:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.catalogue.quotas import MOST_ALTERATIONS, Alteration
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, sliced
+from broker.handlers.gathering import PACE, Steps, deferring, sliced
 from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import (
@@ -117,20 +117,31 @@ def alter_client_quotas(
     broker: Broker, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse | Deferred:
     """Set and remove quotas; what can be done is, all of it or, after a crash, nothing."""
-    wishes = [
-        Alteration(
-            tuple({part.entity_type: part.entity_name for part in entry.entity}.items()),
-            tuple((op.key, None if op.remove else op.value) for op in entry.ops),
-        )
-        for entry in request.entries
-    ]
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _altering(broker, context, request, deferred))
+
+
+def _altering(
+    broker: Broker, context: RequestContext, request: AlterClientQuotasRequest, deferred: Deferred
+) -> Steps[None]:
+    refused: Refusal | None = None
     if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return _altered({wish.entity: (code, code.message) for wish in wishes})
-    if sum(max(len(wish.ops), 1) for wish in wishes) > MOST_ALTERATIONS:
-        text = f"One request may alter {MOST_ALTERATIONS} quotas"
-        return _altered({wish.entity: (ErrorCode.INVALID_REQUEST, text) for wish in wishes})
-    deferred = Deferred()
+        refused = code, code.message
+    wishes: list[Alteration] = []
+    count = 0
+    for entry in request.entries:
+        count += max(len(entry.ops), 1)
+        if refused is None and count > MOST_ALTERATIONS:
+            refused = ErrorCode.INVALID_REQUEST, f"One request may alter {MOST_ALTERATIONS} quotas"
+        entity = tuple({part.entity_type: part.entity_name for part in entry.entity}.items())
+        ops = () if refused is not None else tuple((op.key, None if op.remove else op.value) for op in entry.ops)
+        wishes.append(Alteration(entity, ops))
+        if not len(wishes) % PACE:
+            yield None
+    if refused is not None:
+        deferred.complete(_altered({wish.entity: refused for wish in wishes}))
+        return
 
     def answer(result: Result) -> None:
         if result.error:
@@ -153,7 +164,6 @@ def alter_client_quotas(
         deferred.complete(_altered(result.value))
 
     broker.catalogue.alter_quotas(wishes, answer, validate_only=request.validate_only)
-    return deferred
 
 
 def _altered(verdicts: Mapping[EntityKey, Refusal | None]) -> AlterClientQuotasResponse:

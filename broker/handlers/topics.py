@@ -5,7 +5,7 @@ Source: KIP-4, KIP-525, KIP-516; Kafka's ControllerApis.
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.catalogue.internal_topics import OFFSETS_TOPIC
@@ -13,12 +13,14 @@ from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.configs import Entries, topic_entries
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, deferring, each, gathered, tallied
+from broker.handlers.gathering import PACE, Gathering, Steps, deferring, each, grouped, tallied
 from broker.handlers.metadata import may_create
+from broker.loop.slices import InThread
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
+    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from protocol.messages.create_topics import (
@@ -38,28 +40,27 @@ if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
     from protocol.messages.create_topics import CreatableTopic
 
+_AT_ONCE = 512  # configs and assignments of a topic that are read on the loop
+
 
 def create_topics(broker: Broker, context: RequestContext, request: CreateTopicsRequest) -> Deferred:
     """Create topics; a name that the request gives twice is refused and not created."""
-    names = Counter(topic.name for topic in request.topics)
-    wishes = list({topic.name: topic for topic in request.topics}.values())
-    gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results))
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _creating(broker, context, request, deferred))
+
+
+def _creating(broker: Broker, context: RequestContext, request: CreateTopicsRequest, deferred: Deferred) -> Steps[None]:
+    wishes, names = yield from grouped(request.topics, _name)
+    gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results), deferred)
     shown = _Shown(broker)
     pay = _paying(context, strict_since=6)
 
-    def create(index: int) -> None:
+    def create(index: int, wish: NewTopic, twice_assigned: bool) -> None:
         topic = wishes[index]
-        refused = _refusal(context, topic, twice=names[topic.name] > 1)
+        refused = _refusal(context, topic, twice=names[topic.name] > 1, twice_assigned=twice_assigned)
         if refused is not None:
             gathering.put(index, refused)
             return
-        wish = NewTopic(
-            topic.name,
-            partition_count=topic.num_partitions,
-            replication_factor=topic.replication_factor,
-            assignments={row.partition_index: row.broker_ids for row in topic.assignments} or None,
-            configs={config.name: config.value for config in topic.configs},
-        )
 
         def created(result: Result) -> None:
             may_see = probe(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
@@ -67,7 +68,14 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
 
         broker.catalogue.create_topic(wish, created, validate_only=request.validate_only, pay=pay)
 
-    return gathered(broker, context, gathering, len(wishes), create)
+    for index, topic in enumerate(wishes):
+        if len(topic.configs) + len(topic.assignments) > _AT_ONCE:
+            wish = yield InThread(partial(_wish, topic))
+        else:
+            wish = _wish(topic)
+        create(index, wish, len(wish.assignments or ()) < len(topic.assignments))
+        if index % PACE == PACE - 1:
+            yield None
 
 
 def _paying(context: RequestContext, *, strict_since: int) -> Pay | None:
@@ -75,12 +83,28 @@ def _paying(context: RequestContext, *, strict_since: int) -> Pay | None:
     return None if context.limits is None else context.limits.mutation(strict=context.version >= strict_since)
 
 
-def _refusal(context: RequestContext, topic: CreatableTopic, *, twice: bool) -> CreatableTopicResult | None:
+def _name(topic: CreatableTopic | CreatePartitionsTopic) -> str:
+    return topic.name
+
+
+def _wish(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments={row.partition_index: row.broker_ids for row in topic.assignments} or None,
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _refusal(
+    context: RequestContext, topic: CreatableTopic, *, twice: bool, twice_assigned: bool
+) -> CreatableTopicResult | None:
     if twice:
         error, message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
     elif topic.name == METADATA_TOPIC:
         error, message = ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-    elif len({row.partition_index for row in topic.assignments}) < len(topic.assignments):
+    elif twice_assigned:
         error, message = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned twice."
     elif not may_create(context, topic.name):
         error, message = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
@@ -249,9 +273,15 @@ def _delete_refusal(
 
 def create_partitions(broker: Broker, context: RequestContext, request: CreatePartitionsRequest) -> Deferred:
     """Grow topics; one result per topic, on success too (librdkafka takes an empty list for a failure)."""
-    names = Counter(topic.name for topic in request.topics)
-    wishes = list({topic.name: topic for topic in request.topics}.values())
-    gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results))
+    deferred = Deferred()
+    return deferring(broker, context, deferred, _growing(broker, context, request, deferred))
+
+
+def _growing(
+    broker: Broker, context: RequestContext, request: CreatePartitionsRequest, deferred: Deferred
+) -> Steps[None]:
+    wishes, names = yield from grouped(request.topics, _name)
+    gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results), deferred)
     pay = _paying(context, strict_since=3)
 
     def grow(index: int) -> None:
@@ -277,7 +307,7 @@ def create_partitions(broker: Broker, context: RequestContext, request: CreatePa
             pay=pay,
         )
 
-    return gathered(broker, context, gathering, len(wishes), grow)
+    yield from each(len(wishes), grow)
 
 
 def _grown(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:

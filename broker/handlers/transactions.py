@@ -18,10 +18,12 @@ from broker.catalogue.topics_image import INTERNAL_TOPICS
 from broker.coordinators.batches import LeaderState
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, gathered, refuse_repetition
+from broker.handlers.gathering import Gathering, Steps, deferring, gathered
+from broker.loop.slices import InThread
 from coordinator.routing import partition_for
 from coordinator.transactions.describe import list_transactions as list_of
 from coordinator.transactions.inputs import AddPartitions, DescribeTransaction, EndTransaction, VerifyPartitions
+from coordinator.transactions.transaction import TransactionState
 from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import (
@@ -54,6 +56,8 @@ _FENCED_KNOWN_SINCE = 2  # AddPartitionsToTxn and AddOffsetsToTxn
 _FORBIDDEN = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _WRITE, _DESCRIBE = Operation.WRITE, Operation.DESCRIBE
 _TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+_TITLES = {state.title: None for state in TransactionState}
+_A_STEP = 128  # partitions, or transactions, that are looked at without a pause
 _PATTERN_MAX_BYTES = 10_000_000  # of a compiled one
 
 _Errors = dict["TopicPartition", ErrorCode]
@@ -91,12 +95,10 @@ def add_partitions_to_txn(
     )
     deferred = Deferred()
 
-    def answer(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        told = {one: _for_version(error, context.version) for one, error in errors.items()}
-        deferred.complete(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(told)))
+    def answer(topics: list[AddPartitionsToTxnTopicResult]) -> None:
+        deferred.complete(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
 
-    _add(broker, context, transaction, answer)
-    return deferred
+    return deferring(broker, context, deferred, _add(broker, context, transaction, answer))
 
 
 def _for_brokers(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> Deferred:
@@ -107,41 +109,47 @@ def _for_brokers(broker: Broker, context: RequestContext, request: AddPartitions
 
     gathering = Gathering(len(transactions), respond)
 
-    def ask(index: int) -> None:
-        transaction = transactions[index]
+    def answer(index: int, topics: list[AddPartitionsToTxnTopicResult]) -> None:
+        transactional_id = transactions[index].transactional_id
+        gathering.put(index, AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics))
 
-        def answer(errors: Mapping[TopicPartition, ErrorCode]) -> None:
-            result = AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id, topic_results=_by_topic(errors)
-            )
-            gathering.put(index, result)
+    def steps() -> Steps[None]:
+        for index, transaction in enumerate(transactions):
+            yield from _add(broker, context, transaction, partial(answer, index))
+            yield None
 
-        _add(broker, context, transaction, answer)
-
-    return gathered(broker, context, gathering, len(transactions), ask)
+    return deferring(broker, context, gathering.deferred, steps())
 
 
 def _add(
     broker: Broker,
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
-    answer: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-) -> None:
+    told: Callable[[list[AddPartitionsToTxnTopicResult]], None],
+) -> Steps[None]:
+    """Ask the transaction's leader, unless something is wrong with a partition: then none joins."""
     transactional_id = transaction.transactional_id
-    partitions = _partitions(transaction.topics)
+    partitions = yield from _partitions(transaction.topics)
     from_client = context.version < _FROM_BROKERS
+
+    def answer(errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> None:
+        broker.runtime.in_slices(_by_topic(errors, context.version), told, _bug, owner=context.session)
+
     if from_client and not authorize(context, _WRITE, _TRANSACTIONAL_ID, transactional_id):
-        answer(dict.fromkeys(partitions, _FORBIDDEN))
+        answer((one, _FORBIDDEN) for one in partitions)
         return
-    refused = _refused(broker, context, partitions, from_client=from_client)
+    refused = yield from _refused(broker, context, partitions, from_client=from_client)
     if refused:
         # All or nothing: those that could have joined are not looked at.
-        answer({one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in partitions})
+        answer((one, refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED)) for one in partitions)
         return
     leader = broker.transactions.leader_of(transactional_id)
     pair = (transaction.producer_id, transaction.producer_epoch)
+    reply_to = _To(lambda errors: answer(errors.items()))
     if transaction.verify_only:
-        leader.submit(VerifyPartitions(transactional_id, *pair, frozenset(partitions), _To(answer)))
+        leader.submit(
+            VerifyPartitions(transactional_id, *pair, frozenset(partitions), _To(lambda errors: answer(errors.items())))
+        )
     else:
         shown = 0 if from_client else 2
         leader.submit(
@@ -150,23 +158,29 @@ def _add(
                 *pair,
                 frozenset(partitions),
                 shown,
-                _To(answer),
+                reply_to,
                 context.client_id,
                 "/" + context.host,
             )
         )
 
 
+def _bug(error: Exception) -> None:
+    raise error
+
+
 def _refused(
     broker: Broker, context: RequestContext, partitions: Iterable[TopicPartition], *, from_client: bool
-) -> _Errors:
+) -> Steps[_Errors]:
     image = broker.catalogue.image
     refused: _Errors = {}
-    for topic, index in partitions:
+    for number, (topic, index) in enumerate(partitions, start=1):
         may = not from_client or (
             topic not in INTERNAL_TOPICS and authorize(context, _WRITE, ResourceType.TOPIC, topic)
         )
         count = image.partition_count(topic)
+        if not number % _A_STEP:
+            yield None
         if not may:
             refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif count is None or not 0 <= index < count:
@@ -174,15 +188,27 @@ def _refused(
     return refused
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partitions]
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Steps[list[TopicPartition]]:
+    """Each once, in the order of the request."""
+    found: dict[TopicPartition, None] = {}
+    for topic in topics:
+        name, indexes = topic.name, topic.partitions
+        for at in range(0, len(indexes), _A_STEP):
+            found.update([((name, index), None) for index in indexes[at : at + _A_STEP]])
+            yield None
+    return list(found)
 
 
-def _by_topic(errors: Mapping[TopicPartition, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+def _by_topic(
+    errors: Iterable[tuple[TopicPartition, ErrorCode]], version: int
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), error in errors.items():
-        result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+    for number, ((topic, index), error) in enumerate(errors, start=1):
+        code = _for_version(error, version)
+        result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         topics.setdefault(topic, []).append(result)
+        if not number % _A_STEP:
+            yield None
     return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=results) for name, results in topics.items()]
 
 
@@ -255,7 +281,6 @@ def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> 
 def describe_transactions(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> Deferred:
     """State, producer and partitions of each transactional id asked for."""
     ids = request.transactional_ids
-    refuse_repetition(ids, len(ids))
     gathering = Gathering(len(ids), lambda results: DescribeTransactionsResponse(transaction_states=results))
 
     def visible(index: int, described: DescribedTransaction) -> None:
@@ -273,7 +298,7 @@ def describe_transactions(broker: Broker, context: RequestContext, request: Desc
         reply_to = _To(partial(visible, index))
         broker.transactions.leader_of(transactional_id).submit(DescribeTransaction(transactional_id, reply_to))
 
-    return gathered(broker, context, gathering, len(ids), describe)
+    return gathered(broker, context, gathering, len(ids), describe, once=ids)
 
 
 def list_transactions(
@@ -288,26 +313,76 @@ def list_transactions(
         except re2.error:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
-    def listed(shard: TransactionShard | None) -> ListTransactionsResponse:
-        transactions = [] if shard is None else shard.states.values()
-        return list_of(transactions, request, matches, broker.runtime.now_ms())
+    deferred = Deferred()
+    in_slices = partial(
+        broker.runtime.in_slices, failed=deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
+    )
 
-    def respond(parts: list[list[ListedTransaction]]) -> ListTransactionsResponse:
-        if any(leader.state is LeaderState.LOADING for leader in leaders):
-            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        response = listed(None)
-        response.transaction_states = [
-            one for part in parts for one in part if probe(context, _DESCRIBE, _TRANSACTIONAL_ID, one.transactional_id)
-        ]
-        return response
+    def respond(parts: list[list[ListedTransaction]]) -> None:
+        loading = any(leader.state is LeaderState.LOADING for leader in leaders)
+        in_slices(_visible(context, request, [] if loading else parts, loading=loading), deferred.complete)
 
-    gathering = Gathering(len(leaders), respond)
+    def ask(filters: ListTransactionsRequest) -> None:
+        gathering = Gathering(len(leaders), respond)
 
-    def ask(index: int) -> None:
-        leader = leaders[index]
-        leader.when_settled(lambda: gathering.put(index, listed(leader.shard).transaction_states))
+        def settled(index: int, shard: TransactionShard) -> None:
+            steps = _listed(shard, filters, matches, broker.runtime.now_ms())
+            in_slices(steps, lambda part: gathering.put(index, part))
 
-    return gathered(broker, context, gathering, len(leaders), ask)
+        for index, leader in enumerate(leaders):
+            leader.when_settled(partial(settled, index, leader.shard))
+
+    in_slices(_filters(request), ask)
+    return deferred
+
+
+def _filters(request: ListTransactionsRequest) -> Steps[ListTransactionsRequest]:
+    """What the leaders are asked: states that nobody can be in, and repetitions, are left out."""
+
+    def short() -> ListTransactionsRequest:
+        named = request.state_filters
+        return ListTransactionsRequest(
+            state_filters=[title for title in _TITLES if title in named] or named[:1],
+            producer_id_filters=list(set(request.producer_id_filters)),
+            duration_filter=request.duration_filter,
+        )
+
+    if len(request.state_filters) + len(request.producer_id_filters) > _A_STEP:
+        filters: ListTransactionsRequest = yield InThread(short)
+        return filters
+    return short()
+
+
+def _listed(
+    shard: TransactionShard, filters: ListTransactionsRequest, matches: Callable[[str], bool] | None, now_ms: int
+) -> Steps[list[ListedTransaction]]:
+    transactions = list(shard.states.values())
+    found: list[ListedTransaction] = []
+    for at in range(0, len(transactions), _A_STEP):
+        found += list_of(transactions[at : at + _A_STEP], filters, matches, now_ms).transaction_states
+        yield None
+    return found
+
+
+def _visible(
+    context: RequestContext, request: ListTransactionsRequest, parts: list[list[ListedTransaction]], *, loading: bool
+) -> Steps[ListTransactionsResponse]:
+    if loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    unknown: list[str] = []
+    for at in range(0, len(request.state_filters), _A_STEP):
+        unknown += [name for name in request.state_filters[at : at + _A_STEP] if name not in _TITLES]
+        yield None
+    seen: list[ListedTransaction] = []
+    for part in parts:
+        for at in range(0, len(part), _A_STEP):
+            seen += [
+                one
+                for one in part[at : at + _A_STEP]
+                if probe(context, _DESCRIBE, _TRANSACTIONAL_ID, one.transactional_id)
+            ]
+            yield None
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=seen)
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:

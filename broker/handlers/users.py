@@ -5,13 +5,12 @@ Source: KIP-554; Kafka's KafkaApis, ScramImage, ScramControlManager.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.catalogue.users import MOST_ALTERATIONS, mechanisms_by_user
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, sliced
+from broker.handlers.gathering import PACE, Steps, sliced, tallied
 from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
@@ -28,6 +27,8 @@ from protocol.messages.describe_user_scram_credentials import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker.broker import Broker
     from broker.catalogue.requests import Result
     from broker.catalogue.users import Refusal, Wish
@@ -42,19 +43,22 @@ def describe_user_scram_credentials(
     broker: Broker, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse | Deferred:
     """Mechanisms and iterations of the users that are named, or of all."""
-    asked = Counter(user.name for user in request.users or ())
-    if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
-        return DescribeUserScramCredentialsResponse(
-            error_code=_FORBIDDEN,
-            error_message=_FORBIDDEN.message,
-            results=[_result(name, (_FORBIDDEN, _FORBIDDEN.message)) for name in asked],
-        )
-    kept = mechanisms_by_user(broker.catalogue.credentials)
+    allowed = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER)
 
     def steps() -> Steps[DescribeUserScramCredentialsResponse]:
+        asked = yield from tallied(user.name for user in request.users or ())
         results: list[DescribeUserScramCredentialsResult] = []
+        if not allowed:
+            for name in asked:
+                results.append(_result(name, (_FORBIDDEN, _FORBIDDEN.message)))
+                if not len(results) % PACE:
+                    yield None
+            return DescribeUserScramCredentialsResponse(
+                error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, results=results
+            )
+        kept = mechanisms_by_user(broker.catalogue.credentials)
         for name in asked or kept:
-            results.append(_described(name, asked[name], kept.get(name)))
+            results.append(_described(name, asked.get(name, 1), kept.get(name)))
             if not len(results) % PACE:
                 yield None
         return DescribeUserScramCredentialsResponse(results=results)
@@ -82,11 +86,13 @@ def alter_user_scram_credentials(
 ) -> AlterUserScramCredentialsResponse | Deferred:
     """Set and remove credentials; what can be done is, all of it or, after a crash, nothing."""
     wishes: list[Wish] = [*request.deletions, *request.upsertions]
+    refusal: Refusal | None = None
     if not authorize(context, Operation.ALTER, ResourceType.CLUSTER):
-        return _altered(dict.fromkeys((wish.name for wish in wishes), (_FORBIDDEN, _FORBIDDEN.message)))
-    if len(wishes) > MOST_ALTERATIONS:
+        refusal = _FORBIDDEN, _FORBIDDEN.message
+    elif len(wishes) > MOST_ALTERATIONS:
         refusal = ErrorCode.INVALID_REQUEST, f"One request may alter {MOST_ALTERATIONS} users, not {len(wishes)}"
-        return _altered(dict.fromkeys((wish.name for wish in wishes), refusal))
+    if refusal is not None:
+        return sliced(broker, context, _refused(wishes, refusal))
     deferred = Deferred()
 
     def answer(result: Result) -> None:
@@ -106,14 +112,23 @@ def alter_user_scram_credentials(
     return deferred
 
 
+def _refused(wishes: Sequence[Wish], refusal: Refusal) -> Steps[AlterUserScramCredentialsResponse]:
+    times = yield from tallied(wish.name for wish in wishes)
+    results: list[AlterUserScramCredentialsResult] = []
+    for name in times:
+        results.append(_alteration(name, refusal))
+        if not len(results) % PACE:
+            yield None
+    return AlterUserScramCredentialsResponse(results=results)
+
+
 def _altered(verdicts: dict[str, Refusal | None]) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(
-        results=[
-            AlterUserScramCredentialsResult(
-                user=name,
-                error_code=ErrorCode.NONE if refusal is None else refusal[0],
-                error_message=None if refusal is None else refusal[1],
-            )
-            for name, refusal in verdicts.items()
-        ]
+    return AlterUserScramCredentialsResponse(results=[_alteration(name, refusal) for name, refusal in verdicts.items()])
+
+
+def _alteration(name: str, refusal: Refusal | None) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.NONE if refusal is None else refusal[0],
+        error_message=None if refusal is None else refusal[1],
     )

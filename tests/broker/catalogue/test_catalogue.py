@@ -382,15 +382,27 @@ def test_replacing_configs_sets_the_rest_back(tmp_path: Path) -> None:
 def test_twelve_thousand_partitions_lie_in_one_metadata_transaction(tmp_path: Path) -> None:
     """DD20: cut before the end, the topic is absent and AbortTransaction follows."""
     driver = CatalogueDriver(tmp_path)
-    driver.create("big", 12_000)
+    create = driver.catalogue.create_topic
+    driver.all(*[partial(create, NewTopic(name, 6_000)) for name in ("big", "bigger")])
     data = (tmp_path / LOG).read_bytes()
     assert [kind for kind in kinds(tmp_path) if "Transaction" in kind] == ["BeginTransaction", "EndTransaction"]
     last = list(record_batch.iterate_headers(data))[-1]
     size = (last if hasattr(last, "size_bytes") else last[1]).size_bytes
     (tmp_path / LOG).write_bytes(data[:-size])
     again = CatalogueDriver(tmp_path, seed=1)
-    assert again.catalogue.image.topic("big") is None
+    assert again.catalogue.image.topic("big") is None and again.catalogue.image.topic("bigger") is None
     assert "AbortTransaction" in kinds(tmp_path)
+
+
+def test_a_change_of_more_than_ten_thousand_records_is_refused_as_in_kafka(tmp_path: Path) -> None:
+    """QuorumController.MAX_RECORDS_PER_USER_OP."""
+    driver = CatalogueDriver(tmp_path)
+    assert driver.create("wide", 10_000).error is ErrorCode.POLICY_VIOLATION
+    assert driver.create("wide", 9_999).error is ErrorCode.NONE
+    grown = driver.all(lambda answer: driver.catalogue.create_partitions("wide", 20_000, None, answer))[0]
+    assert grown.error is ErrorCode.POLICY_VIOLATION
+    many = [change(f"no.such.{number}", ConfigOperation.DELETE) for number in range(10_001)]
+    assert alter(driver, (2, "wide"), *many) is ErrorCode.POLICY_VIOLATION
 
 
 def test_another_process_that_appends_stops_us_without_writing(tmp_path: Path) -> None:
