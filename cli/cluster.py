@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from cli.client_security import translated
 from cli.errors import Failed, UsageError
+from pipeline.client_security import translated
+from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
 from storage.directory.meta_properties import parse_properties
 
@@ -164,7 +165,10 @@ def client_settings(options: argparse.Namespace) -> dict[str, str]:
             raise UsageError(f"--command-property {word}: it takes key=value")
         given[key.strip()] = value.strip()
     given.pop("bootstrap.servers", None)
-    return translated(given)
+    try:
+        return translated(given)
+    except WrongSetting as error:
+        raise UsageError(str(error)) from None
 
 
 def make_client(kind: Any, settings: dict[str, Any]) -> Any:

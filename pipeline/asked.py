@@ -12,6 +12,7 @@ from typing import NoReturn
 from pipeline.errors import UsageError
 from pipeline.places import check_target, is_taken, local_path, place_of
 from pipeline.session import LOCAL
+from pipeline.sources.access import Access, access, read_settings
 from pipeline.spans import span_ms
 
 VERBS = {
@@ -90,6 +91,7 @@ class Asked:
     conf: tuple[tuple[str, str], ...] = ()
     execute: bool = False
     bootstrap: str | None = None
+    client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     stream: bool = False
     once: bool = False
     trigger_ms: int = 10_000
@@ -99,6 +101,11 @@ class Asked:
     max_offsets: int | None = None
     on_loss: str = "error"
     asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def access(self) -> Access:
+        """The cluster that is read, or that a directory's answer goes to. Raises: UsageError."""
+        return access(self.broker or self.bootstrap or "", dict(self.client))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -164,6 +171,11 @@ def parser() -> argparse.ArgumentParser:
     add("--execute", action="store_true", help="restore: commit the offsets to the group, which must have no members")
     add("--bootstrap", metavar="HOST:PORT", help="the broker for --execute and --as-group, when --from is a directory")
     add(
+        "--command-config",
+        metavar="FILE",
+        help="how the broker is spoken to: settings of a client as Kafka's tools take them (TLS, SASL)",
+    )
+    add(
         "--stream",
         action="store_true",
         help=f"go on as the log grows: {', '.join(STREAMED)}; needs --to and --checkpoint",
@@ -220,6 +232,7 @@ def read(words: list[str]) -> Asked:
         conf=tuple(_setting(text) for text in given.conf),
         execute=given.execute,
         bootstrap=given.bootstrap or broker,
+        client=() if given.command_config is None else tuple(read_settings(given.command_config).items()),
         stream=given.stream,
         once=given.once,
         trigger_ms=_span("--trigger", given.trigger or "10s"),
@@ -365,6 +378,9 @@ def _check(asked: Asked) -> None:
             raise UsageError(f"{option} must be above 0" if number < 1 else f"{option} is at most {_MOST:,}")
     if asked.execute and asked.bootstrap is None:
         raise UsageError("--execute needs --bootstrap HOST:PORT, the broker that has the group")
+    if asked.client and asked.bootstrap is None:
+        raise UsageError("--command-config is for a broker: --from HOST:PORT, or --bootstrap")
+    _ = asked.access
     _check_stream(asked)
     _check_places(asked)
 

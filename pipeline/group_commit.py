@@ -24,10 +24,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from coordinator.routing import partition_for
 from pipeline.errors import DataError, EnvironmentMissing
+from pipeline.sources.access import Access, access
 from pipeline.sources.log_dir import GROUPS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -97,15 +98,22 @@ def only_own(group_id: str, before: Positions, now: Positions, written: int) -> 
     return set(changed) <= {own} and changed.get(own, 0) - before.get(own, 0) <= written
 
 
-def catch_up(checkpoint: str | Path, *, bootstrap: str, group_id: str, name: str = "spark") -> int | None:
+def catch_up(
+    checkpoint: str | Path,
+    *,
+    bootstrap: str,
+    group_id: str,
+    name: str = "spark",
+    settings: Mapping[str, str] | None = None,
+) -> int | None:
     """Commit the newest finished batch of a checkpoint; return its number. For before a query is started again.
 
-    Raises: GroupRefused.
+    `settings`, here and below: of a client, as Kafka's tools take them (TLS, SASL). Raises: GroupRefused, UsageError.
     """
     last = last_batch(checkpoint)
     if last is None:
         return None
-    client = _Client(bootstrap, group_id)
+    client = _Client(access(bootstrap, settings), group_id)
     try:
         client.commit(last[1], f"spark:{name}:{last[0]}")
     finally:
@@ -113,11 +121,11 @@ def catch_up(checkpoint: str | Path, *, bootstrap: str, group_id: str, name: str
     return last[0]
 
 
-def offsets_of(bootstrap: str, group_id: str) -> str:
+def offsets_of(bootstrap: str, group_id: str, *, settings: Mapping[str, str] | None = None) -> str:
     """What a group has committed, as the option `startingOffsets` of a source. Raises: GroupRefused."""
     from pipeline.jobs.cluster import admin  # noqa: PLC0415
 
-    client = admin(bootstrap)
+    client = admin(access(bootstrap, settings))
     from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415  admin() says so where it is missing
 
     # The first question to a broker that has no groups yet gets lost: librdkafka does not ask again for a coordinator.
@@ -136,12 +144,14 @@ def offsets_of(bootstrap: str, group_id: str) -> str:
     return json.dumps(found)
 
 
-def attach(query: StreamingQuery, *, bootstrap: str, group_id: str) -> Attached:
+def attach(
+    query: StreamingQuery, *, bootstrap: str, group_id: str, settings: Mapping[str, str] | None = None
+) -> Attached:
     """Commit the end of each batch of a running query to a group, from now on.
 
     The newest batch that is done already is committed before this returns, if it can be.
     """
-    attached = Attached(query, _Client(bootstrap, group_id))
+    attached = Attached(query, _Client(access(bootstrap, settings), group_id))
     query_session(query).streams.addListener(attached)
     attached.commit_checkpoint()
     return attached
@@ -210,7 +220,7 @@ class Attached(StreamingQueryListener):
 class _Client:
     """Sends OffsetCommit with generation -1 and no member id, as a consumer without a subscription does."""
 
-    def __init__(self, bootstrap: str, group_id: str) -> None:
+    def __init__(self, cluster: Access, group_id: str) -> None:
         try:
             from confluent_kafka import Consumer  # noqa: PLC0415
         except ModuleNotFoundError as error:
@@ -218,7 +228,7 @@ class _Client:
                 "committing to a group needs confluent-kafka: pip install confluent-kafka"
             ) from error
         self.group_id = group_id
-        settings = {"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": False}
+        settings = {**cluster.library(), "group.id": group_id, "enable.auto.commit": False}
         # Failures come back from the calls; what librdkafka logs besides would only say them again.
         self._consumer = Consumer({**settings, "log_level": 0, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
 

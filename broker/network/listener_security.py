@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.network.oauth import OAuthSide
     from broker.network.tls_settings import TlsSide
-    from broker.security.jaas import Login
     from broker.security.mechanisms import Mechanism
     from broker.security.scram import Credential, Shape
+    from protocol.jaas import Login
 
 log = get_logger()
 
@@ -136,7 +136,7 @@ def securities(settings: Settings, listeners: list[Listener]) -> Mapping[str, Li
 
 
 def _login(own: ListenerSettings, mechanism: str) -> Login:
-    from broker.security.jaas import JaasError, parse_jaas  # noqa: PLC0415  few starts need it
+    from protocol.jaas import JaasError, parse_jaas  # noqa: PLC0415  few starts need it
 
     key = own.key_of_mechanism(mechanism, "sasl.jaas.config")
     line = own.of_mechanism(mechanism, "sasl.jaas.config")

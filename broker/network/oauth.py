@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from broker.config.listener_settings import ListenerSettings
     from broker.loop.runtime import Runtime
-    from broker.security.jaas import Login
     from broker.security.mechanisms import Mechanism, Proven
+    from protocol.jaas import Login
 
 log = get_logger()
 

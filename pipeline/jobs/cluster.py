@@ -15,78 +15,81 @@ from pipeline.sources.fetch_client import connect, topic_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pipeline.sources.access import Access
+
 TIMEOUT_S = 30.0
 
 
-def admin(bootstrap: str) -> Any:
+def admin(access: Access) -> Any:
     """An AdminClient. Raises: EnvironmentMissing."""
     try:
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise EnvironmentMissing("a live broker needs confluent-kafka: pip install confluent-kafka") from error
     # Errors come back from the calls; what librdkafka logs besides would only say them again.
-    family = "any" if "[" in bootstrap else "v4"
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "broker.address.family": family})
+    family = "any" if "[" in access.bootstrap else "v4"
+    settings: dict[str, Any] = {**access.library(), "log_level": 0, "broker.address.family": family}
+    return AdminClient(settings)
 
 
-def topics(bootstrap: str, also: Iterable[str] = ()) -> set[str]:
+def topics(access: Access, also: Iterable[str] = ()) -> set[str]:
     """The names of all topics, and those of `also` that exist though a list of all leaves them out.
 
     Not asked of librdkafka: where it asks for a topic by its name, it lets the broker create it.
     """
-    with connect(bootstrap, round(TIMEOUT_S * 1000)) as connection:
+    with connect(access) as connection:
         return topic_names(connection, also)
 
 
-def topic_ids(bootstrap: str) -> list[tuple[str, str]]:
+def topic_ids(access: Access) -> list[tuple[str, str]]:
     """(topic id, topic) of all topics; ids as in the tables, base64url without padding."""
     from confluent_kafka import TopicCollection  # noqa: PLC0415
 
-    client = admin(bootstrap)
-    names = [name for name in _metadata(client, bootstrap).topics if name]
+    client = admin(access)
+    names = [name for name in _metadata(client, access.bootstrap).topics if name]
     if not names:
         return []
     rows = []
     for name, future in client.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
-        uuid = _result(future, bootstrap).topic_id
+        uuid = _result(future, access.bootstrap).topic_id
         high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
         rows.append((base64.urlsafe_b64encode(struct.pack(">qq", high, low)).decode().rstrip("="), name))
     return rows
 
 
-def bounds(bootstrap: str, names: Iterable[str]) -> list[tuple[str, int, int, int]]:
+def bounds(access: Access, names: Iterable[str]) -> list[tuple[str, int, int, int]]:
     """(topic, partition, log start offset, log end offset) of each partition of these topics that exist."""
     from confluent_kafka import TopicPartition  # noqa: PLC0415
     from confluent_kafka.admin import OffsetSpec  # noqa: PLC0415
 
-    client = admin(bootstrap)
-    found = _metadata(client, bootstrap).topics
+    client = admin(access)
+    found = _metadata(client, access.bootstrap).topics
     wanted = [TopicPartition(name, number) for name in names if name in found for number in found[name].partitions]
     if not wanted:
         return []
     ends: list[dict[tuple[str, int], int]] = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         futures = client.list_offsets(dict.fromkeys(wanted, spec), request_timeout=TIMEOUT_S)
-        ends.append({(tp.topic, tp.partition): _result(future, bootstrap).offset for tp, future in futures.items()})
+        ends.append({(tp.topic, tp.partition): _result(one, access.bootstrap).offset for tp, one in futures.items()})
     return [(*place, start, ends[1][place]) for place, start in sorted(ends[0].items())]
 
 
-def members_of(bootstrap: str, groups: Iterable[str]) -> dict[str, list[str]]:
+def members_of(access: Access, groups: Iterable[str]) -> dict[str, list[str]]:
     """The members of each group as `client-id (host)`; none of a group that does not exist."""
-    client = admin(bootstrap)
+    client = admin(access)
     found = {}
     for name, future in client.describe_consumer_groups(list(groups), request_timeout=TIMEOUT_S).items():
         try:
             members = future.result(TIMEOUT_S).members
         except Exception as error:
             if "GROUP_ID_NOT_FOUND" not in str(error) and "not found" not in str(error).lower():
-                raise DataError(f"{bootstrap}: group {name!r} cannot be described: {_words(error)}") from error
+                raise DataError(f"{access.bootstrap}: group {name!r} cannot be described: {_words(error)}") from error
             members = []
         found[name] = [f"{member.client_id} ({member.host})" for member in members]
     return found
 
 
-def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+def commit(access: Access, group: str, offsets: Mapping[tuple[str, int], tuple[int, str]]) -> None:
     """Set the offsets of a group without members: (topic, partition) -> (offset, metadata). Raises: DataError."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition  # noqa: PLC0415
 
@@ -95,16 +98,16 @@ def commit(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], tuple[i
         for place, (offset, metadata) in offsets.items()
     ]
     # The client must be kept until the answer: without one that holds it, it is gone, and so is the future.
-    client = admin(bootstrap)
+    client = admin(access)
     asked = [ConsumerGroupTopicPartitions(group, wanted)]
     [future] = client.alter_consumer_group_offsets(asked, request_timeout=TIMEOUT_S).values()
     try:
         done = future.result(TIMEOUT_S).topic_partitions
     except Exception as error:
-        raise DataError(f"{bootstrap}: the offsets of group {group!r} were refused: {_words(error)}") from error
+        raise DataError(f"{access.bootstrap}: the offsets of group {group!r} were refused: {_words(error)}") from error
     refused = [f"{one.topic}-{one.partition}: {one.error}" for one in done if one.error]
     if refused:
-        raise DataError(f"{bootstrap}: offsets of group {group!r} were refused: {'; '.join(refused)}")
+        raise DataError(f"{access.bootstrap}: offsets of group {group!r} were refused: {'; '.join(refused)}")
 
 
 def _metadata(client: Any, bootstrap: str) -> Any:

@@ -145,9 +145,7 @@ class Inputs:
         """
         assert self.asked.broker is not None
         columns = ["topic", "partition", "base_offset", "last_offset", "base_timestamp", "max_timestamp"]
-        found, untold = (
-            log_ends.growth(self.asked.broker, topics, moments_ms, timeout_ms=30_000) if topics else ([], [])
-        )
+        found, untold = log_ends.growth(self.asked.access, topics, moments_ms) if topics else ([], [])
         rows = self.spark.createDataFrame(
             list(found),
             "topic string, partition int, base_offset bigint, last_offset bigint, base_ms bigint, max_ms bigint",
@@ -194,7 +192,7 @@ class Inputs:
     def where(self) -> dict[str, str]:
         """The options that say where to read."""
         if self.asked.broker is not None:
-            return {"bootstrap": self.asked.broker}
+            return {"bootstrap": self.asked.broker, **{f"kafka.{key}": text for key, text in self.asked.client}}
         more = {"dedupeReplicas": "true"} if self.asked.dedupe_replicas else {}
         return {"path": ",".join(self.asked.paths), **more}
 
@@ -216,7 +214,7 @@ class Inputs:
             return {partition.topic for partition in self.partitions()}
         from pipeline.jobs import cluster  # noqa: PLC0415
 
-        return cluster.topics(self.asked.broker, also=(LEDGER_TOPIC, GROUPS_TOPIC))
+        return cluster.topics(self.asked.access, also=(LEDGER_TOPIC, GROUPS_TOPIC))
 
     def committed_topics(self, commits: DataFrame) -> list[str]:
         """The topics of these commits that are asked for and there."""
@@ -232,7 +230,7 @@ class Inputs:
         if self.asked.broker is not None:
             from pipeline.jobs import cluster  # noqa: PLC0415
 
-            rows = cluster.bounds(self.asked.broker, wanted)
+            rows = cluster.bounds(self.asked.access, wanted)
         else:
             copies = self._copies()
             rows = [(*place, *plan.agreed(copies[place])) for place in sorted(copies) if place[0] in wanted]
@@ -273,7 +271,7 @@ class Inputs:
         if self.asked.broker is not None:
             from pipeline.jobs import cluster  # noqa: PLC0415
 
-            rows = cluster.topic_ids(self.asked.broker)
+            rows = cluster.topic_ids(self.asked.access)
         else:
             rows = sorted({(part.topic_id, part.topic) for part in self.partitions() if part.topic_id})
         return self.spark.createDataFrame(rows, "topic_id string, topic string")

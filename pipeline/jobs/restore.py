@@ -66,7 +66,7 @@ def lines(rows: list[Row], several: bool) -> str:
 def _bounds(inputs: Inputs, topics: set[str]) -> Bounds:
     if inputs.asked.execute:
         assert inputs.asked.bootstrap is not None
-        found = cluster.bounds(inputs.asked.bootstrap, topics)
+        found = cluster.bounds(inputs.asked.access, topics)
     else:
         found = [tuple(row) for row in inputs.bounds(topics).collect()]
     return {(topic, partition): (start, end) for topic, partition, start, end in found}
@@ -106,9 +106,8 @@ def _advise(inputs: Inputs, groups: list[str]) -> None:
 
 def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:
     """Commit the offsets of all groups, none of which may have members."""
-    bootstrap = inputs.asked.bootstrap
-    assert bootstrap is not None
-    busy = {group: members for group, members in cluster.members_of(bootstrap, groups).items() if members}
+    access = inputs.asked.access
+    busy = {group: members for group, members in cluster.members_of(access, groups).items() if members}
     if busy:
         said = "; ".join(f"{group} has {', '.join(members)}" for group, members in sorted(busy.items()))
         raise DataError(f"nothing was changed, stop the members first: {said}")
@@ -122,5 +121,5 @@ def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:
                 # As Kafka's tool does: what is not in the log any more, or not yet again, becomes its nearest end.
                 wanted[place] = (min(max(row.committed_offset, start), end), row.metadata or "")
         if wanted:
-            cluster.commit(bootstrap, group, wanted)
+            cluster.commit(access, group, wanted)
         print(f"group {group}: {len(wanted)} offsets put back", file=sys.stderr)

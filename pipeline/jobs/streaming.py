@@ -79,7 +79,13 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
         job = stream_tables.job(inputs, sink.write)
         if asked.as_group is not None:
             assert asked.bootstrap is not None
-            group_commit.catch_up(asked.checkpoint, bootstrap=asked.bootstrap, group_id=asked.as_group, name=asked.verb)
+            group_commit.catch_up(
+                asked.checkpoint,
+                bootstrap=asked.bootstrap,
+                group_id=asked.as_group,
+                name=asked.verb,
+                settings=dict(asked.client),
+            )
         writer = (
             job.frame.writeStream.queryName(f"kohort-{asked.verb}")
             .outputMode("append")
@@ -93,7 +99,9 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
         query = writer.start()
         attached = None
         if asked.as_group is not None:
-            attached = group_commit.attach(query, bootstrap=asked.bootstrap or "", group_id=asked.as_group)
+            attached = group_commit.attach(
+                query, bootstrap=asked.bootstrap or "", group_id=asked.as_group, settings=dict(asked.client)
+            )
         dropped = _wait(query, sink, asked)
         late = dropped + job.late()
         if attached is not None:

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from pipeline.errors import DataError, UsageError
+from pipeline.errors import DataError, PipelineError, UsageError
+from pipeline.sources.access import Access
 from pipeline.sources.log_dir import GROUPS_TOPIC
+from pipeline.sources.secure import log_in, wrapped
 from pipeline.sources.transactions import Aborted
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.frames import decode_response, encode_request
@@ -59,19 +61,21 @@ class Fetched(NamedTuple):
 class Connection:
     """A blocking connection. Raises: OSError, also where no Kafka answers; DataError where no version is common."""
 
-    def __init__(self, address: str, timeout_ms: int) -> None:
+    def __init__(self, address: str, access: Access) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout_ms / 1000)
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), access.timeout_ms / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         # Whoever speaks something else answers with any bytes: they must not be waited for as a gigabyte.
         try:
+            self._socket = wrapped(self._socket, host.strip("[]"), access)
             answer = self._ask(ApiVersionsRequest(), 0, _FIRST_ANSWER_BYTES)
+            log_in(self._ask, address, access)
         except (ProtocolError, struct.error) as error:
             self.close()
             raise OSError(f"it does not speak Kafka's protocol: {error}") from error
-        except OSError:
+        except (OSError, PipelineError):
             self.close()
             raise
         self._newest = {one.api_key: one.max_version for one in answer.api_keys}
@@ -116,15 +120,15 @@ class Connection:
         return bytes(data)
 
 
-def connect(bootstrap: str, timeout_ms: int) -> Connection:
-    """A connection to the first of `HOST:PORT,...` that answers. Raises: DataError naming all that do not."""
+def connect(access: Access) -> Connection:
+    """A connection to the first of its addresses that answers. Raises: DataError naming all that do not."""
     problems = []
-    for address in [part.strip() for part in bootstrap.split(",") if part.strip()]:
+    for address in [part.strip() for part in access.bootstrap.split(",") if part.strip()]:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
-            raise UsageError(f"bootstrap is {bootstrap!r}; it must look like HOST:PORT,...")
+            raise UsageError(f"bootstrap is {access.bootstrap!r}; it must look like HOST:PORT,...")
         try:
-            return Connection(address, timeout_ms)
+            return Connection(address, access)
         except OSError as error:
             problems.append(f"{address} ({_words(error)})")
     raise DataError(f"no broker answers: {', '.join(problems)}")
@@ -177,9 +181,9 @@ class Found(NamedTuple):
 class OffsetLookup:
     """Asks leaders for offsets, over one connection to each, for as long as its `with` lasts."""
 
-    def __init__(self, *, read_committed: bool, timeout_ms: int) -> None:
+    def __init__(self, access: Access, *, read_committed: bool) -> None:
         self._isolation_level = int(read_committed)
-        self._timeout_ms = timeout_ms
+        self._access = access
         self._connections: dict[str, Connection] = {}
 
     def __enter__(self) -> Self:
@@ -214,9 +218,9 @@ class OffsetLookup:
 
     def _settled(self, address: str, request: ListOffsetsRequest) -> Any:
         """The answer once no partition in it is merely starting up."""
-        deadline = time.monotonic() + self._timeout_ms / 1000
+        deadline = time.monotonic() + self._access.timeout_ms / 1000
         if address not in self._connections:
-            self._connections[address] = _reach(address, self._timeout_ms)
+            self._connections[address] = _reach(address, self._access)
         while True:
             try:
                 answer = self._connections[address].call(request)
@@ -231,22 +235,22 @@ class OffsetLookup:
 
 
 def list_offsets(
-    partitions: Iterable[Leader], timestamp: int, *, read_committed: bool, timeout_ms: int
+    partitions: Iterable[Leader], timestamp: int, access: Access, *, read_committed: bool
 ) -> dict[tuple[str, int], int]:
     """The offset of `EARLIEST`, `LATEST` or a time (ms) in each partition; the end where no record is that late.
 
     Raises: DataError.
     """
-    with OffsetLookup(read_committed=read_committed, timeout_ms=timeout_ms) as lookup:
+    with OffsetLookup(access, read_committed=read_committed) as lookup:
         found = lookup.ask(dict.fromkeys(partitions, timestamp))
         late = [one for one, at in found.items() if timestamp >= 0 and at.offset < 0]
         found |= lookup.ask(dict.fromkeys(late, LATEST))
     return {(one.topic, one.partition): at.offset for one, at in found.items()}
 
 
-def _reach(address: str, timeout_ms: int) -> Connection:
+def _reach(address: str, access: Access) -> Connection:
     try:
-        return Connection(address, timeout_ms)
+        return Connection(address, access)
     except OSError as error:
         raise DataError(f"{address} cannot be reached: {_words(error)}") from error
 
@@ -254,10 +258,10 @@ def _reach(address: str, timeout_ms: int) -> Connection:
 class Fetcher:
     """Reads one partition from its leader, which is followed when it moves. Raises: DataError."""
 
-    def __init__(self, leader: Leader, *, bootstrap: str, read_committed: bool, timeout_ms: int) -> None:
-        self.leader, self.bootstrap, self.timeout_ms = leader, bootstrap, timeout_ms
+    def __init__(self, leader: Leader, access: Access, *, read_committed: bool) -> None:
+        self.leader, self.access = leader, access
         self.read_committed = read_committed
-        self._connection = _reach(leader.address, timeout_ms)
+        self._connection = _reach(leader.address, access)
 
     def close(self) -> None:
         """Close the connection."""
@@ -265,7 +269,7 @@ class Fetcher:
 
     def fetch(self, position: int) -> Fetched | None:
         """Batches from the one that holds `position` on; None when there is none up to the high watermark."""
-        deadline = time.monotonic() + self.timeout_ms / 1000
+        deadline = time.monotonic() + self.access.timeout_ms / 1000
         name = f"{self.leader.topic}-{self.leader.partition}"
         while True:
             try:
@@ -304,11 +308,11 @@ class Fetcher:
         while time.monotonic() < deadline:
             time.sleep(_RETRY_S)
             try:
-                with connect(self.bootstrap, self.timeout_ms) as asked:
+                with connect(self.access) as asked:
                     found = leaders(asked, [self.leader.topic])
                 now = next((one for one in found if one.partition == self.leader.partition), None)
                 if now is not None and now.address:
-                    self._connection = _reach(now.address, self.timeout_ms)
+                    self._connection = _reach(now.address, self.access)
                     self.leader = now
                     return
             except DataError:

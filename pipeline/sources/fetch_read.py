@@ -33,22 +33,23 @@ class LiveSplit:
 
 def wanted(options: Options) -> list[Leader]:
     """The partitions that were asked for. Raises: DataError, UsageError."""
-    with connect(options.bootstrap, options.timeout_ms) as connection:
+    with connect(options.access) as connection:
         # By name, too, what an all-topics answer leaves out: Kohort's ledger is such a topic.
         asked = list(options.topics) or (["__consumer_offsets"] if options.records == "group" else None)
         if options.topic_pattern:
             asked = None
         found = [one for one in leaders(connection, asked) if options.wants(one.topic, one.partition)]
     if not found and options.topics:
-        raise UsageError(f"{options.bootstrap} has no partition of {', '.join(options.topics)} that was asked for")
+        raise UsageError(
+            f"{options.access.bootstrap} has no partition of {', '.join(options.topics)} that was asked for"
+        )
     return found
 
 
 def bounds(options: Options, partitions: Sequence[Leader]) -> dict[tuple[str, int], tuple[int, int]]:
     """(log start, end) of each partition, for read_committed up to the last stable one. Raises: DataError."""
-    given: dict[str, Any] = {"read_committed": options.read_committed, "timeout_ms": options.timeout_ms}
-    starts = list_offsets(partitions, EARLIEST, **given)
-    ends = list_offsets(partitions, LATEST, **given)
+    starts = list_offsets(partitions, EARLIEST, options.access, read_committed=options.read_committed)
+    ends = list_offsets(partitions, LATEST, options.access, read_committed=options.read_committed)
     return {key: (starts[key], ends[key]) for key in starts}
 
 
@@ -65,7 +66,7 @@ def ranges(options: Options, narrowing: Narrowing | None = None) -> list[LiveSpl
     since = max((time for time in (options.starting_timestamp, narrow.min_timestamp) if time is not None), default=None)
     by_time: dict[tuple[str, int], int] = {}
     if since is not None and since >= 0:
-        by_time = list_offsets(partitions, since, read_committed=options.read_committed, timeout_ms=options.timeout_ms)
+        by_time = list_offsets(partitions, since, options.access, read_committed=options.read_committed)
     found = []
     for one in partitions:
         key = (one.topic, one.partition)
@@ -113,12 +114,7 @@ def _rows_of(splits: Iterable[LiveSplit], options: Options) -> Iterator[Any]:
     for split in splits:
         problems = Problems(skip=options.skip_corrupt or options.records == "problems")
         decoder = Decoder(split.leader.topic, split.leader.partition, options, problems)
-        fetcher = Fetcher(
-            split.leader,
-            bootstrap=options.bootstrap,
-            read_committed=options.read_committed,
-            timeout_ms=options.timeout_ms,
-        )
+        fetcher = Fetcher(split.leader, options.access, read_committed=options.read_committed)
         try:
             for window, aborted in _windows(fetcher, split, problems, options):
                 if options.records == "problems":

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.errors import DataError
+from pipeline.sources.access import access
 from pipeline.sources.fetch_client import connect, leaders
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 OLD_OFFSETS = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 OBSERVERS = ("spark-kafka-source-", "spark-kafka-relation-")
 """How the groups begin that the connector's offset reader makes for itself: three records for every query."""
-_TIMEOUT_MS = 30_000
 
 
 def read_kafka(
@@ -37,8 +37,9 @@ def read_kafka(
     turned on. It belongs to the session and stays on: a frame is planned anew with every action, and with the setting
     gone it would come back empty. Raises: DataError when a topic has partitions but the frame would not.
     """
+    settings = {key[6:]: value for key, value in (options or {}).items() if key.startswith("kafka.")}
     names = [topic.strip() for topic in topics.split(",")]
-    with connect(bootstrap, _TIMEOUT_MS) as connection:
+    with connect(access(bootstrap, settings)) as connection:
         found = leaders(connection, names)
     internal = sorted({one.topic for one in found if one.is_internal})
     if internal:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pipeline.sources.access import Access
 from pipeline.sources.fetch_client import EARLIEST, LATEST, NEWEST, Leader, OffsetLookup, connect, leaders
 
 SKEW_MS = 60_000
@@ -56,18 +57,16 @@ class _Line:
         self.open += [(low, middle), (middle, high)]
 
 
-def growth(
-    bootstrap: str, topics: Iterable[str], moments_ms: Sequence[int], *, timeout_ms: int
-) -> tuple[list[Grown], set[str]]:
+def growth(access: Access, topics: Iterable[str], moments_ms: Sequence[int]) -> tuple[list[Grown], set[str]]:
     """How these topics grew from moment to moment, as batches, and the topics of which this way cannot tell.
 
     `moments_ms` ascend, up to now at most. A record of the moment itself came before it. Not told of: topics with a
     record that is stamped in the future, behind which nothing earlier would be found. Raises: DataError.
     """
     future_ms = time.time() * 1000 + SKEW_MS
-    with connect(bootstrap, timeout_ms) as connection:
+    with connect(access) as connection:
         partitions = leaders(connection, topics)
-    with OffsetLookup(read_committed=False, timeout_ms=timeout_ms) as lookup:
+    with OffsetLookup(access, read_committed=False) as lookup:
         newest = lookup.ask(dict.fromkeys(partitions, NEWEST))
         untold = {one.topic for one, found in newest.items() if found.timestamp > future_ms}
         told = [one for one in partitions if one.topic not in untold]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from pipeline.errors import UsageError
+from pipeline.sources.access import TIMEOUT_MS, Access, access
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 
 RECORDS = ("raw", "group", "batch", "problems")
@@ -37,7 +38,6 @@ class Options:
     """What a reader was asked for. Times in ms; `starting`/`ending` are inclusive/exclusive."""
 
     path: str = ""
-    bootstrap: str = ""
     topics: tuple[str, ...] = ()
     topic_pattern: str = ""
     partitions: frozenset[int] | None = None
@@ -59,7 +59,7 @@ class Options:
     up_to_high_watermark: bool = False
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
-    timeout_ms: int = 30_000
+    access: Access = field(default_factory=lambda: Access(""))
     columns: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,7 +78,11 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
     """The options that Spark was given, whose names ignore case. Raises: UsageError naming the option."""
     names = {name.lower(): name for name in known}
     values: dict[str, str] = {}
+    security: dict[str, str] = {}
     for key, value in given.items():
+        if key.lower().startswith("kafka.") and "bootstrap" in known:
+            security[key.lower()[6:]] = value
+            continue
         if key.lower() == "paths" and "path" in known:
             values["path"] = _several(value)
             continue
@@ -86,6 +90,8 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
             near = difflib.get_close_matches(key.lower(), names, 1, 0.0)
             raise UsageError(f"unknown option {key!r}; did you mean {names[near[0]]!r}?")
         values[names[key.lower()]] = value
+    if "bootstrap.servers" in security:
+        values.setdefault("bootstrap", security.pop("bootstrap.servers"))
     where = "path" if "path" in known else "bootstrap"
     if not values.get(where):
         raise UsageError(f"option {where!r} is required")
@@ -102,7 +108,6 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
     limit = values.get("maxOffsetsPerTrigger")
     return Options(
         path=values.get("path", ""),
-        bootstrap=values.get("bootstrap", ""),
         topics=tuple(name.strip() for name in values.get("topic", "").split(",") if name.strip()),
         topic_pattern=pattern,
         partitions=_partitions(values.get("partitions", "")),
@@ -124,7 +129,7 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
         up_to_high_watermark=_one_of(values, "upTo", ("logEnd", "highWatermark"), "logEnd") == "highWatermark",
         max_offsets_per_trigger=_number(values, "maxOffsetsPerTrigger", 0) if limit else None,
         fail_on_data_loss=_flag(values, "failOnDataLoss", True),
-        timeout_ms=_number(values, "timeoutMs", 30_000),
+        access=access(values.get("bootstrap", ""), security, timeout_ms=_number(values, "timeoutMs", TIMEOUT_MS)),
         columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
         given=values,
     )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.client_security import translated
-from cli.errors import UsageError
+from pipeline.client_security import translated
+from pipeline.errors import UsageError
 from storage.directory.meta_properties import parse_properties
 from tests.cli.conftest import kohort
 from tests.support.broker_process import Kohort, eventually

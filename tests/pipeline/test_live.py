@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pipeline import decode
 from pipeline.decode.batches import Headers, read_headers
 from pipeline.errors import DataError, UsageError
+from pipeline.sources.access import access
 from pipeline.sources.fetch_client import Fetcher, connect, leaders
 from pipeline.sources.fetch_read import pack, ranges, read_live, settled
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
@@ -141,14 +142,14 @@ def test_a_broker_that_is_not_there_is_named():
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(DataError, match=rf"no broker answers: {address} \(Connection refused\)"):
-            connect(address, 2000)
+            connect(access(address, timeout_ms=2000))
     with pytest.raises(UsageError, match="must look like HOST:PORT"):
-        connect("localhost", 2000)
+        connect(access("localhost", timeout_ms=2000))
 
 
 def test_unknown_topics_are_named(start_broker: Start):
     broker = start_broker()
-    with connect(broker.address, 5000) as connection:
+    with connect(access(broker.address, timeout_ms=5000)) as connection:
         with pytest.raises(DataError, match="'nope': UNKNOWN_TOPIC"):
             leaders(connection, ["nope"])
         with pytest.raises(DataError, match="has no topic __consumer_offsets yet: no consumer group was ever there"):
@@ -175,7 +176,7 @@ def test_who_speaks_no_kafka_is_named_at_once(answer: bytes):
         address = f"127.0.0.1:{server.getsockname()[1]}"
         said = "does not speak Kafka's protocol" if answer else f"{address} closed the connection"
         with pytest.raises(DataError, match=rf"no broker answers: {address} \(.*{said}"):
-            connect(address, 60_000)
+            connect(access(address, timeout_ms=60_000))
         served.join()
 
 
@@ -186,7 +187,7 @@ def test_a_broker_that_is_started_again_is_waited_for(start_broker: Start):
     busy(broker.address)
     asked = parse({"bootstrap": broker.address, "topic": "orders", "timeoutMs": "120000"}, KNOWN_TO_KAFKA)
     [split, *_] = ranges(asked)
-    fetcher = Fetcher(split.leader, bootstrap=broker.address, read_committed=False, timeout_ms=120_000)
+    fetcher = Fetcher(split.leader, asked.access, read_committed=False)
     first = fetcher.fetch(0)
     broker.kill()
     broker.start()

@@ -16,6 +16,7 @@ from pipeline import asked, group_commit
 from pipeline.jobs import stream_tables
 from pipeline.jobs.inputs import Inputs
 from pipeline.sources import log_ends
+from pipeline.sources.access import access
 from pipeline.transformations.keys import PAIR
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.pipeline.test_cli import run
@@ -321,7 +322,7 @@ def test_the_lag_of_the_past_is_asked_for_and_no_topic_is_read(run: Any, orders:
     committed_at = time.time()
     eventually(lambda: time.time() > committed_at + 2, what="a grid point behind the commit")
     moments = [now - 600_000 + minute * 60_000 for minute in range(11)]
-    found, untold = log_ends.growth(orders.address, ["timed"], moments, timeout_ms=30_000)
+    found, untold = log_ends.growth(access(orders.address), ["timed"], moments)
     assert untold == set()
     assert [(one.base_offset, one.last_offset, one.base_ms, one.max_ms) for one in found] == [
         (0, 0, moments[0], moments[0]),
@@ -338,7 +339,7 @@ def test_the_lag_of_the_past_is_asked_for_and_no_topic_is_read(run: Any, orders:
     # Where somebody's clock is ahead, what is behind is not lost.
     producer.produce("timed", b"v", partition=0, timestamp=now + 1_800_000)
     assert producer.flush(60) == 0
-    _, untold = log_ends.growth(orders.address, ["timed"], moments, timeout_ms=30_000)
+    _, untold = log_ends.growth(access(orders.address), ["timed"], moments)
     assert untold == {"timed"}
 
 

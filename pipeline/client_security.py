@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.jaas import JaasError, parse_jaas
-from cli.errors import UsageError
+from pipeline.errors import UsageError
+from protocol.jaas import JaasError, parse_jaas
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,11 @@ _INLINE = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
+}
+_CLIENT = {
+    "clientId": "sasl.oauthbearer.client.id",
+    "clientSecret": "sasl.oauthbearer.client.secret",
+    "scope": "sasl.oauthbearer.scope",
 }
 _TEXT = (".pem", ".crt", ".cer")
 
@@ -31,6 +36,13 @@ def translated(given: Mapping[str, str]) -> dict[str, str]:
         except JaasError as error:
             raise UsageError(f"sasl.jaas.config=[hidden]: {error}") from None
         settings.update({f"sasl.{key}": options[key] for key in ("username", "password") if key in options})
+        settings.update({_CLIENT[key]: options[key] for key in _CLIENT if key in options})
+    for key in ("id", "secret"):
+        given_so = settings.pop(f"sasl.oauthbearer.client.credentials.client.{key}", None)
+        if given_so is not None:
+            settings[f"sasl.oauthbearer.client.{key}"] = given_so
+    if "sasl.oauthbearer.client.id" in settings:
+        settings.setdefault("sasl.oauthbearer.method", "oidc")
     for java, ours in _INLINE.items():
         if java in settings:
             settings[ours] = settings.pop(java)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.security.jaas import JaasError, parse_jaas
+from protocol.jaas import JaasError, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
