@@ -9,6 +9,7 @@ Always true: a rename that must survive a power loss is followed by `sync_direct
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,8 @@ _COPY_BYTES = 1_048_576
 class LogFile:
     """One open file. Closed when the last reference goes, never by hand while a reader may hold it.
 
-    `fd` may be used from any thread as long as the caller holds this object.
+    Any thread may call it. Nobody takes the descriptor out of it: a number does not hold its file, and compiled code
+    drops an object after its last use, before the call that was given the number.
     """
 
     __slots__ = ("__weakref__", "disk", "fd", "path")
@@ -67,6 +69,26 @@ class LogFile:
     def __del__(self) -> None:
         if self.fd >= 0:
             self.disk.close(self.fd)
+
+    def sync(self) -> None:
+        """Make content and size durable. May raise `OSError`, as all of these."""
+        self.disk.fsync(self.fd)
+
+    def datasync(self) -> None:
+        """As `sync`, but for the modification time."""
+        self.disk.fdatasync(self.fd)
+
+    def sync_file_system(self) -> None:
+        """Make everything durable that lies in the file's file system. Linux only: elsewhere AttributeError."""
+        self.disk.syncfs(self.fd)
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file, or lengthen it by a hole."""
+        self.disk.ftruncate(self.fd, size_bytes)
+
+    def map(self, size_bytes: int) -> mmap.mmap:
+        """The first bytes as a read-only mapping, which lives on without the file."""
+        return mmap.mmap(self.fd, size_bytes, access=mmap.ACCESS_READ)
 
     def size(self) -> int:
         """Bytes in the file now."""
@@ -116,7 +138,7 @@ def write_file(path: Path, data: Buffer, *, sync: bool, disk: Disk = DISK) -> No
     if data:
         file.write_fully(data, 0)
     if sync:
-        disk.fsync(file.fd)
+        file.sync()
 
 
 def replace_file(path: Path, data: Buffer, disk: Disk = DISK, *, sync: bool = True) -> None:
@@ -138,8 +160,8 @@ def replace_file(path: Path, data: Buffer, disk: Disk = DISK, *, sync: bool = Tr
 
 def sync_file(path: Path, disk: Disk = DISK) -> None:
     """Make the content of a file durable. May raise `OSError`."""
-    file = LogFile(path, os.O_RDONLY, disk)  # held until the fsync is done: it closes with its last reference
-    disk.fsync(file.fd)
+    file = LogFile(path, os.O_RDONLY, disk)
+    file.sync()
 
 
 def sync_directory(directory: Path, disk: Disk = DISK) -> None:

@@ -196,8 +196,8 @@ class MetadataLog:
         if not self._may_cut:
             raise CorruptFile(path, f"damaged last batch at byte {position}: {why}")
         file = LogFile(path, os.O_RDWR, self._disk)
-        self._disk.ftruncate(file.fd, position)
-        self._disk.fsync(file.fd)
+        file.truncate(position)
+        file.sync()
         self.torn = TornTail(str(path), position, len(data) - position)
 
     def append(self, values: Sequence[tuple[bytes | None, bytes]], *, now_ms: int, control: bool = False) -> int:
@@ -250,7 +250,7 @@ class MetadataLog:
         Raises: StorageError.
         """
         try:
-            self._disk.fdatasync(self._file.fd)
+            self._file.datasync()
         except OSError as error:
             self.failed = "a flush has failed on"
             raise StorageError("cannot flush", self._file.path, error) from error
@@ -274,7 +274,7 @@ class MetadataLog:
             remove_files([fresh], self._disk)  # of an attempt that failed: no page of it is used again
             file = LogFile(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, self._disk)
             file.write_fully(content, 0)
-            self._disk.fsync(file.fd)
+            file.sync()
             self._disk.rename(fresh, path)
             file.path = path
             sync_directory(self.folder, self._disk)
@@ -323,7 +323,7 @@ class MetadataLog:
 
     def _truncate(self) -> None:
         try:
-            self._disk.ftruncate(self._file.fd, self._size_bytes)
+            self._file.truncate(self._size_bytes)
         except OSError as error:
             self.failed = f"an unfinished append could not be taken back ({error}) from"
         else:

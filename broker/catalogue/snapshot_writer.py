@@ -100,7 +100,7 @@ def write_snapshot(
         for batch in _batches(head, frames, epoch, now_ms):
             file.write_fully(batch, position)
             position += len(batch)
-        disk.fsync(file.fd)
+        file.sync()
         disk.rename(partial, path)
         sync_directory(path.parent, disk)
     except OSError as error:

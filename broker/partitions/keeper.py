@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from broker.loop.logs import get_logger
 from broker.partitions.cleaning import LogCleaning
 from protocol.errors import KafkaError
-from storage.files import DISK, LogFile, remove_files
+from storage.files import LogFile, remove_files
 from storage.reading.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class LogKeeper:
 
     def _write_last(self, clean: bool, mark_clean: Callable[[], None], whole: LogFile | None) -> bool:
         if whole is not None:
-            DISK.syncfs(whole.fd)
+            whole.sync_file_system()
         checkpoints = self._partitions.checkpoints
         for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
             checkpoints.write(name, self._offsets(name), checkpoints.moment())

@@ -162,7 +162,7 @@ class Appender:
     def _undo_append(self, segment: Segment, position: int, error: OSError) -> StorageError:
         """Take a half-written batch off the file again. Positioned writes make a second failure here harmless."""
         try:
-            self._state.disk.ftruncate(segment.file.fd, position)
+            segment.file.truncate(position)
         except OSError:
             self._state.torn_tail = True  # cut before the next append, or by recovery
         return StorageError("cannot append to", segment.path(".log"), error)

@@ -65,8 +65,8 @@ def _cut(segment: Segment, offset: int) -> list[Path]:
     if segment.was_mapped and position < segment.size_bytes:
         _replace_by_head(segment, position)
     elif position < segment.size_bytes:
-        segment.disk.ftruncate(segment.file.fd, position)
-        segment.disk.fsync(segment.file.fd)
+        segment.file.truncate(position)
+        segment.file.sync()
     segment.cut(position, offset)
     return segment.write_indexes()
 
@@ -79,7 +79,7 @@ def _replace_by_head(segment: Segment, end: int) -> None:
     new = LogFile(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, segment.disk)
     for start in range(0, end, COPY_BYTES):
         new.write_fully(segment.file.pread(min(COPY_BYTES, end - start), start), start)
-    segment.disk.fsync(new.fd)
+    new.sync()
     segment.disk.rename(temporary, path)
     new.path = path
     segment.file = new

@@ -11,7 +11,6 @@ Source: Kafka's FileRecords.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +87,7 @@ class BatchFile:
     def view(self, start: int, end: int) -> memoryview:
         """The bytes [`start`, `end`) as a mapping. Pass it to the kernel; never look into it (SIGBUS)."""
         if end > self.mapped_bytes:
-            mapping = mmap.mmap(self.file.fd, self.size_bytes, access=mmap.ACCESS_READ)
+            mapping = self.file.map(self.size_bytes)
             # The mapping that was lives on while anyone holds a view of it.
             self._view = memoryview(mapping)
             self.mapped_bytes = self.size_bytes

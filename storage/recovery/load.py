@@ -140,7 +140,7 @@ def _recover(log: LogState, found: Found, recovery_point: int) -> None:
         log.recovery.checked_segments.append(path)
         if why:
             size = found.sizes[".log"][segment.base_offset]
-            log.disk.ftruncate(segment.file.fd, segment.size_bytes)
+            segment.file.truncate(segment.size_bytes)
             log.recovery.cuts.append(Cut(path, segment.size_bytes, size - segment.size_bytes, why))
             _drop_segments_after(log, at, found)
         log.add_unsynced(segment.write_indexes())

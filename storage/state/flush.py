@@ -75,9 +75,9 @@ class FlushTicket:
         """
         try:
             for file in self.closed:
-                self.disk.fdatasync(file.fd)
+                file.datasync()
             if self.active is not None:
-                self.disk.fdatasync(self.active.fd)
+                self.active.datasync()
             for path in self.paths:
                 with suppress(FileNotFoundError):
                     sync_file(path, self.disk)

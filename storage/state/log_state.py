@@ -114,7 +114,7 @@ class LogState:
     def cut_torn_tail(self) -> None:
         """Take off what a refused append has left behind the last batch. May raise `OSError`."""
         if self.torn_tail:
-            self.disk.ftruncate(self.active.file.fd, self.active.size_bytes)
+            self.active.file.truncate(self.active.size_bytes)
             self.torn_tail = False
 
     # -- making it durable ---------------------------------------------------------------------------------
