@@ -12,7 +12,7 @@ from broker.groups.figures import GroupFigures
 from broker.groups.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.figures import TransactionFigures
-from broker.transactions.stories import TransactionStories
+from broker.transactions.history import TransactionHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -83,7 +83,7 @@ class Broker:
         self.peers = Peers(runtime)
         self.group_figures = GroupFigures()
         self.transaction_figures = TransactionFigures()
-        self.transaction_stories = TransactionStories()
+        self.transaction_history = TransactionHistory()
 
     def endpoint(self, listener: str) -> Endpoint:
         """The advertised address of a listener."""

@@ -17,7 +17,7 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.opening import Found
 from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
-from broker.catalogue.takeover import logged_epochs, oldest_kafka
+from broker.catalogue.startup import logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.groups.groups import Groups
@@ -27,7 +27,7 @@ from broker.loop.logs import get_logger
 from broker.loop.uuids import random_uuid
 from broker.partitions import Markers, Partitions, Verifier
 from broker.partitions.folders import TopicFolders
-from broker.partitions.keeper import LogKeeper
+from broker.partitions.log_manager import LogManager
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
 from storage.directory.log_directory import METADATA_FOLDER, LogDirectory, only_directory
@@ -48,9 +48,9 @@ log = get_logger()
 class Composition:
     """A broker and what runs in its background."""
 
-    def __init__(self, broker: Broker, directory: LogDirectory, keeper: LogKeeper) -> None:
+    def __init__(self, broker: Broker, directory: LogDirectory, log_manager: LogManager) -> None:
         self.broker = broker
-        self.keeper = keeper
+        self.log_manager = log_manager
         self._directory = directory
 
     @classmethod
@@ -171,7 +171,7 @@ class Composition:
         transactions = broker.transactions = Transactions(
             runtime, settings, catalogue, partitions, broker.markers, broker.producer_ids
         )
-        transactions.event_listeners += (broker.transaction_figures.on_event, broker.transaction_stories.on_event)
+        transactions.event_listeners += (broker.transaction_figures.on_event, broker.transaction_history.on_event)
         broker.verifier.coordinator = transactions
         for listener in (dynamic, folders, groups, transactions, broker.quotas):
             catalogue.listen(listener)
@@ -179,7 +179,7 @@ class Composition:
             catalogue.listen(broker.authorizer)
         groups.open()
         transactions.open()
-        return cls(broker, directory, LogKeeper(runtime, partitions, settings))
+        return cls(broker, directory, LogManager(runtime, partitions, settings))
 
     @property
     def quiet(self) -> bool:
@@ -188,7 +188,7 @@ class Composition:
 
     def start(self) -> None:
         """Begin what runs in the background."""
-        self.keeper.start()
+        self.log_manager.start()
 
     def let_go(self) -> None:
         """Give up the directory's lock and nothing else, as the system does for a process that was killed."""
@@ -211,7 +211,7 @@ class Composition:
                 raise StorageError("its last flush has failed:", self._directory.path / METADATA_FOLDER)
             self._directory.write_clean_marker(broker.catalogue.broker_epoch)
 
-        self.keeper.stop(mark_clean, stopped)
+        self.log_manager.stop(mark_clean, stopped)
 
 
 def _authorizer(settings: Settings, runtime: Runtime, catalogue: Catalogue) -> Authorizer | None:

@@ -196,7 +196,7 @@ def _serve_http(
     from broker.http.app import App  # noqa: PLC0415  after the ready line
     from broker.http.server import HttpServer, loader  # noqa: PLC0415
 
-    app = App(composition.broker, server, composition.keeper)
+    app = App(composition.broker, server, composition.log_manager)
     http = HttpServer(runtime, loader(app))
     host, port = sockets[0].getsockname()[:2]
 

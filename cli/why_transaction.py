@@ -34,23 +34,23 @@ def explain(options: argparse.Namespace, since_ms: int | None, until_ms: int | N
         told = described(cluster, options)
         if options.http is not None:
             print(f"kohort: --http {options.http}: no broker of this cluster tells of the id there", file=sys.stderr)
-    story = [
+    history = [
         one
-        for one in told.get("story") or ()
+        for one in told.get("history") or ()
         if (since_ms is None or one["at_ms"] >= since_ms) and (until_ms is None or one["at_ms"] <= until_ms)
     ][-options.last :]
     if options.json:
-        print_json({**told, "story": story})
+        print_json({**told, "history": history})
         return DONE
     print(plain(words.heading(told)))
     print(plain(words.now(told, now_ms)))
-    if "story" not in told:
+    if "history" not in told:
         print("Only a Kohort tells what became of earlier transactions, over HTTP (--http HOST:PORT).")
         return DONE
     print()
-    if not story:
+    if not history:
         print("Since the broker started nothing was told of it but what its producer committed.")
-    for one in reversed(story):
+    for one in reversed(history):
         sentence, below = words.entry(one)
         when = datetime.fromtimestamp(one["at_ms"] / 1_000).strftime("%Y-%m-%d %H:%M:%S")
         print(plain(f"{when}  {sentence}"))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cli.cluster import Cluster
-    from cli.groups.reading import Group, Place
+    from cli.groups.reading import Group, Tp
 
 RECENT_MS = 10 * 60_000
 """What was found in that time counts as now, unless --since says otherwise."""
@@ -143,24 +143,24 @@ def _rebalancing(cluster: Cluster, http: str | None, group: Group, records: list
 
 def _lags(cluster: Cluster, groups: list[Group], now_ms: int) -> dict[str, tuple[int, int]]:
     """Of each group: records that it has not read, and the age of the oldest in ms."""
-    offsets: dict[str, dict[Place, int]] = {}
+    offsets: dict[str, dict[Tp, int]] = {}
     for group in groups:
         try:
-            offsets[group.group_id] = {place: at for place, (at, _) in read_offsets(cluster, group.group_id).items()}
+            offsets[group.group_id] = {tp: at for tp, (at, _) in read_offsets(cluster, group.group_id).items()}
         except Failed:
             continue  # who may not see a group's offsets is told of the rest
-    ends = end_offsets(cluster, {place for committed in offsets.values() for place in committed})
-    oldest: dict[Place, int] = {}  # of several groups the one that is furthest behind is asked for
+    ends = end_offsets(cluster, {tp for committed in offsets.values() for tp in committed})
+    oldest: dict[Tp, int] = {}  # of several groups the one that is furthest behind is asked for
     for committed in offsets.values():
-        for place, at in committed.items():
-            oldest[place] = min(at, oldest.get(place, at))
+        for tp, at in committed.items():
+            oldest[tp] = min(at, oldest.get(tp, at))
     first_ms = first_unread_ms(cluster, oldest, ends)
     lags = {}
     for group_id, committed in offsets.items():
-        behind = {place: ends[place] - at for place, at in committed.items() if ends.get(place, 0) > at}
-        exact = [place for place in behind if committed[place] == oldest[place]]
-        rest = {place: committed[place] for place in behind if place not in exact}
-        moments = [first_ms[place] for place in exact if place in first_ms]
+        behind = {tp: ends[tp] - at for tp, at in committed.items() if ends.get(tp, 0) > at}
+        exact = [tp for tp in behind if committed[tp] == oldest[tp]]
+        rest = {tp: committed[tp] for tp in behind if tp not in exact}
+        moments = [first_ms[tp] for tp in exact if tp in first_ms]
         moments += first_unread_ms(cluster, rest, ends).values()
         lags[group_id] = sum(behind.values()), now_ms - min(moments, default=now_ms)
     return lags
@@ -174,10 +174,10 @@ def _ledger(cluster: Cluster, since_ms: int, now_ms: int) -> dict[str, list[Reco
             if error.code() != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise Failed(f"{LEDGER_TOPIC}: {said(error)}")
         return None
-    places = [(LEDGER_TOPIC, number) for number in range(len(topics[LEDGER_TOPIC].partitions))]
-    ends = end_offsets(cluster, places)
-    begins = offsets_at(cluster, {place: OffsetSpec.for_timestamp(since_ms) for place in places})
-    left = {place: ends[place] for place, at in begins.items() if 0 <= at < ends.get(place, 0)}
+    tps = [(LEDGER_TOPIC, number) for number in range(len(topics[LEDGER_TOPIC].partitions))]
+    ends = end_offsets(cluster, tps)
+    begins = offsets_at(cluster, {tp: OffsetSpec.for_timestamp(since_ms) for tp in tps})
+    left = {tp: ends[tp] for tp, at in begins.items() if 0 <= at < ends.get(tp, 0)}
     found: dict[str, list[Record]] = defaultdict(list)
     if not left:
         return found
@@ -189,22 +189,22 @@ def _ledger(cluster: Cluster, since_ms: int, now_ms: int) -> dict[str, list[Reco
     )
     consumer: Consumer = make_client(Consumer, settings)
     try:
-        consumer.assign([TopicPartition(*place, begins[place]) for place in left])
+        consumer.assign([TopicPartition(*tp, begins[tp]) for tp in left])
         give_up = time.monotonic() + cluster.timeout_s
         while left:
             for message in consumer.consume(1_000, timeout=_LINGER_S):
                 if message.error() is not None:
                     continue
                 give_up = time.monotonic() + cluster.timeout_s
-                place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
+                tp, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
                 try:
                     record = decode_whole(message.value())
                 except UnparsableRecord:
                     record = None  # a client may write into the topic as well
                 if record is not None and record["at_ms"] <= now_ms:
                     found[record["group_id"]].append(record)
-                if offset >= left.get(place, 0) - 1:
-                    left.pop(place, None)
+                if offset >= left.get(tp, 0) - 1:
+                    left.pop(tp, None)
             if time.monotonic() > give_up:
                 raise Failed(f"{LEDGER_TOPIC} cannot be read: no answer within {cluster.timeout_s:g} s")
     except KafkaException as error:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from coordinator.classic import leadership
 from coordinator.classic import rules as classic
-from coordinator.classic import tenure
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
 from coordinator.consumer import rules as consumer
 from coordinator.consumer.group import ConsumerGroup
+from coordinator.consumer.leadership import unserved as consumer_unserved
 from coordinator.consumer.offsets import keeping
-from coordinator.consumer.tenure import unserved as consumer_unserved
 from coordinator.offsets import rules as offsets
 from coordinator.offsets.unserved import unserved
 from coordinator.outcome import Appended, AppendFailed, AppendToken, Input
@@ -89,7 +89,7 @@ class Shard:
         `error`: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS while the log is being loaded.
         """
         if isinstance(event, (Join, Sync, Heartbeat, Leave)):
-            return tenure.unserved(event, error, self.settings)
+            return leadership.unserved(event, error, self.settings)
         settings = self._consumer_settings(event.key)
         return consumer_unserved(event, error, settings) or unserved(event, error)
 

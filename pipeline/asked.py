@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import UsageError
-from pipeline.places import check_target, is_taken, local_path, place_of
+from pipeline.paths import check_target, is_taken, local_path, place_of
 from pipeline.session import LOCAL
 from pipeline.sources.access import Access, access, read_settings
 from pipeline.spans import span_ms

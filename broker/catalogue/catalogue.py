@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.catalogue.config_changes import BrokerConfigs
     from broker.catalogue.kept_records import KeptRecords
     from broker.catalogue.metadata_log import MetadataLog, TornTail
-    from broker.catalogue.takeover import Quorum
+    from broker.catalogue.startup import Quorum
     from broker.loop.runtime import Runtime
     from broker.security.scram import Shape
 

@@ -51,7 +51,7 @@ def new_topic(name: str, settings: Settings) -> NewTopic:
 
 
 def ledger_topic(partition_count: int) -> NewTopic:
-    """The rebalance ledger: as many partitions as `__consumer_offsets` has, so that a group's story is in one place."""
+    """The rebalance ledger: as many partitions as `__consumer_offsets` has, so that a group's records are in one."""
     return NewTopic(
         LEDGER_TOPIC,
         partition_count,

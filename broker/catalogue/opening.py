@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import takeover
+from broker.catalogue import startup
 from broker.catalogue.appending import BATCH_RECORDS, METADATA_VERSION, append_change, metadata_version
 from broker.catalogue.cluster_state import ClusterState, InconsistentMetadata
 from broker.catalogue.metadata_log import MetadataLog
@@ -44,7 +44,7 @@ class Opened:
 
     log: MetadataLog
     state: ClusterState
-    quorum: takeover.Quorum
+    quorum: startup.Quorum
     image: TopicsImage
     broker_epoch: int
 
@@ -71,18 +71,18 @@ def open_and_register(
     may_cut = found.stopped_at is None
     log, batches = MetadataLog.open(directory, node_id=placing.node_id, disk=disk, may_cut=may_cut)
     _check_end(log, batches, found)
-    state, quorum = ClusterState(), takeover.Quorum()
+    state, quorum = ClusterState(), startup.Quorum()
     _replay(log, log.formatted_with, None, quorum)
     _replay(log, batches, state, quorum)
     if "metadata.version" not in state.features:
-        opening = takeover.bootstrap(directory, log.formatted_with, state, METADATA_VERSION)
+        opening = startup.bootstrap(directory, log.formatted_with, state, METADATA_VERSION)
     elif state.in_transaction:
         opening = [records.AbortTransactionRecord(reason="Controller failover")]
     else:
         opening = []
     for record in opening:
         state.apply(record)
-    takeover.check(state, placing, quorum, acls_hold=found.acls_hold)
+    startup.check(state, placing, quorum, acls_hold=found.acls_hold)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()
@@ -91,7 +91,7 @@ def open_and_register(
     log.sync()
     broker_epoch = log.next_offset + len(opening)
     registration = _registration(state, placing, endpoints, protocols, incarnation_id, broker_epoch)
-    leadership = takeover.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs)
+    leadership = startup.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs)
     # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
     if 1 + len(opening) + len(leadership) > BATCH_RECORDS:
         append_change(log, state, [*opening, registration], now_ms)
@@ -114,7 +114,7 @@ def read_again(directory: Path, placing: Placing, before: MetadataLog, broker_ep
     if before.failed is not None:
         before.mend()
     log, batches = MetadataLog.open(directory, node_id=placing.node_id, disk=disk)
-    state, quorum = ClusterState(), takeover.Quorum()
+    state, quorum = ClusterState(), startup.Quorum()
     _replay(log, log.formatted_with, None, quorum)
     _replay(log, batches, state, quorum)
     log.leader_epoch = max(log.leader_epoch, before.leader_epoch)
@@ -134,7 +134,7 @@ def _replay(
     log: MetadataLog,
     batches: Iterable[MetadataBatch],
     state: ClusterState | None,
-    quorum: takeover.Quorum,
+    quorum: startup.Quorum,
 ) -> None:
     """Fold data records into `state`, where they are wanted, and control records into `quorum`."""
     for batch in batches:

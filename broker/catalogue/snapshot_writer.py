@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from broker.catalogue.cluster_state import ClusterState
     from broker.catalogue.metadata_log import MetadataLog
-    from broker.catalogue.takeover import Quorum
+    from broker.catalogue.startup import Quorum
     from storage.files import Disk
 
 _BATCH_RECORDS = 1_024

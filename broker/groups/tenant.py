@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.silence import Edge, fill_in
 from coordinator.append_errors import error_for_client
-from coordinator.classic.inputs import Heartbeat, Loaded, Unload
+from coordinator.classic.inputs import GroupLoaded, Heartbeat, Unload
 from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.loading import load
 from coordinator.offsets.inputs import CommitOffsets, FetchOffsets
@@ -65,7 +65,7 @@ class GroupTenant:
 
     def loaded(self, key: str, load_ms: int, *, unclean: bool) -> Input:
         """A group was read from the log."""
-        return Loaded(key, load_ms, unclean)
+        return GroupLoaded(key, load_ms, unclean)
 
     def unload(self, key: str) -> Input:
         """A group is given up."""

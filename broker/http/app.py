@@ -8,16 +8,16 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.http.metrics.shared import SharedScrape
     from broker.network.server import Server
-    from broker.partitions.keeper import LogKeeper
+    from broker.partitions.log_manager import LogManager
 
 
 class App:
     """Everything that can be asked about. `stopping` turns true when the process is on its way down."""
 
-    def __init__(self, broker: Broker, server: Server, keeper: LogKeeper) -> None:
+    def __init__(self, broker: Broker, server: Server, log_manager: LogManager) -> None:
         self.broker = broker
         self.server = server
-        self.keeper = keeper
+        self.log_manager = log_manager
         self.stopping = False
         self.moments: dict[str, Any] = {}  # what scrapes remember of groups that are behind (`broker.http.metrics.lag`)
         self.scrapes: dict[bool, SharedScrape] = {}  # those on their way, in OpenMetrics or not

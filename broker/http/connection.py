@@ -33,7 +33,7 @@ MAX_CONNECTIONS = 100
 log = get_logger()
 
 
-class Loaded:
+class HttpParts:
     """What is imported with the first connection: h11, and `respond(method, target, headers)`, which makes answers.
     Header names are in lower case.
     """
@@ -51,7 +51,7 @@ class Owner(Protocol):
     runtime: Runtime
     connections: set[HttpConnection]
 
-    def when_loaded(self, callback: Callable[[Loaded], None]) -> None:
+    def when_loaded(self, callback: Callable[[HttpParts], None]) -> None:
         """Call `callback` once requests can be understood."""
 
 
@@ -79,7 +79,7 @@ class HttpConnection:
     def __init__(self, server: Owner) -> None:
         self._server = server
         self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
-        self._loaded: Loaded | None = None
+        self._loaded: HttpParts | None = None
         self._h11: Any = None
         self._parser: Any = None
         self._early = bytearray()  # what came before the parser was there
@@ -159,7 +159,7 @@ class HttpConnection:
 
     # --- requests
 
-    def _begin(self, loaded: Loaded) -> None:
+    def _begin(self, loaded: HttpParts) -> None:
         if self.closed:
             return
         self._loaded = loaded

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.http.connection import HttpConnection, Loaded
+from broker.http.connection import HttpConnection, HttpParts
 from broker.loop.logs import get_logger
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ class HttpServer:
         self.runtime = runtime
         self.connections: set[HttpConnection] = set()
         self._load = load
-        self._loaded: Loaded | None = None
-        self._waiting: list[Callable[[Loaded], None]] | None = None
+        self._loaded: HttpParts | None = None
+        self._waiting: list[Callable[[HttpParts], None]] | None = None
 
     def protocol(self) -> HttpConnection:
         """What a new connection talks to."""
         return HttpConnection(self)
 
-    def when_loaded(self, callback: Callable[[Loaded], None]) -> None:
+    def when_loaded(self, callback: Callable[[HttpParts], None]) -> None:
         """Call `callback` once requests can be understood: at once, but for the first connection."""
         if self._loaded is not None:
             callback(self._loaded)
@@ -46,12 +46,12 @@ class HttpServer:
             self._waiting = [callback]
             self.runtime.in_thread(self._import, self._have, self._failed)
 
-    def _import(self) -> Loaded:
+    def _import(self) -> HttpParts:
         import h11  # noqa: PLC0415  10 ms, which a start does not pay
 
-        return Loaded(h11, self._load())
+        return HttpParts(h11, self._load())
 
-    def _have(self, loaded: Loaded) -> None:
+    def _have(self, loaded: HttpParts) -> None:
         self._loaded = loaded
         waiting, self._waiting = self._waiting or [], None
         for callback in waiting:

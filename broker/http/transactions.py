@@ -1,6 +1,6 @@
 """`/transactions`: which are open, and why those of one transactional id ended as they did.
 
-What is told of the past is what this process has seen (`broker.transactions.stories`).
+What is told of the past is what this process has seen (`broker.transactions.history`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def open_transactions(app: App, request: Request) -> Answer:
 
 
 def transactional_id(app: App, request: Request) -> Answer:
-    """One transactional id: its state, and its story."""
+    """One transactional id: its state, and its history."""
     name = request.parts["id"]
     broker = app.broker
     found = broker.transactions.leader_of(name).shard.states.get(name)
-    story = broker.transaction_stories.of(name)
-    if found is None and not story:
+    history = broker.transaction_history.of(name)
+    if found is None and not history:
         return problem(404, f"there is no transactional id {name[:200]!r}", nearest=nearest(name, _names(app)))
     state: dict[str, Any] = {"transactional_id": name, "state": None} if found is None else _described(found)
-    return json_answer({"cluster_id": broker.cluster_id, **state, "story": story})
+    return json_answer({"cluster_id": broker.cluster_id, **state, "history": history})
 
 
 def _names(app: App) -> list[str]:

@@ -30,7 +30,7 @@ class TlsRefused(Exception):
     """The settings do not make a side of TLS; the message names the setting."""
 
 
-class Loaded(NamedTuple):
+class TlsMaterial(NamedTuple):
     """What handshakes need, and what is told of it."""
 
     context: ssl.SSLContext
@@ -90,7 +90,7 @@ class TlsSide:
 
     # ---
 
-    def _load(self) -> Loaded:
+    def _load(self) -> TlsMaterial:
         own = self._own
         stamps = self.stamps()
         try:
@@ -110,7 +110,7 @@ class TlsSide:
                 f"ssl.truststore.location: it is missing, and ssl.client.auth={self.client_auth} needs one to trust"
             )
         leaf = pair.leaf
-        return Loaded(
+        return TlsMaterial(
             self._context(pair, trust),
             subject_text(leaf.subject.public_bytes()),
             _alternative_names(leaf),

@@ -38,7 +38,7 @@ log = get_logger()
 
 
 def durable_end(partition: Partition) -> int:
-    """Up to where `partition` may be cleaned: what is committed, and on the platter.
+    """Up to where `partition` may be cleaned: what is committed, and on the disk.
 
     A clean removes a value for the sake of a later one. A power loss that took the later one alone would leave neither,
     though the first was fsynced long ago.

@@ -3,8 +3,8 @@
 Folders are made and renamed by `broker.partitions.folders`; here are the logs in them.
 
 After a clean stop a log is opened when its partition is first asked for, so that a start with thousands of partitions
-is as fast as one with ten. After a crash it may have to be recovered, which takes time: `broker.partitions.keeper` does
-that in worker threads, and who comes earlier is told to come again.
+is as fast as one with ten. After a crash it may have to be recovered, which takes time: `log_manager` does that in
+worker threads, and who comes earlier is told to come again.
 
 Source: Kafka's ReplicaManager and LogManager.
 """

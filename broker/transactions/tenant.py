@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.append_errors import error_for_client
-from coordinator.transactions.inputs import Loaded, Unload
+from coordinator.transactions.inputs import TransactionLoaded, Unload
 from coordinator.transactions.loading import load
 from coordinator.transactions.shard import TransactionShard
 from protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ class TransactionTenant:
 
     def loaded(self, key: str, load_ms: int, *, unclean: bool) -> Input:
         """A transactional id was read from the log."""
-        return Loaded(key)
+        return TransactionLoaded(key)
 
     def unload(self, key: str) -> Input:
         """A transactional id is given up."""

@@ -42,10 +42,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: argparse._SubParsersAction[Parser], name: str, about: str, place: str
+    commands: argparse._SubParsersAction[Parser], name: str, about: str, where: str
 ) -> argparse.ArgumentParser:
     one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
-    one.set_defaults(run=f"cli.groups.{place}")
+    one.set_defaults(run=f"cli.groups.{where}")
     return one
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cli.cluster import Cluster, parse_addresses, said
 from cli.errors import DONE, FAILED, Failed, UsageError
 from cli.groups.reading import existing_groups, read_offsets, wanted_groups
-from cli.groups.scope import check_scope, places_of
+from cli.groups.scope import check_scope, partitions_of
 from cli.options import print_json
 from cli.tables import plain, print_table
 from cli.wire import Wire, text_of
@@ -21,7 +21,7 @@ from protocol.messages.offset_delete import (
 if TYPE_CHECKING:
     import argparse
 
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
 
 def delete(options: argparse.Namespace) -> int:
@@ -53,13 +53,13 @@ def delete_offsets(options: argparse.Namespace) -> int:
     topics = check_scope(options)
     cluster = Cluster(options)
     (group,) = existing_groups(cluster, names)
-    places = places_of(cluster, topics, read_offsets(cluster, group.group_id), group.group_id)
+    tps = partitions_of(cluster, topics, read_offsets(cluster, group.group_id), group.group_id)
     if not cluster.settings().get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         raise Failed(
             "delete-offsets needs a listener without TLS and SASL: the client library cannot send OffsetDelete"
         )
-    codes = _offset_delete(group.coordinator, group.group_id, places, cluster.timeout_s)
-    rows = [(place, codes.get(place, -1)) for place in places]
+    codes = _offset_delete(group.coordinator, group.group_id, tps, cluster.timeout_s)
+    rows = [(tp, codes.get(tp, -1)) for tp in tps]
     if options.json:
         print_json(
             [
@@ -69,15 +69,15 @@ def delete_offsets(options: argparse.Namespace) -> int:
         )
     else:
         print()
-        words = [(*place, f"Error: {text_of(code)}" if code else "Successful") for place, code in rows]
+        words = [(*tp, f"Error: {text_of(code)}" if code else "Successful") for tp, code in rows]
         print_table(["TOPIC", "PARTITION", "STATUS"], words)
     return FAILED if any(code for _, code in rows) else DONE
 
 
-def _offset_delete(coordinator: str, group_id: str, places: list[Place], timeout_s: float) -> dict[Place, int]:
+def _offset_delete(coordinator: str, group_id: str, tps: list[Tp], timeout_s: float) -> dict[Tp, int]:
     """The error code of each partition. Raises: Failed when the whole request is refused."""
     numbers: dict[str, list[OffsetDeleteRequestPartition]] = {}
-    for topic, number in places:
+    for topic, number in tps:
         numbers.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=number))
     topics = [OffsetDeleteRequestTopic(name=name, partitions=found) for name, found in numbers.items()]
     ((host, port),) = parse_addresses(coordinator)

@@ -21,7 +21,7 @@ from cli.tables import plain, print_table
 if TYPE_CHECKING:
     import argparse
 
-    from cli.groups.reading import Group, Member, Place
+    from cli.groups.reading import Group, Member, Tp
 
 _OFFSETS = {
     "GROUP": "group",
@@ -51,8 +51,8 @@ def describe(options: argparse.Namespace) -> int:
                 if group.group_id or not options.all_groups:
                     raise
                 print(f"kohort: {error}", file=sys.stderr)  # the others are told all the same
-    ends = end_offsets(cluster, {place for group in groups for place in _all_places(group)})
-    seconds: dict[str, dict[Place, float]] = {}
+    ends = end_offsets(cluster, {tp for group in groups for tp in _all_partitions(group)})
+    seconds: dict[str, dict[Tp, float]] = {}
     if not (options.members or options.state or options.kafka_columns):
         seconds = {group.group_id: lag_seconds(cluster, group, ends) for group in groups}
     if options.json:
@@ -74,33 +74,31 @@ def describe(options: argparse.Namespace) -> int:
     return 0
 
 
-def lag_seconds(cluster: Cluster, group: Group, ends: dict[Place, int]) -> dict[Place, float]:
+def lag_seconds(cluster: Cluster, group: Group, ends: dict[Tp, int]) -> dict[Tp, float]:
     """How old the first unread record of each partition is, as far as that can be told."""
-    committed = {place: offset for place, (offset, _) in group.offsets.items()}
+    committed = {tp: offset for tp, (offset, _) in group.offsets.items()}
     return seconds_of(first_unread_ms(cluster, committed, ends), committed, ends)
 
 
-def offset_rows(group: Group, ends: dict[Place, int], seconds: dict[Place, float]) -> list[dict[str, Any]]:
+def offset_rows(group: Group, ends: dict[Tp, int], seconds: dict[Tp, float]) -> list[dict[str, Any]]:
     """A row for each partition that somebody reads or that has an offset; those that nobody reads come last."""
     rows = []
-    owned: set[Place] = set()
+    owned: set[Tp] = set()
     for member in sorted(group.members, key=lambda one: (-len(one.partitions), one.consumer_id)):
-        for place in member.partitions:
-            owned.add(place)
-            rows.append(_row(group, place, member, ends, seconds))
-    rows += [_row(group, place, None, ends, seconds) for place in group.offsets if place not in owned]
+        for tp in member.partitions:
+            owned.add(tp)
+            rows.append(_row(group, tp, member, ends, seconds))
+    rows += [_row(group, tp, None, ends, seconds) for tp in group.offsets if tp not in owned]
     return rows
 
 
-def _row(
-    group: Group, place: Place, member: Member | None, ends: dict[Place, int], seconds: dict[Place, float]
-) -> dict[str, Any]:
-    current, epoch = group.offsets.get(place, (None, None))
-    end, behind_s = ends.get(place), seconds.get(place)
+def _row(group: Group, tp: Tp, member: Member | None, ends: dict[Tp, int], seconds: dict[Tp, float]) -> dict[str, Any]:
+    current, epoch = group.offsets.get(tp, (None, None))
+    end, behind_s = ends.get(tp), seconds.get(tp)
     return {
         "group": group.group_id,
-        "topic": place[0],
-        "partition": place[1],
+        "topic": tp[0],
+        "partition": tp[1],
         "leader_epoch": epoch,
         "current_offset": current,
         "log_end_offset": end,
@@ -112,8 +110,8 @@ def _row(
     }
 
 
-def _all_places(group: Group) -> set[Place]:
-    return {*group.offsets, *(place for member in group.members for place in member.partitions)}
+def _all_partitions(group: Group) -> set[Tp]:
+    return {*group.offsets, *(tp for member in group.members for tp in member.partitions)}
 
 
 def _warn(group: Group) -> None:
@@ -156,14 +154,14 @@ def _print_state(group: Group, verbose: bool) -> None:
     print_table([*head, "#MEMBERS"], [[*row, len(group.members)]])
 
 
-def _compact(places: list[Place]) -> str:
+def _compact(tps: list[Tp]) -> str:
     """`orders:0,1;refunds:0`, as Kafka's tool prints an assignment."""
-    topics = itertools.groupby(sorted(places), key=lambda place: place[0])
+    topics = itertools.groupby(sorted(tps), key=lambda tp: tp[0])
     return ";".join(f"{topic}:{','.join(str(number) for _, number in found)}" for topic, found in topics)
 
 
 def _as_json(
-    group: Group, ends: dict[Place, int], options: argparse.Namespace, seconds: dict[Place, float]
+    group: Group, ends: dict[Tp, int], options: argparse.Namespace, seconds: dict[Tp, float]
 ) -> dict[str, Any]:
     everything = not (options.offsets or options.members or options.state)
     value: dict[str, Any] = {

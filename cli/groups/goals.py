@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cli.cluster import Cluster
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
 _DURATION = re.compile(r"P(?=\d|T\d)(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
 _SPAN_MS = (86_400_000, 3_600_000, 60_000, 1_000)
@@ -59,56 +59,56 @@ def parse_duration(text: str) -> int:
 def new_offsets(
     cluster: Cluster,
     options: argparse.Namespace,
-    places: list[Place],
-    committed: Mapping[Place, tuple[int, int | None]],
-) -> dict[Place, int]:
+    tps: list[Tp],
+    committed: Mapping[Tp, tuple[int, int | None]],
+) -> dict[Tp, int]:
     """The offset that each partition gets. Raises: Failed when one has nothing to be counted from; UsageError."""
-    ends = _all_of(places, end_offsets(cluster, places))
+    ends = _all_of(tps, end_offsets(cluster, tps))
     if options.to_latest:
         return ends
     if options.to_current:
-        return {place: committed[place][0] if place in committed else ends[place] for place in places}
+        return {tp: committed[tp][0] if tp in committed else ends[tp] for tp in tps}
     timestamp = timestamp_of(options)
     if timestamp is not None:
-        found = offsets_at(cluster, dict.fromkeys(places, OffsetSpec.for_timestamp(timestamp)))
-        return {place: found[place] if found.get(place, -1) >= 0 else ends[place] for place in places}
-    starts = _all_of(places, start_offsets(cluster, places))
+        found = offsets_at(cluster, dict.fromkeys(tps, OffsetSpec.for_timestamp(timestamp)))
+        return {tp: found[tp] if found.get(tp, -1) >= 0 else ends[tp] for tp in tps}
+    starts = _all_of(tps, start_offsets(cluster, tps))
     if options.to_earliest:
         return starts
     if options.to_offset is not None:
-        return within(dict.fromkeys(places, options.to_offset), starts, ends)
-    missing = [place for place in places if place not in committed]
+        return within(dict.fromkeys(tps, options.to_offset), starts, ends)
+    missing = [tp for tp in tps if tp not in committed]
     if missing:
         topic, number = missing[0]
         raise Failed(f"--shift-by: the group has no committed offset of {topic}-{number} to count from")
-    return within({place: committed[place][0] + options.shift_by for place in places}, starts, ends)
+    return within({tp: committed[tp][0] + options.shift_by for tp in tps}, starts, ends)
 
 
-def bounded(cluster: Cluster, wanted: dict[Place, int]) -> dict[Place, int]:
+def bounded(cluster: Cluster, wanted: dict[Tp, int]) -> dict[Tp, int]:
     """What a file wishes, kept within what is there. Raises: Failed for a partition that is not."""
-    places = list(wanted)
-    starts = _all_of(places, start_offsets(cluster, places))
-    return within(wanted, starts, _all_of(places, end_offsets(cluster, places)))
+    tps = list(wanted)
+    starts = _all_of(tps, start_offsets(cluster, tps))
+    return within(wanted, starts, _all_of(tps, end_offsets(cluster, tps)))
 
 
-def within(wanted: dict[Place, int], starts: dict[Place, int], ends: dict[Place, int]) -> dict[Place, int]:
+def within(wanted: dict[Tp, int], starts: dict[Tp, int], ends: dict[Tp, int]) -> dict[Tp, int]:
     """Offsets kept between the first record and the log's end; says where one was not."""
     kept = {}
-    for place, offset in wanted.items():
-        kept[place] = min(max(offset, starts[place]), ends[place])
-        if kept[place] != offset:
-            side, border = ("lower", "earliest") if offset < starts[place] else ("higher", "latest")
-            name = f"{place[0]}-{place[1]}"
+    for tp, offset in wanted.items():
+        kept[tp] = min(max(offset, starts[tp]), ends[tp])
+        if kept[tp] != offset:
+            side, border = ("lower", "earliest") if offset < starts[tp] else ("higher", "latest")
+            name = f"{tp[0]}-{tp[1]}"
             print(
                 f"New offset ({offset}) is {side} than {border} offset for topic partition {name}. "
-                f"Value will be set to {kept[place]}",
+                f"Value will be set to {kept[tp]}",
                 file=sys.stderr,
             )
     return kept
 
 
-def _all_of(places: list[Place], found: dict[Place, int]) -> dict[Place, int]:
-    for topic, number in places:
+def _all_of(tps: list[Tp], found: dict[Tp, int]) -> dict[Tp, int]:
+    for topic, number in tps:
         if (topic, number) not in found:
             raise Failed(f"partition {topic}-{number} does not exist")
     return found

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cli.cluster import Cluster
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
 _WAIT_S = 5.0
 """For all partitions together: a lag that cannot be told in that time is not told."""
 _PLACES_MAX = 2_000
 
 
-def first_unread_ms(cluster: Cluster, committed: Mapping[Place, int], ends: Mapping[Place, int]) -> dict[Place, int]:
+def first_unread_ms(cluster: Cluster, committed: Mapping[Tp, int], ends: Mapping[Tp, int]) -> dict[Tp, int]:
     """The time of the first record at or behind each committed offset, ms since 1970; read partitions are left out.
 
     One record of each partition is fetched. A partition whose record has no time, or does not come, is left out too.
     """
-    behind = {place: offset for place, offset in committed.items() if offset < ends.get(place, 0)}
+    behind = {tp: offset for tp, offset in committed.items() if offset < ends.get(tp, 0)}
     wanted = dict(list(behind.items())[:_PLACES_MAX])
     if not wanted:
         return {}
@@ -39,30 +39,28 @@ def first_unread_ms(cluster: Cluster, committed: Mapping[Place, int], ends: Mapp
         queued_max_messages_kbytes=1_024,
     )
     consumer: Consumer = make_client(Consumer, settings)
-    found: dict[Place, int] = {}
+    found: dict[Tp, int] = {}
     try:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in wanted.items()])
+        consumer.assign([TopicPartition(*tp, offset) for tp, offset in wanted.items()])
         give_up = time.monotonic() + min(_WAIT_S, cluster.timeout_s)
         while wanted.keys() - found.keys() and time.monotonic() < give_up:
             message = consumer.poll(0.1)
             if message is None or message.error() is not None:
                 continue
-            place = str(message.topic()), int(message.partition() or 0)
+            tp = str(message.topic()), int(message.partition() or 0)
             kind, at_ms = message.timestamp()
-            if place not in found:
-                found[place] = at_ms if kind else -1
-                consumer.pause([TopicPartition(*place)])
+            if tp not in found:
+                found[tp] = at_ms if kind else -1
+                consumer.pause([TopicPartition(*tp)])
     except KafkaException:
         pass  # what is known so far is told
     finally:
         consumer.close()
-    return {place: at_ms for place, at_ms in found.items() if at_ms >= 0}
+    return {tp: at_ms for tp, at_ms in found.items() if at_ms >= 0}
 
 
-def seconds(
-    first_ms: Mapping[Place, int], committed: Mapping[Place, int], ends: Mapping[Place, int]
-) -> dict[Place, float]:
+def seconds(first_ms: Mapping[Tp, int], committed: Mapping[Tp, int], ends: Mapping[Tp, int]) -> dict[Tp, float]:
     """Lag in seconds by partition, 0 where everything is read; without those of which it is not known."""
     now_ms = time.time() * 1_000
-    lags = {place: 0.0 for place, offset in committed.items() if place in ends and offset >= ends[place]}
-    return lags | {place: max(now_ms - at_ms, 0) / 1_000 for place, at_ms in first_ms.items()}
+    lags = {tp: 0.0 for tp, offset in committed.items() if tp in ends and offset >= ends[tp]}
+    return lags | {tp: max(now_ms - at_ms, 0) / 1_000 for tp, at_ms in first_ms.items()}

@@ -16,9 +16,9 @@ from cli.errors import WrongInput
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
-Plan = dict[str, dict["Place", int]]
+Plan = dict[str, dict["Tp", int]]
 """The offsets by group and partition."""
 
 
@@ -43,13 +43,13 @@ def read_plan(name: str, groups: list[str]) -> Plan:
         group, topic, partition, offset = row
         if group not in groups:
             raise WrongInput(f"{where} is for group {group!r}, which was not named")
-        place = (topic, _number(where, "partition", partition))
+        tp = (topic, _number(where, "partition", partition))
         offsets = plan.setdefault(group, {})
         if not topic:
             raise WrongInput(f"{where} has no topic")
-        if place in offsets:
+        if tp in offsets:
             raise WrongInput(f"{where} names {topic}-{partition} a second time")
-        offsets[place] = _number(where, "offset", offset)
+        offsets[tp] = _number(where, "offset", offset)
     if not plan:
         raise WrongInput(f"--from-file {name}: it has no lines")
     return plan

@@ -30,8 +30,8 @@ _STATES = {
     "EMPTY": "Empty",
 }
 
-Place = tuple[str, int]
-"""A topic and a partition."""
+Tp = tuple[str, int]
+"""A topic partition: topic and number."""
 
 
 @dataclass(slots=True)
@@ -42,8 +42,8 @@ class Member:
     instance_id: str | None
     client_id: str
     host: str
-    partitions: list[Place]
-    target: list[Place] | None = None
+    partitions: list[Tp]
+    target: list[Tp] | None = None
     epoch: int | None = None  # of a consumer group (KIP-848), as the next
     upgraded: bool | None = None  # it speaks the new protocol
 
@@ -59,7 +59,7 @@ class Group:
     coordinator_id: int
     coordinator: str  # host:port
     members: list[Member]
-    offsets: dict[Place, tuple[int, int | None]] = field(default_factory=dict)
+    offsets: dict[Tp, tuple[int, int | None]] = field(default_factory=dict)
     epoch: int | None = None
     target_epoch: int | None = None
 
@@ -159,11 +159,11 @@ def _group(one: ConsumerGroupDescription) -> Group:
     )
 
 
-def _places(partitions: Iterable[TopicPartition]) -> list[Place]:
+def _places(partitions: Iterable[TopicPartition]) -> list[Tp]:
     return sorted((one.topic, one.partition) for one in partitions)
 
 
-def read_offsets(cluster: Cluster, group_id: str) -> dict[Place, tuple[int, int | None]]:
+def read_offsets(cluster: Cluster, group_id: str) -> dict[Tp, tuple[int, int | None]]:
     """What a group has committed: (offset, leader epoch) by partition, sorted. Raises: Failed."""
     if not group_id:
         raise Failed("the client library cannot ask for the offsets of the group whose id is empty")
@@ -177,21 +177,21 @@ def read_offsets(cluster: Cluster, group_id: str) -> dict[Place, tuple[int, int 
     }
 
 
-def end_offsets(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+def end_offsets(cluster: Cluster, tps: Iterable[Tp]) -> dict[Tp, int]:
     """The log end offsets; partitions that are no longer there are left out."""
-    return offsets_at(cluster, dict.fromkeys(places, OffsetSpec.latest()))
+    return offsets_at(cluster, dict.fromkeys(tps, OffsetSpec.latest()))
 
 
-def start_offsets(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+def start_offsets(cluster: Cluster, tps: Iterable[Tp]) -> dict[Tp, int]:
     """The offsets of the first records kept; partitions that are no longer there are left out."""
-    return offsets_at(cluster, dict.fromkeys(places, OffsetSpec.earliest()))
+    return offsets_at(cluster, dict.fromkeys(tps, OffsetSpec.earliest()))
 
 
-def offsets_at(cluster: Cluster, wanted: dict[Place, Any]) -> dict[Place, int]:
+def offsets_at(cluster: Cluster, wanted: dict[Tp, Any]) -> dict[Tp, int]:
     """The offset of each partition by its `OffsetSpec`; -1 where no record is so late; without the unknown."""
     if not wanted:
         return {}
-    asked = {TopicPartition(*place): spec for place, spec in wanted.items()}
+    asked = {TopicPartition(*tp): spec for tp, spec in wanted.items()}
     futures = cluster.admin.list_offsets(
         asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=cluster.timeout_s
     )

@@ -15,7 +15,7 @@ from cli.errors import DONE, FAILED, Failed, UsageError
 from cli.groups.goals import bounded, new_offsets, timestamp_of
 from cli.groups.plans import csv_of, read_plan
 from cli.groups.reading import read_groups, read_offsets, wanted_groups
-from cli.groups.scope import check_scope, places_of
+from cli.groups.scope import check_scope, partitions_of
 from cli.options import print_json
 from cli.tables import print_table
 from protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cli.groups.plans import Plan
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
 
 def reset_offsets(options: argparse.Namespace) -> int:
@@ -51,8 +51,8 @@ def reset_offsets(options: argparse.Namespace) -> int:
             if wishes is not None:
                 plan[name] = bounded(cluster, wishes.get(name, {}))
             elif topics is not None:
-                places = places_of(cluster, topics, committed, name)
-                plan[name] = new_offsets(cluster, options, places, committed)
+                tps = partitions_of(cluster, topics, committed, name)
+                plan[name] = new_offsets(cluster, options, tps, committed)
         except Failed as error:
             problems[name] = str(error)
     if options.execute:
@@ -78,9 +78,9 @@ def _inactive(cluster: Cluster, names: list[str], problems: dict[str, str]) -> l
     return [name for name in names if name not in problems]
 
 
-def _carry_out(cluster: Cluster, name: str, offsets: dict[Place, int], problems: dict[str, str]) -> dict[Place, int]:
+def _carry_out(cluster: Cluster, name: str, offsets: dict[Tp, int], problems: dict[str, str]) -> dict[Tp, int]:
     """Commit the offsets; those that were taken."""
-    wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    wanted = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
     asked = [ConsumerGroupTopicPartitions(name, wanted)]
     futures = cluster.admin.alter_consumer_group_offsets(asked, request_timeout=cluster.timeout_s)
     done, errors = cluster.results(futures)
@@ -90,7 +90,7 @@ def _carry_out(cluster: Cluster, name: str, offsets: dict[Place, int], problems:
     refused = {(one.topic, one.partition): one.error for one in done[name].topic_partitions or () if one.error}
     for (topic, number), error in refused.items():
         problems[f"{name}/{topic}-{number}"] = f"group {name!r}, {topic}-{number}: {said(error)}"
-    return {place: offset for place, offset in offsets.items() if place not in refused}
+    return {tp: offset for tp, offset in offsets.items() if tp not in refused}
 
 
 def _print(plan: Plan, options: argparse.Namespace) -> None:

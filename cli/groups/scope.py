@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cli.cluster import Cluster
-    from cli.groups.reading import Place
+    from cli.groups.reading import Tp
 
 
 def parse_topics(words: list[str]) -> dict[str, list[int] | None]:
@@ -38,17 +38,17 @@ def check_scope(options: argparse.Namespace) -> dict[str, list[int] | None]:
     return topics
 
 
-def places_of(
-    cluster: Cluster, topics: dict[str, list[int] | None], committed: Iterable[Place], group_id: str
-) -> list[Place]:
+def partitions_of(
+    cluster: Cluster, topics: dict[str, list[int] | None], committed: Iterable[Tp], group_id: str
+) -> list[Tp]:
     """The partitions, sorted; without topics those that have an offset. Raises: Failed for such as are not there."""
     if not topics:
-        places = sorted(committed)
-        if not places:
+        tps = sorted(committed)
+        if not tps:
             raise Failed(f"group {group_id!r} has no committed offsets")
-        return places
+        return tps
     counts = cluster.partition_counts(list(topics))
-    found: set[Place] = set()
+    found: set[Tp] = set()
     for topic, numbers in topics.items():
         count = counts[topic]
         for number in range(count) if numbers is None else numbers:

@@ -51,11 +51,11 @@ def get_offsets(words: list[str]) -> int:
         raise UsageError(f"--partitions takes numbers, not {options.partitions!r}; --topic-partitions takes spans")
     spec = _spec(options.time)
     asked = Cluster(options)
-    places = sorted(_places(options, asked.topics))
-    if not places:
+    tps = sorted(_partitions(options, asked.topics))
+    if not tps:
         raise Failed("no partition of any topic is meant by that")
-    found = offsets_at(asked, dict.fromkeys(places, spec))
-    for topic, partition in places:
+    found = offsets_at(asked, dict.fromkeys(tps, spec))
+    for topic, partition in tps:
         offset = found.get((topic, partition), -1)
         if offset >= 0:  # no record is as late as that: Kafka's tool leaves the line out
             print(f"{topic}:{partition}:{offset}")
@@ -94,7 +94,7 @@ def _spec(time: str) -> Any:
         raise UsageError(f"--time takes latest, earliest, max-timestamp or ms since 1970, not {time!r}") from None
 
 
-def _places(options: argparse.Namespace, topics: dict[str, int]) -> Iterator[Place]:
+def _partitions(options: argparse.Namespace, topics: dict[str, int]) -> Iterator[Place]:
     """The partitions that are meant, of those that are there."""
     rules = (
         [rule.partition(":")[::2] for rule in options.topic_partitions.split(",")]

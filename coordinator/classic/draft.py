@@ -261,7 +261,7 @@ class Draft:
         add_votes(votes, member, by)
         self.protocol_votes = votes
 
-    # States and the story of the rebalance
+    # States and the course of the rebalance
 
     def enter(self, state: GroupState) -> None:
         """Every transition stamps the time."""

@@ -125,7 +125,7 @@ class SyncTimedOut(GroupInput):
 
 
 @dataclass(slots=True)
-class Loaded(GroupInput):
+class GroupLoaded(GroupInput):
     """The group was read from the log and is served from now on. Feed it once for every loaded group."""
 
     group_id: str

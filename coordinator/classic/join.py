@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coordinator import events
 from coordinator.append_errors import error_for_client
-from coordinator.classic import story
+from coordinator.classic import rebalance_tracking as tracking
 from coordinator.classic.answers import join_error, joined, member_list
 from coordinator.classic.causes import cause_by, changed_cause, joined_cause, rejoined_cause
 from coordinator.classic.checks import (
@@ -79,7 +79,7 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOu
         draft.forget_session(member_id)
     draft.cancel_timer("join")
     draft.event(events.AppendFailed(failure.error.name, "new group"))
-    story.ended(draft, "removed")
+    tracking.ended(draft, "removed")
     outcome = draft.outcome()
     # Offsets that were committed into it meanwhile keep their group.
     has_offsets = view.offsets or view.pending_offsets
@@ -173,7 +173,7 @@ def _add_member(draft: Draft, request: Join, member_id: str) -> None:
     draft.add_member(member)
     # It cannot heartbeat before it is answered. Should its client be gone, this ends the wait for it.
     draft.restart_session(member_id, draft.settings.new_member_join_timeout_ms)
-    draft.event(events.MemberJoined(story.who(member), request.reason))
+    draft.event(events.MemberJoined(tracking.who(member), request.reason))
     rebalance_or_complete(draft, joined_cause(draft.now_ms, member, request.reason))
 
 

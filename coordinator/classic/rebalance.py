@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coordinator import events
-from coordinator.classic import story
+from coordinator.classic import rebalance_tracking as tracking
 from coordinator.classic.answers import joined, member_list, sync_error
 from coordinator.classic.causes import cause_by
 from coordinator.classic.draft import Draft
@@ -58,7 +58,7 @@ def prepare(
     draft.pending_sync = {}
     draft.assignment_in_flight = False
     draft.cancel_timer("sync")
-    story.began(draft, cause, further_causes, departed)
+    tracking.began(draft, cause, further_causes, departed)
     initial = draft.state is GroupState.EMPTY
     draft.enter(GroupState.PREPARING_REBALANCE)
     if initial:
@@ -200,7 +200,7 @@ def _begin_generation(draft: Draft) -> None:
     draft.pending_sync = dict.fromkeys(members)
     draft.members_at_last_generation = len(members)
     draft.set_timer("sync", longest_rebalance_timeout_ms(draft.members), SyncTimedOut(draft.group_id, draft.generation))
-    story.join_phase_over(draft)
+    tracking.join_phase_over(draft)
 
 
 def _become_empty(draft: Draft) -> None:
@@ -211,4 +211,4 @@ def _become_empty(draft: Draft) -> None:
     draft.enter(GroupState.EMPTY)
     draft.records.append(group_record(draft))
     draft.token = EmptyGroupToken(draft.group_id)
-    story.ended(draft, "empty")
+    tracking.ended(draft, "empty")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.classic import expiry, heartbeat, inputs, join, leave, rebalance, replacement, sync, tenure, tokens
+from coordinator.classic import expiry, heartbeat, inputs, join, leadership, leave, rebalance, replacement, sync, tokens
 from coordinator.outcome import Appended, AppendFailed
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ RULES: dict[type[Input], Rule] = {
     inputs.InitialDelayPassed: rebalance.initial_delay_passed,
     inputs.JoinTimedOut: rebalance.join_timed_out,
     inputs.SyncTimedOut: sync.sync_timed_out,
-    inputs.Loaded: tenure.loaded,
-    inputs.Unload: tenure.unload,
+    inputs.GroupLoaded: leadership.loaded,
+    inputs.Unload: leadership.unload,
     Appended: appended,
     AppendFailed: append_failed,
 }

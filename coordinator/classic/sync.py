@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from coordinator import events
 from coordinator.append_errors import error_for_client
-from coordinator.classic import story
+from coordinator.classic import rebalance_tracking as tracking
 from coordinator.classic.answers import sync_error, synced
 from coordinator.classic.causes import cause_by
 from coordinator.classic.checks import check_group_id, check_sync, check_sync_shape
@@ -79,7 +79,7 @@ def sync(view: View, request: Sync, now_ms: int) -> GroupOutcome:
     draft.update_member(member, altered(member, synced_at_ms=now_ms))
     _has_synced(draft, member_id)
     if not draft.pending_sync:
-        story.ended(draft, "stable")
+        tracking.ended(draft, "stable")
     return draft.outcome()
 
 
@@ -104,7 +104,7 @@ def assignment_written(view: View, success: Appended, now_ms: int) -> GroupOutco
     count_of = view.topics.partition_count
     draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
     if not draft.pending_sync:
-        story.ended(draft, "stable")
+        tracking.ended(draft, "stable")
     return draft.outcome()
 
 
@@ -164,7 +164,7 @@ def _write_assignment(draft: Draft, request: Sync) -> None:
     draft.assignment_in_flight = True
     draft.records.append(group_record(draft, assignments))
     draft.token = AssignmentToken(draft.group_id, draft.generation, draft.members[request.member_id], assignments)
-    story.assignment_came(draft)
+    tracking.assignment_came(draft)
 
 
 def _has_synced(draft: Draft, member_id: str) -> None:

@@ -17,8 +17,8 @@ from coordinator.classic.rebalance import prepare
 from coordinator.consumer.causes import migrated_cause, replaced_event
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, ConsumerToken, group_event
 from coordinator.consumer.group import NOTHING
+from coordinator.consumer.rebalance_tracking import ended
 from coordinator.consumer.records import group_tombstones
-from coordinator.consumer.story import ended
 from coordinator.events import GroupMigrated
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import CancelTimer, Outcome
@@ -175,11 +175,11 @@ def _end(
 
 def _cut_off(view: View, group: ConsumerGroup, now_ms: int) -> tuple[GroupEvent, ...]:
     """The end of the rebalance that goes on: the classic group's own takes its place."""
-    rebalance = group.story.rebalance
+    rebalance = group.tracking.rebalance
     if rebalance is None:
         return ()
     by = f"{group.epoch}@{now_ms}"
-    return (ended(view, group, rebalance, "superseded", now_ms, group.story.assignor, by=by),)
+    return (ended(view, group, rebalance, "superseded", now_ms, group.tracking.assignor, by=by),)
 
 
 def _classic(member: ConsumerMember, target: Partitions, topics: Topics) -> Member:

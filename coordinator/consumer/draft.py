@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.inputs import InitialDelayPassed, JoinTimedOut, SessionExpired, SyncTimedOut
-from coordinator.consumer.epoch_rebalance import NO_STORY, Story
+from coordinator.consumer.epoch_rebalance import NO_TRACKING, RebalanceTracking
 from coordinator.consumer.fold import GroupFold
 from coordinator.consumer.group import UNREVOKED, ConsumerGroup
 from coordinator.consumer.inputs import ClassicMemberTimedOut, RebalanceTimedOut
+from coordinator.consumer.rebalance_tracking import follow
 from coordinator.consumer.records import current_record
-from coordinator.consumer.story import follow
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, longest_rebalance_timeout_ms
 from coordinator.outcome import AppendFailed, AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
@@ -76,10 +76,10 @@ class Draft:
         "replies",
         "side_causes",
         "soft",
-        "story",
         "successor_of",
         "timers",
         "touched",
+        "tracking",
         "view",
         "work",
     )
@@ -100,7 +100,7 @@ class Draft:
         self.work: list[Work] = []
         self.touched: list[str] = []
         self.soft: dict[str, Any] = {}  # changes of what is not in the log
-        self.story: Story = NO_STORY if group is None else group.story
+        self.tracking: RebalanceTracking = NO_TRACKING if group is None else group.tracking
         self.causes: list[Cause] = []  # of the epoch's rise
         self.side_causes: list[Cause] = []  # that go with it, and would not have raised it
         self.departed: list[tuple[ConsumerMember, str]] = []  # (member, `left`, `expired` or `removed`)
@@ -204,9 +204,9 @@ class Draft:
             group = self._fold.group()
             if group is not None:
                 if self.records:
-                    self.story = follow(self, group)
-                if self.story is not group.story:
-                    self.soft["story"] = self.story
+                    self.tracking = follow(self, group)
+                if self.tracking is not group.tracking:
+                    self.soft["tracking"] = self.tracking
                 if self.soft:
                     group = altered(group, **self.soft)
         token = None

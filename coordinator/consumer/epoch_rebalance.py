@@ -59,7 +59,7 @@ class EpochRebalance:
 
 
 @value
-class Story:
+class RebalanceTracking:
     """What a consumer group remembers for its ledger alone. It begins anew with every load."""
 
     rebalance: EpochRebalance | None = None
@@ -67,4 +67,4 @@ class Story:
     regex_causes: tuple[Cause, ...] = ()  # members whose expressions nobody has looked up yet: they bump no epoch
 
 
-NO_STORY = Story()
+NO_TRACKING = RebalanceTracking()

@@ -42,7 +42,7 @@ def rebalance_timed_out(view: View, timer: RebalanceTimedOut, now_ms: int) -> An
     member = group.members.get(timer.member_id) if group is not None else None
     if group is None or member is None or member.epoch != timer.epoch:
         return Outcome(group or view.group)
-    rebalance = group.story.rebalance
+    rebalance = group.tracking.rebalance
     told_at_ms = rebalance.revoking.get(timer.member_id) if rebalance is not None else None
     detail = {
         "rebalance_timeout_ms": member.rebalance_timeout_ms,

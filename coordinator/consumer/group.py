@@ -21,7 +21,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from coordinator.consumer.epoch_rebalance import NO_STORY, Story
+from coordinator.consumer.epoch_rebalance import NO_TRACKING, RebalanceTracking
 from coordinator.values import value
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ConsumerGroup:
     regexes_asked_at_ms: int | None = None  # a refresh is on its way
     computing_epoch: int | None = None  # the group epoch that a target is being computed for, off the loop
     asked_to_join: Mapping[str, None] = field(default_factory=dict)  # classic members whose join timer runs
-    story: Story = field(default_factory=lambda: NO_STORY)  # what the ledger is told of
+    tracking: RebalanceTracking = field(default_factory=lambda: NO_TRACKING)  # what the ledger is told of
 
     @property
     def state(self) -> ConsumerState:

@@ -16,10 +16,10 @@ from coordinator.consumer.epochs import update_epoch
 from coordinator.consumer.group import STABLE, UNRELEASED, UNREVOKED
 from coordinator.consumer.leave import leave_by_heartbeat
 from coordinator.consumer.members import joining_member, present_member
+from coordinator.consumer.rebalance_tracking import who
 from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
 from coordinator.consumer.records import member_record
 from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
-from coordinator.consumer.story import who
 from coordinator.consumer.target import ids_of, update_target
 from coordinator.consumer.upgrade import make_way
 from coordinator.events import MemberJoined, MemberReconciled
@@ -175,7 +175,7 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
         return [cause]
     # An expression that nobody has looked up yet raises the epoch when somebody has.
     later = regex_cause(now_ms, before, after) if causes else cause
-    draft.story = altered(draft.story, regex_causes=(*draft.story.regex_causes, later)[:FURTHER_CAUSES_MAX])
+    draft.tracking = altered(draft.tracking, regex_causes=(*draft.tracking.regex_causes, later)[:FURTHER_CAUSES_MAX])
     return causes
 
 

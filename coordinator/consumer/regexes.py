@@ -117,8 +117,8 @@ def regexes_resolved(view: View, result: RegexesResolved, now_ms: int) -> AnyGro
         draft.event(RegexResolved(changed))
     if result.resolved is not None:
         any_topics = any(change["added"] or change["removed"] for change in changed.values())
-        asked_by = [cause for cause in draft.story.regex_causes if cause.member_id in group.members]
-        draft.story = altered(draft.story, regex_causes=())
+        asked_by = [cause for cause in draft.tracking.regex_causes if cause.member_id in group.members]
+        draft.tracking = altered(draft.tracking, regex_causes=())
         told = Cause(now_ms, "regex_changed", detail={"regexes": dict(list(changed.items())[:REGEXES_TOLD_MAX])})
         update_epoch(draft, (asked_by or (told,)) if any_topics else ())
     return draft.outcome()

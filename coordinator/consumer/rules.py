@@ -13,10 +13,10 @@ from coordinator.consumer import (
     expiry,
     heartbeat,
     inputs,
+    leadership,
     offsets,
     regexes,
     target,
-    tenure,
 )
 from coordinator.offsets import inputs as offset_inputs
 from coordinator.offsets.delete import forget_topics
@@ -49,8 +49,8 @@ RULES_OF_CONSUMER_GROUPS: Mapping[type[Input], Rule] = {
     classic.InitialDelayPassed: classic_members.late_tick,
     classic.JoinTimedOut: classic_members.late_tick,
     classic.SyncTimedOut: classic_members.late_tick,
-    classic.Loaded: tenure.loaded,
-    classic.Unload: tenure.unload,
+    classic.GroupLoaded: leadership.loaded,
+    classic.Unload: leadership.unload,
     offset_inputs.CommitOffsets: offsets.commit,
     offset_inputs.CommitTransactionalOffsets: offsets.commit_transactional,
     offset_inputs.FetchOffsets: offsets.fetch,

@@ -68,9 +68,9 @@ def update_target(draft: Draft, asked_by: str) -> None:
 
 def _tell_of_assignor(draft: Draft, name: str) -> None:
     """What most members prefer does not raise the epoch: another assignor comes with the next target."""
-    before = draft.story.assignor
+    before = draft.tracking.assignor
     if before != name:
-        draft.story = altered(draft.story, assignor=name)
+        draft.tracking = altered(draft.tracking, assignor=name)
         if before is not None:
             draft.side_causes.append(Cause(draft.now_ms, "assignor_changed", detail={"old": before, "new": name}))
 

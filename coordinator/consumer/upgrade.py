@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.protocols import CONSUMER, select_protocol
-from coordinator.classic.story import ended
+from coordinator.classic.rebalance_tracking import ended
 from coordinator.consumer.answers import Refused
 from coordinator.consumer.group import STABLE, ClassicProtocol, ConsumerMember, plain
 from coordinator.consumer.metadata_hash import metadata_hash

@@ -1,4 +1,4 @@
-"""What befalls committed offsets from outside the group, and commits that are refused: events for the ledger.
+"""What happens to committed offsets from outside the group, and commits that are refused: events for the ledger.
 
 Offsets of a group that never had members are nobody's surprise: a simple consumer's commits are its ordinary work.
 """

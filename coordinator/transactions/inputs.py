@@ -132,7 +132,7 @@ class ExpireTransactionalId(TransactionInput):
 
 
 @dataclass(slots=True)
-class Loaded(TransactionInput):
+class TransactionLoaded(TransactionInput):
     """The id was read from the log and is served from now on. Feed it once for every loaded one."""
 
     transactional_id: str

@@ -17,15 +17,15 @@ from coordinator.transactions.inputs import (
     EndTransaction,
     ExpireTransactionalId,
     InitProducerId,
-    Loaded,
     MarkersWritten,
     RetryMarkers,
+    TransactionLoaded,
     TransactionTimedOut,
     Unload,
     VerifyPartitions,
 )
+from coordinator.transactions.leadership import expire_transactional_id, loaded, unload
 from coordinator.transactions.markers import markers_written, retry_markers
-from coordinator.transactions.tenure import expire_transactional_id, loaded, unload
 from coordinator.transactions.written import append_failed, appended
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ RULES: Mapping[type[Input], Callable[[View, Any, int], TransactionOutcome]] = {
     RetryMarkers: retry_markers,
     DescribeTransaction: describe_transaction,
     ExpireTransactionalId: expire_transactional_id,
-    Loaded: loaded,
+    TransactionLoaded: loaded,
     Unload: unload,
     Appended: appended,
     AppendFailed: append_failed,

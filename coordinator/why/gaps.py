@@ -1,6 +1,6 @@
 """Where nobody wrote the ledger: it was off for a while, or another broker led the group.
 
-What the ledger tells is not the whole story then, and its end not the present: the gap is named, and filled with what
+What the ledger tells is not all then, and its end not the present: the gap is named, and filled with what
 the generations in `__consumer_offsets` tell.
 """
 

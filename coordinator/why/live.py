@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.causes import rebalance_mode
 from coordinator.classic.ownership import by_topic, holdings
-from coordinator.classic.story import cause_record, member_facts
+from coordinator.classic.rebalance_tracking import cause_record, member_facts
 from coordinator.group import GroupState
 from protocol.records.ledger import spans
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.ownership import by_topic
-from coordinator.classic.story import cause_record
+from coordinator.classic.rebalance_tracking import cause_record
 from coordinator.consumer.group import STABLE, UNRELEASED, UNREVOKED
-from coordinator.consumer.story import MODE, member_facts
+from coordinator.consumer.rebalance_tracking import MODE, member_facts
 from coordinator.consumer.target import preferred_assignor
 from protocol.records.ledger import spans
 
@@ -28,7 +28,7 @@ def epoch_in_progress(group: ConsumerGroup, now_ms: int) -> dict[str, Any] | Non
     `sync` (members have not come to the epoch). `missing` are the members that the phase waits for, each with `for_ms`
     since it was told to give up, or since the target was computed.
     """
-    rebalance = group.story.rebalance
+    rebalance = group.tracking.rebalance
     if rebalance is None:
         return None
     missing: list[dict[str, Any]] = []

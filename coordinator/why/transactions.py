@@ -49,7 +49,7 @@ def now(facts: Facts, now_ms: int) -> str:
 
 
 def entry(facts: Facts) -> tuple[str, list[str]]:
-    """One entry of the story: its sentence, and what belongs below it."""
+    """One entry of its history: its sentence, and what belongs below it."""
     kind = facts["kind"]
     if kind == "transaction":
         return _transaction(facts), list(_below(facts))

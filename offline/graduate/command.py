@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.catalogue.takeover import oldest_kafka
+from broker.catalogue.startup import oldest_kafka
 from broker.config.settings_sources import everything_given, gather
 from offline.graduate.directory import Directory, inspect
 from offline.graduate.findings import counted

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.catalogue import takeover
+from broker.catalogue import startup
 from broker.catalogue.cluster_state import TOPIC_RESOURCE, ClusterState, InconsistentMetadata
 from broker.catalogue.metadata_log import FOLDER, MetadataLog
 from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
@@ -33,7 +33,7 @@ class Metadata:
     """What the metadata log adds up to."""
 
     state: ClusterState = field(default_factory=ClusterState)
-    quorum: takeover.Quorum = field(default_factory=takeover.Quorum)
+    quorum: startup.Quorum = field(default_factory=startup.Quorum)
 
 
 def read_metadata(directory: Path, identity: MetaProperties, findings: Findings) -> Metadata | None:
@@ -78,7 +78,7 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
             f"{directory / FOLDER}: it ends inside a metadata transaction; start Kohort and stop it, which ends it"
         )
     try:
-        takeover.check(state, Placing(identity.node_id, identity.directory_id, 1), metadata.quorum, acls_hold=True)
+        startup.check(state, Placing(identity.node_id, identity.directory_id, 1), metadata.quorum, acls_hold=True)
     except DirectoryRefused as error:
         findings.problem(f"{directory / FOLDER}: {error}")
     for (kind, name), overrides in state.configs.items():
@@ -94,7 +94,7 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
                 findings.problem(
                     f"{directory / FOLDER}: {topic.name}-{partition} has no leader, and nobody who may become it"
                 )
-    if takeover.has_other_directory(state, identity.directory_id):
+    if startup.has_other_directory(state, identity.directory_id):
         findings.problem(
             f"{directory / 'meta.properties'}: its directory.id is not the one that the partitions are said to lie in, "
             "and Kafka may leave them without a leader; start Kohort and stop it, which mends that"

@@ -1,8 +1,8 @@
 """The four tables that can be streamed: what is read, and what is done with each batch of it.
 
 commits need nothing but their record. growth keeps whole hours in Spark's state until the watermark has passed them.
-rebalances and lag are seen against what was before: they are made of the rows that `Carry` kept and the new ones, by
-the transformations that make them at rest.
+rebalances and lag are seen against what was before: they are made of the rows that `StreamState` kept and the new ones,
+by the transformations that make them at rest.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 
 from pipeline import decode
 from pipeline.decode import schemas
-from pipeline.jobs.carry import Carry
 from pipeline.jobs.inputs import LEDGER_TOPIC, OBSERVERS, Inputs, matches
+from pipeline.jobs.stream_state import StreamState
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
 from pipeline.transformations import rebalances as rebalances_table
@@ -94,7 +94,7 @@ class _Rebalances:
         assert inputs.asked.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.carry = Carry(inputs.spark, inputs.asked.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.asked.checkpoint / "carry")
         self.has_ledger = LEDGER_TOPIC in inputs.topics()
         self.late_rows = 0
 
@@ -112,7 +112,7 @@ class _Rebalances:
     def each(self, fresh: DataFrame, batch: int) -> None:
         """Tell what is new, keep what the next batch needs."""
         fresh = fresh.persist()
-        past, facts = self.carry.load(batch)
+        past, facts = self.state.load(batch)
         told_us = facts.get("told_us", _ALL_TIME)
         rows = (fresh if past is None else past.unionByName(fresh)).persist()
         records = rows.where("g IS NOT NULL").select("g.*")
@@ -132,7 +132,7 @@ class _Rebalances:
         else:
             found = table.join(new, ["group_id", "log_offset"], "left_semi").select(*table.columns)
         self.write(found, batch)
-        self.carry.keep(self._kept(rows, mark_us), {"told_us": mark_us}, batch)
+        self.state.keep(self._kept(rows, mark_us), {"told_us": mark_us}, batch)
         rows.unpersist()
         fresh.unpersist()
 
@@ -173,7 +173,7 @@ class _Lag:
         assert inputs.asked.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.carry = Carry(inputs.spark, inputs.asked.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.asked.checkpoint / "carry")
         self.late_rows = 0
 
     def frame(self) -> DataFrame:
@@ -194,7 +194,7 @@ class _Lag:
 
     def each(self, fresh: DataFrame, batch: int) -> None:
         """Tell the grid points that have come, keep what later ones need."""
-        past, facts = self.carry.load(batch)
+        past, facts = self.state.load(batch)
         told_us = facts.get("told_us", _ALL_TIME)
         rows = (fresh if past is None else past.unionByName(fresh)).persist()
         commits = rows.where("group_id IS NOT NULL").drop(*_BATCH)
@@ -214,7 +214,7 @@ class _Lag:
             until = _moment(mark_us)
             table = lag_over_time(commits, positions, asked.every_ms, partitions=bounds, since=since, until=until)
             self.write(table, batch)
-        self.carry.keep(self._kept(rows, commits, positions, mark_us), {"told_us": mark_us}, batch)
+        self.state.keep(self._kept(rows, commits, positions, mark_us), {"told_us": mark_us}, batch)
         rows.unpersist()
 
     def _kept(self, rows: DataFrame, commits: DataFrame, positions: DataFrame, mark_us: int) -> DataFrame:

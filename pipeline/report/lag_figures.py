@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.report.data import Row, thin
 from pipeline.report.drawing import STRONG, SYMBOLS, UNNAMED, Figure, entry, moment, text, time_layout
-from pipeline.report.rebalance_figures import GUESSED, look_of, story
+from pipeline.report.rebalance_figures import GUESSED, described, look_of
 
 MARKS_SHOWN = 300
 """At most as many rebalances are marked on the lag, the newest."""
@@ -199,7 +199,7 @@ def _on_lines(
             "name": "rebalance: something went wrong" if wrong else "rebalance",
             "x": [moment(row["finished_at"]) for row, _ in marked],
             "y": [height for _, height in marked],
-            "text": [story(row) for row, _ in marked],
+            "text": [described(row) for row, _ in marked],
             "customdata": [places.get(row["group_id"], -1) for row, _ in marked],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": {
@@ -227,7 +227,7 @@ def _strip(rows: Sequence[Row]) -> list[Figure]:
             "yaxis": "y2",
             "x": [moment(row["finished_at"]) for row in marked],
             "y": [0] * len(marked),
-            "text": [story(row) for row in marked],
+            "text": [described(row) for row in marked],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": look_of(marked[0]).marker(),
         }

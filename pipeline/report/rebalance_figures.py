@@ -99,7 +99,7 @@ def _bars(rows: Sequence[Row], look: Look, groups: Sequence[str]) -> list[Figure
         "legendgroup": text(look.name),
         "x": [moment(row["finished_at"]) for row in rows],
         "y": [text(row["group_id"]) for row in rows],
-        "text": [story(row) for row in rows],
+        "text": [described(row) for row in rows],
         "customdata": [places[row["group_id"]] for row in rows],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": look.marker(),
@@ -120,7 +120,7 @@ def _bars(rows: Sequence[Row], look: Look, groups: Sequence[str]) -> list[Figure
     return [line, marks] if x else [marks]
 
 
-def story(row: Row) -> str:
+def described(row: Row) -> str:
     """A rebalance in a few lines, for its mark."""
     before = "new" if row["from_generation"] is None else row["from_generation"]
     lines = [f"<b>{text(row['group_id'])}</b> generation {before} → {row['to_generation']}"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
-from pipeline.places import local_path
+from pipeline.paths import local_path
 from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, parse_folder_name, read_topic_id
 from storage.errors import CorruptFile

@@ -88,7 +88,7 @@ class _Member:
 
 
 @dataclass(slots=True)
-class Story:
+class GroupHistory:
     """What is known of one group after the records so far."""
 
     group_id: str = ""
@@ -109,17 +109,17 @@ class Story:
     intervals: list[dict[str, Any]] = field(default_factory=list)
 
 
-def fold(rows: Iterable[dict[str, Any]]) -> Story:
-    """The story of one group, from its records in order."""
-    story = Story()
+def fold(rows: Iterable[dict[str, Any]]) -> GroupHistory:
+    """The history of one group, from its records in order."""
+    history = GroupHistory()
     known = (row for row in rows if row["record_type"] in _RULES)
     for together in _steps(known):
         for row in together:
-            story.group_id = row["group_id"]
-            _RULES[row["record_type"]](story, row)
-        _settle(story, together[-1])
-    story.intervals += story.open.values()
-    return story
+            history.group_id = row["group_id"]
+            _RULES[row["record_type"]](history, row)
+        _settle(history, together[-1])
+    history.intervals += history.open.values()
+    return history
 
 
 def _steps(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -136,70 +136,70 @@ def _steps(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield step
 
 
-def _group(story: Story, row: dict[str, Any]) -> None:
+def _group(history: GroupHistory, row: dict[str, Any]) -> None:
     if row["tombstone"]:
-        for interval in story.orphaned:
+        for interval in history.orphaned:
             # Removed with its members in one go; a group that was empty for a while ended as such.
             if interval["owned_to"] == row["logged_at"]:
                 interval["ended_by"] = "group_removed"
-        for key in list(story.open):
-            _close(story, key, row, "group_removed")
-        story.members.clear()
-        story.targets.clear()
-        story.settled.clear()
-        story.settled_owners.clear()
-        story.epoch = story.target_epoch = story.finished = story.started_at = None
-        story.reborn = True
+        for key in list(history.open):
+            _close(history, key, row, "group_removed")
+        history.members.clear()
+        history.targets.clear()
+        history.settled.clear()
+        history.settled_owners.clear()
+        history.epoch = history.target_epoch = history.finished = history.started_at = None
+        history.reborn = True
         return
-    if row["group_epoch"] != story.epoch and story.started_at is None:
-        story.started_at = row["logged_at"]
-    story.epoch = row["group_epoch"]
+    if row["group_epoch"] != history.epoch and history.started_at is None:
+        history.started_at = row["logged_at"]
+    history.epoch = row["group_epoch"]
 
 
-def _member(story: Story, row: dict[str, Any]) -> None:
+def _member(history: GroupHistory, row: dict[str, Any]) -> None:
     if row["tombstone"]:
-        story.members.pop(row["member_id"], None)
-        if not story.members:
-            for interval in story.orphaned:
+        history.members.pop(row["member_id"], None)
+        if not history.members:
+            for interval in history.orphaned:
                 interval["ended_by"] = "group_empty"
         return
-    member = story.members.setdefault(row["member_id"], _Member())
+    member = history.members.setdefault(row["member_id"], _Member())
     member.instance_id = row["instance_id"]
     member.client_id, member.client_host = row["client_id"] or "", row["client_host"] or ""
 
 
-def _target_epoch(story: Story, row: dict[str, Any]) -> None:
-    story.target_epoch = row["target_epoch"]
+def _target_epoch(history: GroupHistory, row: dict[str, Any]) -> None:
+    history.target_epoch = row["target_epoch"]
 
 
-def _target(story: Story, row: dict[str, Any]) -> None:
+def _target(history: GroupHistory, row: dict[str, Any]) -> None:
     if row["tombstone"]:
-        story.targets.pop(row["member_id"], None)
+        history.targets.pop(row["member_id"], None)
     else:
-        story.targets[row["member_id"]] = _partitions(row["partitions"])
+        history.targets[row["member_id"]] = _partitions(row["partitions"])
 
 
-def _current(story: Story, row: dict[str, Any]) -> None:
+def _current(history: GroupHistory, row: dict[str, Any]) -> None:
     member_id = row["member_id"]
     if row["tombstone"]:
         owned: set[Partition] = set()
-        if member_id in story.members:
-            story.members[member_id].owned = owned
-        for key in [key for key in story.open if key[0] == member_id]:
-            story.orphaned.append(_close(story, key, row, "reassigned"))
+        if member_id in history.members:
+            history.members[member_id].owned = owned
+        for key in [key for key in history.open if key[0] == member_id]:
+            history.orphaned.append(_close(history, key, row, "reassigned"))
         return
-    story.orphaned.clear()
-    member = story.members.setdefault(member_id, _Member())
+    history.orphaned.clear()
+    member = history.members.setdefault(member_id, _Member())
     member.epoch, member.is_stable = row["member_epoch"], row["member_state"] == "Stable"
     # What is being revoked is still worked on, until the member says that it has let go.
     member.owned = _partitions(row["partitions"]) | _partitions(row["pending_revocation"])
-    for key in [key for key in story.open if key[0] == member_id and key[1] not in member.owned]:
-        _close(story, key, row, "reassigned")
+    for key in [key for key in history.open if key[0] == member_id and key[1] not in member.owned]:
+        _close(history, key, row, "reassigned")
     for partition in member.owned:
-        interval = story.open.get((member_id, partition))
+        interval = history.open.get((member_id, partition))
         if interval is None:
-            interval = story.open[member_id, partition] = {
-                "group_id": story.group_id,
+            interval = history.open[member_id, partition] = {
+                "group_id": history.group_id,
                 "topic": partition[0],
                 "partition": partition[1],
                 "member_id": member_id,
@@ -216,61 +216,61 @@ def _current(story: Story, row: dict[str, Any]) -> None:
         interval["last"] = member.epoch
 
 
-def _close(story: Story, key: tuple[str, Partition], row: dict[str, Any], ended_by: str) -> dict[str, Any]:
-    interval = story.open.pop(key)
+def _close(history: GroupHistory, key: tuple[str, Partition], row: dict[str, Any], ended_by: str) -> dict[str, Any]:
+    interval = history.open.pop(key)
     interval.update(to_generation=interval["last"], owned_to=row["logged_at"], ended_by=ended_by)
-    story.intervals.append(interval)
+    history.intervals.append(interval)
     return interval
 
 
-def _settle(story: Story, row: dict[str, Any]) -> None:
+def _settle(history: GroupHistory, row: dict[str, Any]) -> None:
     """Notes that a rebalance is over, if this append, whose last record is `row`, was the last that it waited for."""
-    members = story.members
-    epoch, target_epoch = story.epoch, story.target_epoch
+    members = history.members
+    epoch, target_epoch = history.epoch, history.target_epoch
     if epoch is None and members and all(member.epoch == FRESH_EPOCH for member in members.values()):
         epoch = FRESH_EPOCH  # where it starts, without a record
-    if epoch is None or epoch == story.finished:
+    if epoch is None or epoch == history.finished:
         return
     if (target_epoch or FRESH_EPOCH) < epoch and members:
         return
     if any(member.epoch < epoch or not member.is_stable for member in members.values()):
         return
-    owners = {partition: member for member, partitions in story.targets.items() for partition in partitions}
-    if story.finished is not None or story.reborn:
-        story.rebalances.append(_rebalance(story, row, epoch, owners))
-    story.finished, story.reborn, story.started_at = epoch, False, None
-    story.settled = {name: member.instance_id for name, member in members.items()}
-    story.settled_owners = {partition: _identity(story, owner) for partition, owner in owners.items()}
+    owners = {partition: member for member, partitions in history.targets.items() for partition in partitions}
+    if history.finished is not None or history.reborn:
+        history.rebalances.append(_rebalance(history, row, epoch, owners))
+    history.finished, history.reborn, history.started_at = epoch, False, None
+    history.settled = {name: member.instance_id for name, member in members.items()}
+    history.settled_owners = {partition: _identity(history, owner) for partition, owner in owners.items()}
 
 
-def _rebalance(story: Story, row: dict[str, Any], epoch: int, owners: dict[Partition, str]) -> dict[str, Any]:
-    now = {name: member.instance_id for name, member in story.members.items()}
-    started, finished = story.started_at, row["logged_at"]
-    by_identity = {partition: _identity(story, owner) for partition, owner in owners.items()}
-    either = by_identity.keys() | story.settled_owners.keys()
+def _rebalance(history: GroupHistory, row: dict[str, Any], epoch: int, owners: dict[Partition, str]) -> dict[str, Any]:
+    now = {name: member.instance_id for name, member in history.members.items()}
+    started, finished = history.started_at, row["logged_at"]
+    by_identity = {partition: _identity(history, owner) for partition, owner in owners.items()}
+    either = by_identity.keys() | history.settled_owners.keys()
     duration = None if started is None else round((finished - started).total_seconds() * 1000)
     return {
-        "group_id": story.group_id,
+        "group_id": history.group_id,
         "source": "epoch",
-        "from_generation": story.finished,
+        "from_generation": history.finished,
         "to_generation": epoch,
-        "missing_generations": 0 if story.finished is None else max(epoch - story.finished - 1, 0),
+        "missing_generations": 0 if history.finished is None else max(epoch - history.finished - 1, 0),
         "started_at": started,
         "finished_at": finished,
         "duration_ms": duration,
-        "members_before": None if story.finished is None else len(story.settled),
+        "members_before": None if history.finished is None else len(history.settled),
         "members_after": len(now),
-        "joined": _only(now, story.settled),
-        "left": _only(story.settled, now),
+        "joined": _only(now, history.settled),
+        "left": _only(history.settled, now),
         "leader_changed": False,  # these groups have no leader
         "partitions_total": len(owners),
-        "partitions_moved": sum(by_identity.get(p) != story.settled_owners.get(p) for p in either),
+        "partitions_moved": sum(by_identity.get(p) != history.settled_owners.get(p) for p in either),
         "log_offset": row["log_offset"],
     }
 
 
-def _identity(story: Story, member_id: str) -> str:
-    member = story.members.get(member_id)
+def _identity(history: GroupHistory, member_id: str) -> str:
+    member = history.members.get(member_id)
     return (member.instance_id if member else None) or member_id
 
 

@@ -1,4 +1,4 @@
-"""What several tables share: the keys they are made by, the order of a group's story, spans and moments."""
+"""What several tables share: the keys they are made by, the order of a group's records, spans and moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sound(records: DataFrame) -> DataFrame:
     return records.where(F.col("problem").isNull())
 
 
-def story(*key: str) -> WindowSpec:
+def group_history(*key: str) -> WindowSpec:
     """The rows of each group in the order in which they happened; needs the column `era` of `with_era`."""
     return Window.partitionBy("group_id", *key).orderBy("era", "log_partition", "log_offset")
 

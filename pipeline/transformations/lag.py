@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline.spans import span_ms
-from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, newest, story, with_era
+from pipeline.transformations.keys import PAIR, TP, group_history, latest, micros, moment, newest, with_era
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -123,7 +123,7 @@ def worst_lag(
         end_us = round(until.timestamp() * 1_000_000)
         found = found.select(F.least("end_us", F.lit(end_us).cast("bigint")).alias("end_us"))
     rows = with_era(commits).select(*PAIR, *_ORDER, *_COMMIT)
-    following = F.lead(micros("logged_at")).over(story(*TP))
+    following = F.lead(micros("logged_at")).over(group_history(*TP))
     points = rows.withColumn("next_us", following).crossJoin(F.broadcast(found))
     points = points.withColumn("at_us", F.least(F.coalesce("next_us", "end_us"), F.col("end_us")))
     points = points.where(micros("logged_at") <= F.col("end_us"))

@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline.transformations.consumer_epochs import ownership
-from pipeline.transformations.keys import PAIR, story, with_era
+from pipeline.transformations.keys import PAIR, group_history, with_era
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +44,7 @@ def membership(generations: DataFrame, consumer_records: DataFrame | None = None
 
 
 def _by_generation(generations: DataFrame) -> DataFrame:
-    order = story()
+    order = group_history()
     numbered = with_era(generations).select(
         "group_id",
         "generation",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline.transformations.consumer_epochs import epochs
-from pipeline.transformations.keys import millis_between, story, with_era
+from pipeline.transformations.keys import group_history, millis_between, with_era
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -74,7 +74,7 @@ def inferred(generations: DataFrame) -> DataFrame:
     of the group begins: from_generation and members_before are null, and everybody joined. A static member that came
     back under another id neither joined nor left, and its partitions did not move.
     """
-    order = story()
+    order = group_history()
     rows = with_era(generations).select(
         *["group_id", "log_offset", "logged_at", "tombstone", "generation", "state_changed_at", "protocol_type"],
         *["protocol", "leader", "member_count", "members"],

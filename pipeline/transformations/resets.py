@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
-from pipeline.transformations.keys import PAIR, TP, micros, story, with_era
+from pipeline.transformations.keys import PAIR, TP, group_history, micros, with_era
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,7 @@ def offset_resets(commits: DataFrame, membership: DataFrame) -> DataFrame:
          knows of, as those that assign themselves have none; its steps forth are not told.
          member_id, client_id, client_host: the owner.
     """
-    order = story(*TP)
+    order = group_history(*TP)
     rows = with_era(commits.select(*PAIR, "log_partition", "log_offset", "logged_at", "committed_offset"))
     stepped = rows.withColumn("from_offset", F.lag("committed_offset").over(order)).where("from_offset IS NOT NULL")
     changed = stepped.where("committed_offset IS NULL OR committed_offset <> from_offset")

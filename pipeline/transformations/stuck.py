@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline.spans import span_ms
-from pipeline.transformations.keys import PAIR, TP, latest, micros, moment, story, with_era
+from pipeline.transformations.keys import PAIR, TP, group_history, latest, micros, moment, with_era
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -88,7 +88,7 @@ def stuck_partitions(
 
 def _last_runs(commits: DataFrame) -> DataFrame:
     """Of each pair: the newest committed offset (null: a tombstone), since when it is that, and the commits of it."""
-    order = story(*TP)
+    order = group_history(*TP)
     rows = with_era(commits.select(*PAIR, "log_partition", "log_offset", "logged_at", "committed_offset"))
     before = F.lag(F.struct("committed_offset")).over(order)
     # A first row differs from nothing; a tombstone's null is a value like any other.

@@ -131,7 +131,7 @@ class _Output:
             self._pending, self._pending_bytes = [], 0
 
     def finish(self, modified_ns: int) -> None:
-        """Everything on the platter, with the age of what it replaces."""
+        """Everything on the disk, with the age of what it replaces."""
         self.write()
         self.segment.finish_time_index()
         for path in [self.segment.file.path, *self.segment.write_indexes(CLEANED)]:

@@ -55,7 +55,7 @@ class Swap:
                     path = log.directory / f"{base_offset:020d}{suffix}{CLEANED}"
                     if suffix != ".txnindex" or path.exists():
                         log.disk.rename(path, path.with_suffix(SWAP))
-                # The sources must not be gone before this is on the platter: a file system may keep later renames and
+                # The sources must not be gone before this is on the disk: a file system may keep later renames and
                 # lose earlier ones. It makes the output before this one durable, too.
                 sync_directory(log.directory, log.disk)
         except OSError as error:

@@ -11,7 +11,7 @@ from storage.state.leader_epochs import LeaderEpochs
 
 
 class FlushTicket:
-    """Everything below `offset` is on the platter once `sync` has returned.
+    """Everything below `offset` is on the disk once `sync` has returned.
 
     `closed` are the files of rolled segments, to which nothing is written any more; `active` may grow while it is
     fsynced. The ticket holds its log files open, so the log may roll, truncate or delete while another thread is in

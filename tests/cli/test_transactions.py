@@ -77,7 +77,7 @@ def test_why_says_who_took_an_id_over(run: Run, broker: BrokerProcess, name: str
     assert told.code == 0, told
     assert "took the id over while one was still open" in told.out
     assert "held readers back for" in told.out and f"in {name}-0" in told.out
-    (entry,) = run("why", "--transaction", name, "--json", *where).json["story"]
+    (entry,) = run("why", "--transaction", name, "--json", *where).json["history"]
     assert (entry["cause"], entry["committed"]) == ("fenced", False)
     del first
 

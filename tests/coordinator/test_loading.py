@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.classic.inputs import Loaded as GroupLoaded
+from coordinator.classic.inputs import GroupLoaded
 from coordinator.group import GroupState
 from coordinator.load_summary import LoadFailed, LoadSummary
 from coordinator.loading import fold_log, load, replay_log

@@ -17,7 +17,7 @@ import pytest
 from protocol.records import batch
 from protocol.records import metadata_records as m
 from protocol.types import uuid_text
-from tests.broker.partitions.test_takeover import FOOTER, HEADER, LOG, batches
+from tests.broker.partitions.test_startup_epochs import FOOTER, HEADER, LOG, batches
 from tests.reference import graduation as g
 from tests.support.broker_process import eventually, free_port, need
 

@@ -1,6 +1,6 @@
 """Power loss at every file operation: of each file only what was fsynced, of each folder only fsynced names.
 
-The harshest disk there is: nothing reaches the platter by itself. What a finished flush promised must be there.
+The harshest disk there is: nothing reaches the disk by itself. What a finished flush promised must be there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Platter(BrokenDisk):
             setattr(self, name, self._guarded(name, self._fsync))
 
     def start(self) -> None:
-        """Everything in the folder is on the platter."""
+        """Everything in the folder is on the disk."""
         for path in self.directory.iterdir():
             descriptor = os.open(path, os.O_RDONLY)
             self._fsync(descriptor)
@@ -89,7 +89,7 @@ def test_what_a_flush_promised_is_there_after_a_power_loss(tmp_path: Path, again
             del log
         disk, promised = Platter(at, directory), [0]
         if again:
-            # The page cache of the first run is what this one sees; its names are on the platter, its bytes are not.
+            # The page cache of the first run is what this one sees; its names are on the disk, its bytes are not.
             disk.names = {path.name: path.stat().st_ino for path in directory.iterdir()}
         with suppress(Crash):
             (life_after_a_crash if again else life)(opened(directory, TINY, disk=disk), promised.append)

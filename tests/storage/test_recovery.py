@@ -375,7 +375,7 @@ class CountingDisk(Disk):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_what_recovery_only_saw_in_the_page_cache_is_fsynced_by_the_next_flush(tmp_path: Path) -> None:
-    """A recovered log was in the cache, not proven on the platter: all checked segments and their indexes."""
+    """A recovered log was in the cache, not proven on the disk: all checked segments and their indexes."""
     log = filled(tmp_path)
     disk = CountingDisk()
     again = opened(tmp_path, disk=disk, recovery_point=log.bases[1])

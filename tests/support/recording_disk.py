@@ -161,7 +161,7 @@ class Change(NamedTuple):
 
 
 class World:
-    """The files below a root: as the page cache has them, and what of that is on the platter for certain.
+    """The files below a root: as the page cache has them, and what of that is on the disk for certain.
 
     A folder is what it is under whatever name: what lies in it goes with it when it is renamed, and nothing of another
     one that has got its name since. One that nobody was seen to make was always there.

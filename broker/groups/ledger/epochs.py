@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from broker.groups.ledger.shape import Record, nothing_moved, partition_text, phases
 from coordinator.classic.ownership import NOTHING, Holding, moves, predecessor
-from coordinator.classic.story import cause_record
-from coordinator.consumer.story import MODE, member_facts
+from coordinator.classic.rebalance_tracking import cause_record
+from coordinator.consumer.rebalance_tracking import MODE, member_facts
 from protocol.records.ledger import MOVES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.groups.ledger.past import Past
+    from broker.groups.ledger.group_history import GroupHistory
     from coordinator.classic.ownership import Holdings
     from coordinator.consumer.epoch_rebalance import EpochRebalance
     from coordinator.consumer.group import ConsumerGroup, ConsumerMember
@@ -32,7 +32,7 @@ def holdings_of(group: ConsumerGroup, topics: Topics) -> Holdings:
     return {id_: Holding(one.instance_id, owned_by(one, topics)) for id_, one in group.members.items()}
 
 
-def began(record: Record, event: GroupEvent, past: Past) -> None:
+def began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
     """Fill in a `rebalance_began`."""
     rebalance = event.epochs
     assert rebalance is not None
@@ -48,7 +48,7 @@ def began(record: Record, event: GroupEvent, past: Past) -> None:
     past.open = record
 
 
-def ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: Past) -> None:
+def ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupHistory) -> None:
     """Fill in a `rebalance_ended`: moves are told against the last epoch that everybody had reached."""
     rebalance, group, topics = event.epochs, event.consumer_group, event.topics
     assert rebalance is not None

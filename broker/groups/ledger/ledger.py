@@ -13,9 +13,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.internal_topics import LEDGER_TOPIC, OFFSETS_TOPIC, ledger_topic
-from broker.groups.ledger import making, reading
+from broker.groups.ledger import event_records, reading
 from broker.groups.ledger.departures import Departures
-from broker.groups.ledger.past import Past, follow
+from broker.groups.ledger.group_history import GroupHistory, follow
 from broker.groups.ledger.refusals import Refusals
 from broker.groups.ledger.shape import Record as LedgerRecord
 from broker.loop.logs import get_logger
@@ -88,7 +88,7 @@ class Ledger:
         self._asked = False
         self._creating = False
         self._failing = False  # said so already
-        self._pasts: dict[int, dict[str, Past]] = {}  # by coordinator partition and group
+        self._pasts: dict[int, dict[str, GroupHistory]] = {}  # by coordinator partition and group
         self._refusals = Refusals(runtime, self._put)
         self._departures = Departures(runtime, groups.peers, self._put)
         groups.event_listeners.append(self.happened)
@@ -192,8 +192,8 @@ class Ledger:
         pasts = self._pasts_of(index)
         past = pasts.get(item.group_id)
         if past is None:
-            past = pasts[item.group_id] = Past()
-        record = making.record_of(item, self._common(index), past)
+            past = pasts[item.group_id] = GroupHistory()
+        record = event_records.record_of(item, self._common(index), past)
         if isinstance(item.what, GroupRemoved):
             del pasts[item.group_id]
         return [record]
@@ -205,9 +205,9 @@ class Ledger:
             group = loaded.groups.get(group_id)
             if past.open is not None:
                 common = self._common(loaded.index)
-                records.append(making.interrupted(past.open, group, topics, common, loaded.at_ms))
+                records.append(event_records.interrupted(past.open, group, topics, common, loaded.at_ms))
                 began_at = int(past.open.get("from_generation", -1))
-                if (now_at := making.reached(group, began_at)) > began_at:
+                if (now_at := event_records.reached(group, began_at)) > began_at:
                     past.generation = now_at
                 past.open = None
             if group is None:
@@ -298,7 +298,7 @@ class Ledger:
 
     # -- after a start -------------------------------------------------------------------------------------
 
-    def _pasts_of(self, index: int) -> dict[str, Past]:
+    def _pasts_of(self, index: int) -> dict[str, GroupHistory]:
         """What was told of the groups of a partition; read from the topic at the first question.
 
         Raises: PartitionLoading, StorageError.
@@ -311,7 +311,7 @@ class Ledger:
             self._pasts[index] = pasts
         return pasts
 
-    def _read_tail(self, index: int, pasts: dict[str, Past]) -> None:
+    def _read_tail(self, index: int, pasts: dict[str, GroupHistory]) -> None:
         try:
             partition = self._partitions.get(LEDGER_TOPIC, index)
         except PartitionLoading:

@@ -112,7 +112,7 @@ def _flushing_and_cleaning(scrape: Scrape) -> Iterator[str]:
         "Time that fsyncs took, in worker threads.",
         flusher.flush_ns / 1_000_000_000,
     )
-    cleaning = scrape.app.keeper.cleaning
+    cleaning = scrape.app.log_manager.cleaning
     yield scrape.one("kohort_log_cleanings_total", "counter", "Passes of the log cleaner.", cleaning.passes)
     yield scrape.one(
         "kohort_log_cleaning_seconds_total",

@@ -200,7 +200,7 @@ def _kminion_info(row: GroupRow, node: int) -> str:
     state = group.state.value if group is not None else GroupState.EMPTY.value
     protocol = protocol_type = ""
     if isinstance(group, ConsumerGroup):
-        protocol, protocol_type = escaped(group.story.assignor or ""), CONSUMER
+        protocol, protocol_type = escaped(group.tracking.assignor or ""), CONSUMER
     elif group is not None:
         protocol, protocol_type = escaped(group.protocol_name or ""), escaped(group.protocol_type or "")
     return (

@@ -135,7 +135,7 @@ class LagTable:
 def _rebalancing_since_ms(group: AnyGroup | None) -> int | None:
     if group is None:
         return None
-    rebalance = group.story.rebalance if isinstance(group, ConsumerGroup) else group.rebalance
+    rebalance = group.tracking.rebalance if isinstance(group, ConsumerGroup) else group.rebalance
     return None if rebalance is None else rebalance.began_at_ms
 
 

@@ -24,7 +24,7 @@ from protocol.records import metadata_records as m
 from protocol.records.control_records import ControlType
 from storage.errors import CorruptFile
 from storage.files import DISK
-from tests.broker.partitions.test_takeover import (
+from tests.broker.partitions.test_startup_epochs import (
     FOLDER,
     MV_21,
     TOPIC,

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.classic.inputs import (
+    GroupLoaded,
     Heartbeat,
     InitialDelayPassed,
     Join,
     JoinTimedOut,
     Leave,
     Leaver,
-    Loaded,
     SessionExpired,
     Sync,
     SyncTimedOut,
@@ -135,7 +135,7 @@ def inputs_for(member_id: str, generation: int) -> list[Input]:
         JoinTimedOut("g"),
         SyncTimedOut("g", generation),
         SyncTimedOut("g", generation + 1),
-        Loaded("g"),
+        GroupLoaded("g"),
         Unload("g"),
     ]
     return found

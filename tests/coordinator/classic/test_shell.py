@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, sync_error
-from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Loaded, Sync, SyncTimedOut, Unload
+from coordinator.classic.inputs import GroupLoaded, Heartbeat, Join, Leave, Leaver, Sync, SyncTimedOut, Unload
+from coordinator.classic.leadership import unserved
 from coordinator.classic.leave import refused
-from coordinator.classic.tenure import unserved
 from coordinator.group import GroupState
 from coordinator.routing import java_hash, partition_for
 from coordinator.view import GroupSettings
@@ -172,12 +172,12 @@ def test_a_loaded_group_has_whole_sessions_and_at_most_the_allowed_size():
     ids = broker.stable_group("a", "b", "c")
     broker.timers.clear()
 
-    broker.feed(Loaded("g"))
+    broker.feed(GroupLoaded("g"))
     assert [broker.timer_in("heartbeat", member_id) for member_id in ids] == [SESSION] * 3
     assert broker.state is GroupState.STABLE
 
     broker.core.settings = GroupSettings(max_size=2)
-    broker.feed(Loaded("g"))
+    broker.feed(GroupLoaded("g"))
     assert broker.state is GroupState.PREPARING_REBALANCE
     facts = broker.last("rebalance_began").facts
     assert (facts["trigger"], facts["size"], facts["limit"]) == ("over_capacity", 3, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.cause import CLASSIC_TRIGGERS, FURTHER_CAUSES_MAX
-from coordinator.classic.inputs import Leaver, Loaded
+from coordinator.classic.inputs import GroupLoaded, Leaver
 from coordinator.loading import group_of
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
@@ -397,7 +397,7 @@ def _loaded(max_size: int = 10) -> tuple[Driver, list[str]]:
     broker = Driver(GroupSettings(max_size=max_size))
     _, value = before.log[-1]
     broker.core.groups["g"] = group_of("g", value)
-    broker.feed(Loaded("g"))
+    broker.feed(GroupLoaded("g"))
     return broker, ids
 
 

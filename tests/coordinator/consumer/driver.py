@@ -17,7 +17,7 @@ from typing import Any
 from coordinator.classic import inputs as classic
 from coordinator.consumer import inputs
 from coordinator.consumer.assignor import AssignmentSpec, Assignor, Steps
-from coordinator.consumer.epoch_rebalance import NO_STORY
+from coordinator.consumer.epoch_rebalance import NO_TRACKING
 from coordinator.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.consumer.regexes import matching
 from coordinator.consumer.target import computed
@@ -434,7 +434,7 @@ class Driver:
         self.shard = self.loaded()
         self.timers.clear()
         for group_id in self.shard.all_keys():
-            self.feed(classic.Loaded(group_id))
+            self.feed(classic.GroupLoaded(group_id))
 
     def check(self) -> None:
         """The durable part is the fold of the log, whichever way it is read."""
@@ -480,7 +480,7 @@ def durable(group: ConsumerGroup) -> ConsumerGroup:
         regexes_asked_at_ms=None,
         computing_epoch=None,
         asked_to_join={},
-        story=NO_STORY,
+        tracking=NO_TRACKING,
     )
 
 

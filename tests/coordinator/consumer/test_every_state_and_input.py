@@ -150,7 +150,7 @@ def inputs_for() -> list[GroupInput]:
     found += [
         classic.JoinTimedOut("g"),
         classic.SyncTimedOut("g", 1),
-        classic.Loaded("g"),
+        classic.GroupLoaded("g"),
         inputs.RegexesResolved("g", {"t.*": frozenset({"t"})}, 1),
         inputs.RegexesResolved("g", None),
         inputs.DescribeConsumerGroup("g", Request()),

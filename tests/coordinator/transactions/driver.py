@@ -280,7 +280,7 @@ class Driver:
         for request in self.requests:
             request.lost = True
         for tid in list(self.shard.states):
-            self.feed(inputs.Loaded(tid))
+            self.feed(inputs.TransactionLoaded(tid))
 
     def rewrite(self, **changes: Any) -> None:
         """Another broker wrote the last record like this; its log is loaded."""

@@ -142,7 +142,12 @@ def inputs_for(broker: Driver) -> list[Input]:
         found.append(inputs.MarkersWritten(TID, *pair, {}))
     start_ms = broker.transaction.start_ms if broker.transaction else -1
     found += [inputs.TransactionTimedOut(TID, start_ms), inputs.TransactionTimedOut(TID, 5)]
-    found += [inputs.RetryMarkers(TID), inputs.ExpireTransactionalId(TID), inputs.Loaded(TID), inputs.Unload(TID)]
+    found += [
+        inputs.RetryMarkers(TID),
+        inputs.ExpireTransactionalId(TID),
+        inputs.TransactionLoaded(TID),
+        inputs.Unload(TID),
+    ]
     found.append(inputs.DescribeTransaction(TID, Request("describe")))
     for token in (inputs.Completed(), inputs.Expired(), inputs.Decided(None)):
         if broker.transaction is None or broker.transaction.pending is None:

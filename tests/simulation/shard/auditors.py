@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.classic.inputs import Join, Leave, Sync
-from coordinator.consumer.epoch_rebalance import NO_STORY
+from coordinator.consumer.epoch_rebalance import NO_TRACKING
 from coordinator.consumer.group import UNREVOKED, ConsumerGroup, plain
 from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.group import Group, GroupState
@@ -267,7 +267,8 @@ class Auditor:
     def compare(self, live: Any, loaded: Any) -> None:
         """A group and what the log makes of it, while nothing is on its way."""
         if isinstance(live, ConsumerGroup):
-            durable = altered(live, hashed_topics=None, regexes_asked_at_ms=None, computing_epoch=None, story=NO_STORY)
+            unwritten = {"hashed_topics": None, "regexes_asked_at_ms": None, "computing_epoch": None}
+            durable = altered(live, **unwritten, tracking=NO_TRACKING)
             assert durable == loaded, f"{durable} is {loaded} in the log"
         elif isinstance(live, Group) and live.state in (GroupState.STABLE, GroupState.EMPTY) and self.recorded:
             if live.protocol_type is None or not live.generation:

@@ -16,7 +16,7 @@ from coordinator.classic import heartbeat as classic_heartbeat
 from coordinator.classic import join as classic_join
 from coordinator.classic import rebalance, replacement, sync
 from coordinator.classic.draft import Draft as ClassicDraft
-from coordinator.classic.inputs import JoinTimedOut, Leave, Loaded, SessionExpired, SyncTimedOut
+from coordinator.classic.inputs import GroupLoaded, JoinTimedOut, Leave, SessionExpired, SyncTimedOut
 from coordinator.classic.tokens import AssignmentToken
 from coordinator.consumer import draft as consumer_draft
 from coordinator.consumer import epochs, heartbeat, members, offsets, reconcile, removal, target
@@ -151,7 +151,7 @@ def cleaner_keeps_the_oldest() -> AbstractContextManager[Any]:
 
 def nobody_expected_after_a_load() -> AbstractContextManager[Any]:
     """Members of a loaded group have no sessions, so that the dead stay."""
-    return _both("_RULES", "_RULES_OF_CONSUMER_GROUPS", Loaded, _nothing_happens)
+    return _both("_RULES", "_RULES_OF_CONSUMER_GROUPS", GroupLoaded, _nothing_happens)
 
 
 # Classic groups

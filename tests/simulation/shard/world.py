@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from coordinator.classic.inputs import Loaded
+from coordinator.classic.inputs import GroupLoaded
 from coordinator.consumer.assignors import ASSIGNORS
 from coordinator.loading import load
 from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, SetTimer
@@ -284,7 +284,7 @@ class Leader:
         self.up = True
         self.listener.loaded()
         for group_id in list(self.shard.states):
-            self.submit(Loaded(group_id, 0, True))
+            self.submit(GroupLoaded(group_id, 0, True))
 
     def compact(self) -> None:
         """Keep the last record of each key; of old tombstones some."""

@@ -18,12 +18,12 @@ from coordinator.values import altered
 
 if TYPE_CHECKING:
     from coordinator.transactions.events import TransactionEvent
-    from coordinator.transactions.inputs import ExpireTransactionalId, Loaded, Unload
+    from coordinator.transactions.inputs import ExpireTransactionalId, TransactionLoaded, Unload
     from coordinator.transactions.transaction import Transaction
     from coordinator.transactions.view import TransactionOutcome, View
 
 
-def loaded(view: View, event_: Loaded, now_ms: int) -> TransactionOutcome:
+def loaded(view: View, event_: TransactionLoaded, now_ms: int) -> TransactionOutcome:
     """What was open goes on under its old clock; what was decided is carried out, from the first marker on."""
     transaction = view.transaction
     if transaction is None:

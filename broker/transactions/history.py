@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coordinator.transactions.events import TransactionEvent
 
 IDS_KEPT = 1_000
-"""Transactional ids whose stories are kept: those of which something was told last."""
+"""Transactional ids whose histories are kept: those of which something was told last."""
 ENTRIES_KEPT = 20
 """Of each id."""
 _PARTITIONS_KEPT = 10
@@ -20,7 +20,7 @@ _PARTITIONS_KEPT = 10
 Entry = dict[str, Any]
 
 
-class TransactionStories:
+class TransactionHistory:
     """Entries by transactional id, the oldest first. Each has `kind`, `at_ms` and facts as the events have them.
 
     `transaction`: one that was not simply committed; with `completed_at_ms` when its last marker is written, with
@@ -29,19 +29,19 @@ class TransactionStories:
     itself. `expired`: the id was forgotten.
     """
 
-    __slots__ = ("_decided", "_stories")
+    __slots__ = ("_decided", "_histories")
 
     def __init__(self) -> None:
-        self._stories: OrderedDict[str, deque[Entry]] = OrderedDict()
+        self._histories: OrderedDict[str, deque[Entry]] = OrderedDict()
         self._decided: dict[str, Entry] = {}  # those whose markers are on their way
 
     def of(self, transactional_id: str) -> list[Entry]:
         """What is remembered of it."""
-        return list(self._stories.get(transactional_id, ()))
+        return list(self._histories.get(transactional_id, ()))
 
     def ids(self) -> list[str]:
         """All of which something is remembered."""
-        return list(self._stories)
+        return list(self._histories)
 
     def on_event(self, event: TransactionEvent) -> None:
         """Something happened under a transactional id."""
@@ -75,7 +75,7 @@ class TransactionStories:
         entry = self._decided.get(event.key)
         if entry is None:
             entry = self._decided[event.key] = _entry("transaction", event)
-        if all(entry is not one for one in self._stories.get(event.key, ())):
+        if all(entry is not one for one in self._histories.get(event.key, ())):
             self._append(event.key, entry)
         return entry
 
@@ -86,9 +86,9 @@ class TransactionStories:
         self._append(event.key, entry)
 
     def _repeat(self, event: TransactionEvent) -> None:
-        story = self._stories.get(event.key)
+        history = self._histories.get(event.key)
         entry = _entry(event.kind.removeprefix("transaction_"), event)
-        last = story[-1] if story else {}
+        last = history[-1] if history else {}
         if _same(last, entry):
             last["count"] = last.get("count", 1) + 1
             last["last_ms"] = event.at_ms
@@ -99,14 +99,14 @@ class TransactionStories:
         self._append(event.key, _entry("expired", event))
 
     def _append(self, key: str, entry: Entry) -> None:
-        story = self._stories.get(key)
-        if story is None:
-            story = self._stories[key] = deque(maxlen=ENTRIES_KEPT)
-            if len(self._stories) > IDS_KEPT:
-                self._stories.popitem(last=False)
+        history = self._histories.get(key)
+        if history is None:
+            history = self._histories[key] = deque(maxlen=ENTRIES_KEPT)
+            if len(self._histories) > IDS_KEPT:
+                self._histories.popitem(last=False)
         else:
-            self._stories.move_to_end(key)
-        story.append(entry)
+            self._histories.move_to_end(key)
+        history.append(entry)
 
 
 def _entry(kind: str, event: TransactionEvent) -> Entry:
@@ -122,12 +122,12 @@ def _same(last: Entry, entry: Entry) -> bool:
 
 
 _TELL = {
-    "transaction_decided": TransactionStories._decide,
-    "transaction_completed": TransactionStories._complete,
-    "markers_delayed": TransactionStories._delay,
-    "marker_abandoned": TransactionStories._abandon,
-    "transaction_loaded": TransactionStories._load,
-    "transaction_request_refused": TransactionStories._repeat,
-    "transaction_write_failed": TransactionStories._repeat,
-    "transactional_id_expired": TransactionStories._expire,
+    "transaction_decided": TransactionHistory._decide,
+    "transaction_completed": TransactionHistory._complete,
+    "markers_delayed": TransactionHistory._delay,
+    "marker_abandoned": TransactionHistory._abandon,
+    "transaction_loaded": TransactionHistory._load,
+    "transaction_request_refused": TransactionHistory._repeat,
+    "transaction_write_failed": TransactionHistory._repeat,
+    "transactional_id_expired": TransactionHistory._expire,
 }

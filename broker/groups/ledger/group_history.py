@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coordinator.view import AnyGroup, Topics
 
 
-class Past:
+class GroupHistory:
     """One group. `generation`: the newest that a record told of; `holdings`: who owned what in it, None: not known.
 
     `open`: the `rebalance_began` without an end.
@@ -43,14 +43,14 @@ class Past:
         self.generation = group.generation
 
 
-def follow(pasts: dict[str, Past], record: Mapping[str, Any]) -> None:
+def follow(pasts: dict[str, GroupHistory], record: Mapping[str, Any]) -> None:
     """Take one record of the topic over, at a start: later ones overwrite earlier ones."""
     kind, group_id = record.get("kind"), record["group_id"]
     if kind == "rebalance_began":
-        past = pasts.setdefault(group_id, Past())
+        past = pasts.setdefault(group_id, GroupHistory())
         past.open = record
     elif kind == "rebalance_ended":
-        past = pasts.setdefault(group_id, Past())
+        past = pasts.setdefault(group_id, GroupHistory())
         past.open = None
         if record.get("outcome") in ("stable", "empty", "interrupted"):
             past.generation = int(record.get("to_generation", -1))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.http.routes import respond
-from broker.transactions.stories import ENTRIES_KEPT, IDS_KEPT, TransactionStories
+from broker.transactions.history import ENTRIES_KEPT, IDS_KEPT, TransactionHistory
 from coordinator.transactions.events import TransactionEvent
 from coordinator.why import transactions as words
 from protocol.errors import ErrorCode
@@ -43,9 +43,9 @@ def told(whole: TransactionalWhole, path: str) -> Any:
     return json.loads(body)
 
 
-def story(whole: TransactionalWhole, name: str = "tx") -> list[tuple[str, list[str]]]:
+def history(whole: TransactionalWhole, name: str = "tx") -> list[tuple[str, list[str]]]:
     """As `kohort why --transaction` words it."""
-    return [words.entry(one) for one in told(whole, f"/transactions/{name}")["story"]]
+    return [words.entry(one) for one in told(whole, f"/transactions/{name}")["history"]]
 
 
 def opened(whole: TransactionalWhole, name: str = "tx") -> tuple[int, int]:
@@ -60,7 +60,7 @@ def test_what_the_producer_commits_leaves_nothing(broker: TransactionalWhole) ->
     pair = opened(broker)
     broker.end("tx", pair, commit=True)
 
-    assert story(broker) == []
+    assert history(broker) == []
     figures = broker.broker.transaction_figures
     assert (figures.ended, figures.open, figures.ending) == ({(True, "client"): 1}, {}, {})
 
@@ -78,7 +78,7 @@ def test_a_transaction_that_is_open_for_too_long_is_said_to_be(broker: Transacti
     broker.runtime.advance(61_000)
     broker.settle()
 
-    ((sentence, below),) = story(broker)
+    ((sentence, below),) = history(broker)
     assert sentence.startswith("aborted: the transaction of c (127.0.0.1) was open for 60.0 s, longer than its timeout")
     assert below == ["held readers back for 60.0 s in t-0, t-1"]
     figures = broker.broker.transaction_figures
@@ -95,7 +95,7 @@ def test_who_was_shut_out_and_by_whom_is_said(broker: TransactionalWhole) -> Non
         broker.runtime.advance(1_000)
         assert broker.end("tx", old, commit=True).error_code == ErrorCode.PRODUCER_FENCED
 
-    (sentence, below), (refused, _) = story(broker)
+    (sentence, below), (refused, _) = history(broker)
     assert sentence == "aborted: c (127.0.0.1) came back and took the id over while one was still open, for 5.0 s"
     assert below == ["held readers back for 5.0 s in t-0, t-1"]
     assert refused == (
@@ -106,7 +106,7 @@ def test_who_was_shut_out_and_by_whom_is_said(broker: TransactionalWhole) -> Non
 def test_an_abort_of_the_producer_itself_is_said(broker: TransactionalWhole) -> None:
     pair = opened(broker)
     broker.end("tx", pair, commit=False)
-    ((sentence, _),) = story(broker)
+    ((sentence, _),) = history(broker)
     assert sentence == "aborted by c (127.0.0.1) after 0.0 s"
 
 
@@ -116,7 +116,7 @@ def test_what_was_open_at_the_start_is_said(broker: TransactionalWhole, tmp_path
     again = TransactionalWhole(tmp_path)
     try:
         again.settle()
-        ((sentence, _),) = story(again)
+        ((sentence, _),) = history(again)
         assert sentence.startswith("the broker started; a transaction was open since ")
         assert again.broker.transaction_figures.oldest_ms is not None
     finally:
@@ -135,14 +135,14 @@ def event(kind: str, key: str, **facts: Any) -> TransactionEvent:
 
 def test_markers_that_were_refused_are_told_of_a_committed_transaction() -> None:
     """It would leave nothing, but for them."""
-    stories = TransactionStories()
+    history = TransactionHistory()
     decided = {"committed": True, "cause": "client", "open_ms": 5, "partitions": ["t-0", "t-1"], "partition_count": 2}
-    stories.on_event(event("transaction_decided", "tx", **decided))
-    stories.on_event(event("markers_delayed", "tx", tries=1, errors={"t-1": "NOT_LEADER_OR_FOLLOWER"}))
-    stories.on_event(event("marker_abandoned", "tx", partition="t-0", error="INVALID_PRODUCER_EPOCH"))
-    stories.on_event(event("transaction_completed", "tx", committed=True, cause="client", markers_ms=0))
+    history.on_event(event("transaction_decided", "tx", **decided))
+    history.on_event(event("markers_delayed", "tx", tries=1, errors={"t-1": "NOT_LEADER_OR_FOLLOWER"}))
+    history.on_event(event("marker_abandoned", "tx", partition="t-0", error="INVALID_PRODUCER_EPOCH"))
+    history.on_event(event("transaction_completed", "tx", committed=True, cause="client", markers_ms=0))
 
-    (entry,) = stories.of("tx")
+    (entry,) = history.of("tx")
     assert words.entry(entry) == (
         "committed by its producer after 0.0 s",
         [
@@ -155,12 +155,12 @@ def test_markers_that_were_refused_are_told_of_a_committed_transaction() -> None
 
 def test_stories_are_bounded() -> None:
     """In their number, and each."""
-    stories = TransactionStories()
+    history = TransactionHistory()
     for number in range(IDS_KEPT + 5):
-        stories.on_event(event("transactional_id_expired", f"tx-{number}", idle_ms=1))
+        history.on_event(event("transactional_id_expired", f"tx-{number}", idle_ms=1))
     for _ in range(ENTRIES_KEPT + 5):
-        stories.on_event(event("transactional_id_expired", "tx-100", idle_ms=1))
+        history.on_event(event("transactional_id_expired", "tx-100", idle_ms=1))
 
-    assert len(stories.ids()) == IDS_KEPT
-    assert stories.of("tx-0") == []
-    assert len(stories.of("tx-100")) == ENTRIES_KEPT
+    assert len(history.ids()) == IDS_KEPT
+    assert history.of("tx-0") == []
+    assert len(history.of("tx-100")) == ENTRIES_KEPT

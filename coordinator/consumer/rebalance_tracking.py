@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from coordinator.consumer.draft import Draft
-    from coordinator.consumer.epoch_rebalance import Story
+    from coordinator.consumer.epoch_rebalance import RebalanceTracking
     from coordinator.consumer.group import ConsumerMember
     from coordinator.view import Topics, View
 
@@ -27,17 +27,17 @@ MODE = "cooperative"
 _WAITED_FOR_MIN_MS = 10
 
 
-def follow(draft: Draft, group: ConsumerGroup) -> Story:
+def follow(draft: Draft, group: ConsumerGroup) -> RebalanceTracking:
     """What the group remembers from now on; events of what began and ended are in the draft.
 
     `group`: as the draft leaves it.
     """
-    origin, story = draft.origin, draft.story
-    rebalance = story.rebalance
+    origin, tracking = draft.origin, draft.tracking
+    rebalance = tracking.rebalance
     if draft.causes:
         rebalance = _caused(draft, origin, group, rebalance)
     if rebalance is None:
-        return story
+        return tracking
     if draft.departed:
         rebalance = altered(rebalance, departed=(*rebalance.departed, *draft.departed))
     if draft.side_causes:
@@ -45,9 +45,9 @@ def follow(draft: Draft, group: ConsumerGroup) -> Story:
     rebalance = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft.now_ms)
     outcome = _outcome(rebalance, group)
     if outcome is not None:
-        draft.events.append(ended(draft.view, group, rebalance, outcome, draft.now_ms, story.assignor))
+        draft.events.append(ended(draft.view, group, rebalance, outcome, draft.now_ms, tracking.assignor))
         rebalance = None
-    return altered(story, rebalance=rebalance)
+    return altered(tracking, rebalance=rebalance)
 
 
 def resumed(view: View, group: ConsumerGroup, now_ms: int) -> tuple[EpochRebalance, GroupEvent] | None:
@@ -86,7 +86,7 @@ def _caused(
         unread={} if rebalance is None else rebalance.unread,
     )
     if rebalance is not None:
-        view, assignor = draft.view, draft.story.assignor
+        view, assignor = draft.view, draft.tracking.assignor
         draft.events.append(ended(view, group, rebalance, "superseded", now_ms, assignor, by=new.rebalance_id))
     if len(causes) > 1:
         new = _with_causes(new, causes[1:])

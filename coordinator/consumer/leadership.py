@@ -11,7 +11,7 @@ from coordinator.consumer.answers import Refused, heartbeat_error
 from coordinator.consumer.checks import check_shape
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, group_event, timers_of
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
-from coordinator.consumer.story import resumed
+from coordinator.consumer.rebalance_tracking import resumed
 from coordinator.events import CoordinatorLoaded
 from coordinator.outcome import CancelTimer, Outcome, Reply
 from coordinator.values import altered
@@ -19,12 +19,12 @@ from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_describe import DescribedConsumerGroup
 
 if TYPE_CHECKING:
-    from coordinator.classic.inputs import Loaded, Unload
+    from coordinator.classic.inputs import GroupLoaded, Unload
     from coordinator.outcome import Input
     from coordinator.view import AnyGroupOutcome, ConsumerSettings, View
 
 
-def loaded(view: View, event: Loaded, now_ms: int) -> AnyGroupOutcome:
+def loaded(view: View, event: GroupLoaded, now_ms: int) -> AnyGroupOutcome:
     """Every member has a whole session to show up, and the whole rebalance timeout to give up what it must."""
     group = view.consumer_group
     if group is None or not group.members:
@@ -35,7 +35,9 @@ def loaded(view: View, event: Loaded, now_ms: int) -> AnyGroupOutcome:
     if resuming is None:
         return Outcome(group, timers=timers, events=(told,))
     rebalance, began = resuming
-    return Outcome(altered(group, story=altered(group.story, rebalance=rebalance)), timers=timers, events=(told, began))
+    return Outcome(
+        altered(group, tracking=altered(group.tracking, rebalance=rebalance)), timers=timers, events=(told, began)
+    )
 
 
 def unload(view: View, event: Unload, now_ms: int) -> AnyGroupOutcome:

@@ -11,8 +11,8 @@ from broker.catalogue.topics_image import Topic
 from broker.config.settings import Settings
 from broker.loop.worker import WorkerDied
 from broker.partitions import PartitionLoading
-from broker.partitions import keeper as log_keeper
-from broker.partitions.keeper import LogKeeper
+from broker.partitions import log_manager as log_keeper
+from broker.partitions.log_manager import LogManager
 from storage.clean.swap import Swap
 from storage.errors import StorageError
 from storage.files import DISK
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """A data plane with its keeper."""
+    """A data plane with its log_manager."""
 
     def __init__(self, directory: Path, runtime: VirtualRuntime | None = None, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
@@ -42,11 +42,11 @@ class Kept:
             }
         self.plane = DataPlane(directory, runtime=runtime, clean=clean, **checkpoints)
         self.runtime = self.plane.runtime
-        self.keeper = LogKeeper(self.runtime, self.plane.partitions, Settings(given))
+        self.log_manager = LogManager(self.runtime, self.plane.partitions, Settings(given))
 
     def stop(self) -> bool:
         ended: list[bool] = []
-        self.keeper.stop((self.plane.directory / "clean").touch, ended.append)
+        self.log_manager.stop((self.plane.directory / "clean").touch, ended.append)
         self.runtime.turn()
         return ended[0]
 
@@ -58,7 +58,7 @@ class Kept:
 def kept(tmp_path: Path) -> Kept:
     made = Kept(tmp_path / "data")
     made.plane.create("t")
-    made.keeper.start()
+    made.log_manager.start()
     return made
 
 
@@ -94,14 +94,14 @@ def test_checkpoints_are_written_at_kafkas_intervals(kept: Kept) -> None:
 def test_checkpoints_do_not_forget_partitions_that_nobody_opened(tmp_path: Path) -> None:
     first = Kept(tmp_path / "data")
     first.plane.create("t")
-    first.keeper.start()
+    first.log_manager.start()
     for _ in range(3):
         first.plane.produce("t", batch(b"a"))
     first.plane.delete_records("t", 2)
     assert first.stop()
     second = Kept(tmp_path / "data")
     second.plane.create("t")
-    second.keeper.start()
+    second.log_manager.start()
     second.plane.create("u")
     second.plane.produce("u", batch(b"a"))
     assert second.stop()
@@ -116,7 +116,7 @@ def test_checkpoints_do_not_forget_partitions_that_nobody_opened(tmp_path: Path)
 def test_old_segments_go_and_a_reader_below_is_woken(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data")
     kept.plane.create("t", segment_bytes="1048576", retention_bytes="1048576", file_delete_delay_ms="60000")
-    kept.keeper.start()
+    kept.log_manager.start()
     for _ in range(4):
         kept.plane.produce("t", batch(b"a" * 600_000))
     parked = kept.plane.fetch_request("t", 4, max_wait_ms=10**9)
@@ -133,7 +133,7 @@ def test_old_segments_go_and_a_reader_below_is_woken(tmp_path: Path) -> None:
 def test_records_go_by_age(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data")
     kept.plane.create("t", retention_ms="1000")
-    kept.keeper.start()
+    kept.log_manager.start()
     kept.plane.produce("t", batch(b"a", timestamp=NOW_MS))
     kept.runtime.advance(31_000)
     assert kept.plane.partition("t").log_start_offset == 1
@@ -146,7 +146,7 @@ def test_retention_reaches_logs_that_nobody_has_opened(tmp_path: Path) -> None:
     assert first.stop()
     second = Kept(tmp_path / "data")
     second.plane.create("t", retention_ms="1000")
-    second.keeper.start()
+    second.log_manager.start()
     assert len(second.plane.partitions) == 0
     second.runtime.advance(31_000)
     assert second.plane.partition("t").log_start_offset == 1
@@ -156,7 +156,7 @@ def test_silent_producers_are_forgotten(tmp_path: Path) -> None:
     """TX13: afterwards any sequence is taken."""
     kept = Kept(tmp_path / "data", producer_id_expiration_ms="1000")
     kept.plane.create("t")
-    kept.keeper.start()
+    kept.log_manager.start()
     kept.plane.produce("t", batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0))
     kept.runtime.advance(601_000)
     late = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=9)
@@ -176,7 +176,7 @@ def test_a_clean_stop_flushes_and_marks_last(kept: Kept, monkeypatch: pytest.Mon
         seen["snapshots"] = [path.name for path in (folder / "t-0").glob("*.snapshot")]
 
     ended: list[bool] = []
-    kept.keeper.stop(mark, ended.append)
+    kept.log_manager.stop(mark, ended.append)
     kept.runtime.turn()
     assert ended == [True]
     assert seen["checkpoints"] == {RECOVERY_POINT: {("t", 0): 1}, HIGH_WATERMARK: {("t", 0): 1}}
@@ -232,7 +232,7 @@ def test_after_a_clean_stop_logs_are_opened_when_asked_for(tmp_path: Path) -> No
     assert first.stop()
     second = Kept(tmp_path / "data")
     second.plane.create("t", partitions=100)
-    second.keeper.start()
+    second.log_manager.start()
     assert len(second.plane.partitions) == 0
     assert second.plane.fetch("t", 0)[0].values == [b"a"]
     assert len(second.plane.partitions) == 1
@@ -276,7 +276,7 @@ def test_after_a_crash_logs_are_recovered_behind_the_open_doors(tmp_path: Path) 
     assert second.plane.partitions.recovers
     second.plane.create("t")
     second.plane.create("u")
-    second.keeper.start()
+    second.log_manager.start()
     with pytest.raises(PartitionLoading):
         second.plane.partitions.get("t", 0)
     assert second.plane.produce("t", batch(b"x")).error_code == 6
@@ -291,7 +291,7 @@ def test_recovery_begins_at_the_recovery_point(tmp_path: Path) -> None:
     """What a checkpoint says was fsynced is not read again."""
     first = Kept(tmp_path / "data")
     first.plane.create("t", segment_bytes="1048576")
-    first.keeper.start()
+    first.log_manager.start()
     for _ in range(4):
         first.plane.produce("t", batch(b"a" * 600_000))
     first.runtime.advance(62_000)
@@ -324,7 +324,7 @@ def test_recovery_tries_a_log_that_cannot_be_opened_once(tmp_path: Path) -> None
     second = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
     second.plane.create("bad")
     second.plane.create("good")
-    second.keeper.start()
+    second.log_manager.start()
     for _ in range(10):
         if second.runtime.works:
             second.runtime.run_work()
@@ -351,7 +351,7 @@ def test_a_topic_made_again_while_it_is_recovered_does_not_get_the_log_of_the_ol
         return opened
 
     monkeypatch.setattr(second.plane.partitions, "open_log", overtaken)
-    second.keeper.start()
+    second.log_manager.start()
     while second.runtime.works:
         second.runtime.run_work()
     assert second.plane.produce("t", batch(b"new")).base_offset == 0
@@ -362,7 +362,7 @@ def test_a_topic_made_again_does_not_inherit_what_checkpoints_say_of_the_old_one
     """Its first records would be below the old log start, and lost after a crash."""
     first = Kept(tmp_path / "data")
     first.plane.create("t")
-    first.keeper.start()
+    first.log_manager.start()
     for _ in range(5):
         first.plane.produce("t", batch(b"old"))
     first.plane.delete_records("t", 4)
@@ -383,7 +383,7 @@ def test_a_deleted_topic_leaves_no_log_start_behind_for_its_successor(tmp_path: 
     """A log that ends below its checkpointed start is thrown away at the next start: it must not be another topic's."""
     first = Kept(tmp_path / "data")
     first.plane.create("t")
-    first.keeper.start()
+    first.log_manager.start()
     for _ in range(5):
         first.plane.produce("t", batch(b"old"))
     first.plane.delete_records("t", 3)
@@ -417,7 +417,7 @@ def test_a_crash_amid_a_deletion_leaves_nothing_for_the_successor_either(tmp_pat
 def test_a_checkpoint_on_its_way_does_not_bring_a_deleted_topic_back(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
     kept.plane.create("t")
-    kept.keeper.start()
+    kept.log_manager.start()
     kept.plane.produce("t", batch(b"a"))
     kept.runtime.advance(6_000)
     assert kept.runtime.works
@@ -433,7 +433,7 @@ def test_a_checkpoint_on_its_way_does_not_bring_a_deleted_topic_back(tmp_path: P
 def compacted(directory: Path, **configs: str) -> Kept:
     kept = Kept(directory, log_cleaner_backoff_ms="1000", log_retention_check_interval_ms="1000000000")
     kept.plane.create("t", cleanup_policy="compact", segment_bytes="1048576", **configs)
-    kept.keeper.start()
+    kept.log_manager.start()
     return kept
 
 
@@ -577,8 +577,8 @@ def test_many_compacted_logs_are_looked_at_a_few_at_a_time(tmp_path: Path) -> No
     kept = Kept(tmp_path / "data")
     kept.plane.create("t", partitions=60, cleanup_policy="compact")
     kept.runtime.step_ns = 200_000
-    kept.keeper.cleaning.start()
-    kept.keeper.cleaning.look()
+    kept.log_manager.cleaning.start()
+    kept.log_manager.cleaning.look()
     opened = []
 
     def mine() -> None:

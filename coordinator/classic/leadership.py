@@ -21,11 +21,11 @@ from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:
-    from coordinator.classic.inputs import Loaded, Unload
+    from coordinator.classic.inputs import GroupLoaded, Unload
     from coordinator.view import GroupOutcome, GroupSettings, View
 
 
-def loaded(view: View, event: Loaded, now_ms: int) -> GroupOutcome:
+def loaded(view: View, event: GroupLoaded, now_ms: int) -> GroupOutcome:
     """Every member has a whole session to show up. A group larger than is allowed now must rebalance."""
     group = view.group
     if group is None or not group.members:

@@ -63,7 +63,7 @@ def test_a_rebalance_lasts_until_the_last_member_is_there_and_names_who_was_wait
     assert (facts["slowest_to_revoke"]["member_id"], facts["slowest_to_revoke"]["after_ms"]) == ("a", 3_000)
     assert (facts["slowest_to_sync"]["member_id"], facts["slowest_to_sync"]["after_ms"]) == ("b", 3_700)
     assert (facts["stopped_ms"], facts["duration_ms"]) == (3_500, 3_700)  # of 2 and 3, which nobody read
-    assert broker.group.story.rebalance is None
+    assert broker.group.tracking.rebalance is None
 
 
 def test_what_raises_the_epoch_before_its_target_is_a_further_cause_and_later_supersedes():
@@ -82,7 +82,7 @@ def test_what_raises_the_epoch_before_its_target_is_a_further_cause_and_later_su
     assert ended(broker) == [("superseded", 2, 2)]
     told = last(broker)
     assert [cause.member_id for cause in told.epochs.further_causes] == ["c"]
-    assert told.facts["by"] == broker.group.story.rebalance.rebalance_id  # type: ignore[union-attr]
+    assert told.facts["by"] == broker.group.tracking.rebalance.rebalance_id  # type: ignore[union-attr]
     broker.settle()
     assert ended(broker)[-1] == ("stable", 4, 5)
 
@@ -99,10 +99,10 @@ def test_a_heartbeat_that_changes_nothing_leaves_the_very_same_group():
 def test_refused_records_leave_the_story_as_it_was():
     broker = Driver()
     broker.stable("a")
-    story = broker.group.story
+    tracking = broker.group.tracking
     broker.fail_appends(E.NOT_COORDINATOR)
     broker.join("b")
-    assert broker.group.story == story
+    assert broker.group.tracking == tracking
 
 
 def test_the_rest_of_a_way_that_a_restart_cut_off_is_told():
@@ -207,7 +207,7 @@ def test_every_way_to_a_new_epoch_has_its_cause(
     broker = Mixed({"t": 4, "u": 2})
     broker.stable("a", "b")
     happens(broker)
-    rebalance = broker.group.story.rebalance
+    rebalance = broker.group.tracking.rebalance
     further = [] if rebalance is None else [(one.trigger, one.member_id) for one in rebalance.further_causes]
     for event in broker.events:
         if event.kind == "rebalance_ended":

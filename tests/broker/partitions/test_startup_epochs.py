@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.catalogue.takeover import logged_epochs
+from broker.catalogue.startup import logged_epochs
 from broker.catalogue.topic_changes import NewTopic
 from protocol.errors import ErrorCode
 from protocol.records import batch, control_records

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Carry:
+class StreamState:
     """A folder with one sub-folder a batch; the last two are there."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:

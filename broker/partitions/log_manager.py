@@ -40,7 +40,7 @@ MANY = 200
 log = get_logger()
 
 
-class LogKeeper:
+class LogManager:
     """Keeps the logs of `partitions`."""
 
     def __init__(self, runtime: Runtime, partitions: Partitions, settings: Settings) -> None:
@@ -101,7 +101,7 @@ class LogKeeper:
         self._high_watermarks.pop(key, None)
 
     def _every(self, name: str, interval_ms: int, work: Callable[[], None], *, first_ms: int | None = None) -> None:
-        timers, key = self._runtime.timers, ("log_keeper", name)
+        timers, key = self._runtime.timers, ("log_manager", name)
         interval_ms = max(interval_ms, 1)
 
         def run() -> None:
@@ -253,7 +253,7 @@ class LogKeeper:
                 work, lambda _: None, lambda error: log.error("files_not_removed", error=str(error))
             )
 
-        self._runtime.timers.set(("log_keeper", "remove", id(work)), self._runtime.now_ms() + delay_ms, start)
+        self._runtime.timers.set(("log_manager", "remove", id(work)), self._runtime.now_ms() + delay_ms, start)
 
     def _expire_producers(self) -> Generator[None, None, None]:
         now_ms = self._runtime.now_ms()

@@ -6,12 +6,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.ledger import epochs
-from broker.groups.ledger.past import Past
+from broker.groups.ledger.group_history import GroupHistory
 from broker.groups.ledger.shape import PHASES, Record, nothing_moved, partition_text, phases
 from coordinator import events
 from coordinator.classic.causes import rebalance_mode
 from coordinator.classic.ownership import NOTHING, Holding, holdings, imbalance, moves, predecessor
-from coordinator.classic.story import cause_record, member_facts
+from coordinator.classic.rebalance_tracking import cause_record, member_facts
 from coordinator.consumer.group import ConsumerGroup, ConsumerState
 from coordinator.group import GroupState
 from protocol.records.ledger import KINDS, MOVES_MAX, VERSION, LedgerRecord
@@ -47,7 +47,7 @@ _PLAIN = {
 }
 
 
-def record_of(event: GroupEvent, common: Mapping[str, Any], past: Past) -> Record:
+def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) -> Record:
     """The record of one event. `past` is what was told of the group so far, and is brought up to date."""
     what = event.what
     record: Record = {
@@ -138,7 +138,7 @@ def reached(group: AnyGroup | None, from_generation: int) -> int:
     return group.generation
 
 
-def _began(record: Record, event: GroupEvent, past: Past) -> None:
+def _began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
     rebalance = event.rebalance
     assert rebalance is not None
     record |= {
@@ -153,7 +153,7 @@ def _began(record: Record, event: GroupEvent, past: Past) -> None:
     past.open = record
 
 
-def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: Past) -> None:
+def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupHistory) -> None:
     rebalance, group = event.rebalance, event.group
     assert rebalance is not None
     record |= phases(what)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import ResourcePatternType, ResourceType
 
-from cli.acls.wishes import CLUSTER_NAME, bindings, everything, filter_of, filters
+from cli.acls.bindings import CLUSTER_NAME, bindings, everything, filter_of, filters
 from cli.cluster import Cluster, said
 from cli.errors import DONE, Failed, UsageError
 from cli.options import print_json
