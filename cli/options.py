@@ -46,6 +46,15 @@ def described(verb: str, about: str, options: Iterable[tuple[str, str, str]], po
     return parser
 
 
+def add_command(
+    commands: argparse._SubParsersAction[Parser], name: str, about: str, run: str, *, more: str = ""
+) -> argparse.ArgumentParser:
+    """One command of a verb: `about` for the verb's help and, with `more`, for its own; `run` is `module:function`."""
+    one = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.{more}")
+    one.set_defaults(run=run)
+    return one
+
+
 def add_common(verb: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
     """--bootstrap-server, --command-config, --timeout and --json, before and behind the name of a command."""
     add_cluster(verb)
@@ -60,37 +69,14 @@ def add_cluster(parser: argparse.ArgumentParser, *, default: bool = True) -> Non
 
     Without `default` what is not given stays as the verb before has it.
     """
-    parser.add_argument(
-        "-b",
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        default=DEFAULT_BOOTSTRAP if default else argparse.SUPPRESS,
-        help=f"where the cluster is asked first; several with commas "
-        f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
-    )
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        default=None if default else argparse.SUPPRESS,
-        help="client settings, one key=value a line, as Kafka's tools take them",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="MS",
-        type=positive,
-        default=DEFAULT_TIMEOUT_MS if default else argparse.SUPPRESS,
-        help=f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})",
-    )
+    for spellings, value, how in _OF_A_CLUSTER:
+        parser.add_argument(*spellings, default=value if default else argparse.SUPPRESS, **how)
 
 
 def add_json(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
     """--json; `default` as in `add_cluster`."""
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        default=False if default else argparse.SUPPRESS,
-        help="JSON for programs instead of a table",
-    )
+    spellings, value, how = _JSON
+    parser.add_argument(*spellings, default=value if default else argparse.SUPPRESS, **how)
 
 
 def positive(text: str) -> int:
@@ -102,6 +88,39 @@ def positive(text: str) -> int:
 
 
 positive.__name__ = "positive number"  # argparse names the type in its message
+
+
+# Options that several verbs and Kafka's tools have: spellings, default, and the rest of what argparse is told.
+_OF_A_CLUSTER: tuple[tuple[tuple[str, ...], Any, dict[str, Any]], ...] = (
+    (
+        ("-b", "--bootstrap-server"),
+        DEFAULT_BOOTSTRAP,
+        {
+            "metavar": "HOST:PORT",
+            "help": "where the cluster is asked first; several with commas "
+            f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
+        },
+    ),
+    (
+        ("--command-config",),
+        None,
+        {"metavar": "FILE", "help": "client settings, one key=value a line, as Kafka's tools take them"},
+    ),
+    (
+        ("--timeout",),
+        DEFAULT_TIMEOUT_MS,
+        {
+            "metavar": "MS",
+            "type": positive,
+            "help": f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})",
+        },
+    ),
+)
+_JSON: tuple[tuple[str, ...], Any, dict[str, Any]] = (
+    ("--json",),
+    False,
+    {"action": "store_true", "help": "JSON for programs instead of a table"},
+)
 
 
 def carry_out(parser: argparse.ArgumentParser, words: list[str]) -> int:

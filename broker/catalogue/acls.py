@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.kept_records import value_of
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
@@ -27,19 +28,6 @@ _RESOURCES, _PATTERNS, _OPERATIONS, _PERMISSIONS = range(2, 8), (_LITERAL, _PREF
 
 Acl = records.AccessControlEntryRecord
 Refusal = tuple[ErrorCode, str]
-
-
-def value_of(acl: Acl) -> tuple[Any, ...]:
-    """What tells one ACL from another: all of it but its id."""
-    return (
-        acl.resource_type,
-        acl.resource_name,
-        acl.pattern_type,
-        acl.principal,
-        acl.host,
-        acl.operation,
-        acl.permission_type,
-    )
 
 
 @dataclass(frozen=True, slots=True)

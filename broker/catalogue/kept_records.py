@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.acls import value_of
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
@@ -37,15 +37,23 @@ class KeptRecords:
 
     def apply(self, record: Any) -> None:
         """Fold one record in; one that says nothing lasting (NoOp) changes nothing."""
-        rule = _RULES.get(type(record))
-        if rule is not None:
-            rule(self, record)
-
-    def _register_broker(self, record: records.RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = record
-
-    def _unregister_broker(self, record: records.UnregisterBrokerRecord) -> None:
-        self.brokers.pop(record.broker_id, None)
+        kind = type(record)
+        if kind in _KINDS:
+            kept, key = _KINDS[kind]
+            if kind is records.ClientQuotaRecord and record.remove:
+                self.quotas.pop(key(record), None)
+            else:
+                getattr(self, kept)[key(record)] = record
+        elif kind in _TOMBSTONES:
+            kept, key = _TOMBSTONES[kind]
+            gone = getattr(self, kept).pop(key(record), None)
+            if kept == "acls" and gone is not None and self.acl_ids.get(value_of(gone)) == record.id:
+                del self.acl_ids[value_of(gone)]
+        elif kind in _CHANGES:
+            _CHANGES[kind](self, record)
+        if kind is records.AccessControlEntryRecord:
+            self.acl_ids[value_of(record)] = record.id
+        self.scram_changes += kind in _OF_SCRAM
 
     def _change_registration(self, record: records.BrokerRegistrationChangeRecord) -> None:
         old = self.brokers.get(record.broker_id)
@@ -67,60 +75,48 @@ class KeptRecords:
             new = self.brokers[record.id] = copy(old)
             new.fenced = type(record) is records.FenceBrokerRecord
 
-    def _register_controller(self, record: records.RegisterControllerRecord) -> None:
-        self.controllers[record.controller_id] = record
-
-    def _unregister_controller(self, record: records.UnregisterControllerRecord) -> None:
-        self.controllers.pop(record.controller_id, None)
-
     def _zk_migration(self, record: records.ZkMigrationStateRecord) -> None:
         self.zk_migration_state = record.zk_migration_state
 
-    def _quota(self, record: records.ClientQuotaRecord) -> None:
-        key = (tuple(sorted((one.entity_type, one.entity_name) for one in record.entity)), record.key)
-        if record.remove:
-            self.quotas.pop(key, None)
-        else:
-            self.quotas[key] = record
 
-    def _acl(self, record: records.AccessControlEntryRecord) -> None:
-        self.acls[record.id] = record
-        self.acl_ids[value_of(record)] = record.id
-
-    def _remove_acl(self, record: records.RemoveAccessControlEntryRecord) -> None:
-        gone = self.acls.pop(record.id, None)
-        if gone is not None and self.acl_ids.get(value_of(gone)) == record.id:
-            del self.acl_ids[value_of(gone)]
-
-    def _scram(self, record: records.UserScramCredentialRecord) -> None:
-        self.scram[record.name, record.mechanism] = record
-        self.scram_changes += 1
-
-    def _remove_scram(self, record: records.RemoveUserScramCredentialRecord) -> None:
-        self.scram.pop((record.name, record.mechanism), None)
-        self.scram_changes += 1
-
-    def _token(self, record: records.DelegationTokenRecord) -> None:
-        self.tokens[record.token_id] = record
-
-    def _remove_token(self, record: records.RemoveDelegationTokenRecord) -> None:
-        self.tokens.pop(record.token_id, None)
+def value_of(acl: records.AccessControlEntryRecord) -> tuple[Any, ...]:
+    """What tells one ACL from another: all of it but its id."""
+    return (
+        acl.resource_type,
+        acl.resource_name,
+        acl.pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
 
 
-_RULES: dict[type, Callable[[KeptRecords, Any], None]] = {
-    records.RegisterBrokerRecord: KeptRecords._register_broker,
-    records.UnregisterBrokerRecord: KeptRecords._unregister_broker,
+def _quota_key(record: records.ClientQuotaRecord) -> _QuotaKey:
+    return tuple(sorted((one.entity_type, one.entity_name) for one in record.entity)), record.key
+
+
+def _scram_key(
+    record: records.UserScramCredentialRecord | records.RemoveUserScramCredentialRecord,
+) -> tuple[str, int]:
+    return record.name, record.mechanism
+
+
+# Record, where it is kept, its key, and the record that removes it: its tombstone has the same key.
+_TABLE: tuple[tuple[type, str, Callable[[Any], Any], type | None], ...] = (
+    (records.RegisterBrokerRecord, "brokers", attrgetter("broker_id"), records.UnregisterBrokerRecord),
+    (records.RegisterControllerRecord, "controllers", attrgetter("controller_id"), records.UnregisterControllerRecord),
+    (records.ClientQuotaRecord, "quotas", _quota_key, None),
+    (records.AccessControlEntryRecord, "acls", attrgetter("id"), records.RemoveAccessControlEntryRecord),
+    (records.UserScramCredentialRecord, "scram", _scram_key, records.RemoveUserScramCredentialRecord),
+    (records.DelegationTokenRecord, "tokens", attrgetter("token_id"), records.RemoveDelegationTokenRecord),
+)
+_KINDS = {record: (kept, key) for record, kept, key, _ in _TABLE}
+_TOMBSTONES = {tombstone: (kept, key) for _, kept, key, tombstone in _TABLE if tombstone is not None}
+_OF_SCRAM = (records.UserScramCredentialRecord, records.RemoveUserScramCredentialRecord)
+_CHANGES: dict[type, Callable[[KeptRecords, Any], None]] = {
     records.BrokerRegistrationChangeRecord: KeptRecords._change_registration,
     records.FenceBrokerRecord: KeptRecords._fence,
     records.UnfenceBrokerRecord: KeptRecords._fence,
-    records.RegisterControllerRecord: KeptRecords._register_controller,
-    records.UnregisterControllerRecord: KeptRecords._unregister_controller,
     records.ZkMigrationStateRecord: KeptRecords._zk_migration,
-    records.ClientQuotaRecord: KeptRecords._quota,
-    records.AccessControlEntryRecord: KeptRecords._acl,
-    records.RemoveAccessControlEntryRecord: KeptRecords._remove_acl,
-    records.UserScramCredentialRecord: KeptRecords._scram,
-    records.RemoveUserScramCredentialRecord: KeptRecords._remove_scram,
-    records.DelegationTokenRecord: KeptRecords._token,
-    records.RemoveDelegationTokenRecord: KeptRecords._remove_token,
 }

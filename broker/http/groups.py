@@ -9,7 +9,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.ledger.epochs import holdings_of
+from broker.groups.ledger.group_history import holdings_of
 from broker.http.answers import JSON, Answer, Later, json_answer, json_list, problem, worked_out
 from broker.http.metrics import lag
 from coordinator.classic.protocols import CONSUMER

@@ -14,7 +14,7 @@ never when the work is no longer wanted.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.loop.logs import get_logger
 from broker.loop.stalls import NOTED_NS
@@ -22,7 +22,7 @@ from broker.loop.stalls import NOTED_NS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable
 
-    from broker.loop.runtime import Runtime
+    from broker.loop.stalls import Stalls
 
 T = TypeVar("T")
 log = get_logger()
@@ -42,6 +42,20 @@ class InThread:
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
+
+
+class Turns(Protocol):
+    """What long work needs of the loop; `Runtime` has it."""
+
+    stalls: Stalls
+
+    def next_turn(self, callback: Callable[[], None]) -> None:
+        """Call `callback` in the next loop turn."""
+
+    def in_thread(
+        self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Run `work` in a worker thread; then `done` or `failed` on the event loop."""
 
 
 class _Work:
@@ -71,7 +85,7 @@ class Slices:
 
     __slots__ = ("_clock_ns", "_order", "_owned", "_runtime", "_scheduled", "_thread_busy", "_thread_waits")
 
-    def __init__(self, runtime: Runtime, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, runtime: Turns, clock_ns: Callable[[], int]) -> None:
         self._runtime = runtime
         self._clock_ns = clock_ns
         self._owned: dict[Hashable, deque[_Work]] = {}  # who has works, and which; also while one is in a thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.options import Parser, add_common, carry_out
+from cli.options import Parser, add_command, add_common, carry_out
 
 if TYPE_CHECKING:
     import argparse
@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
     """The verb, whole."""
     whole = Parser(prog="kohort groups", description="Consumer groups: who is in them, how far they are.")
     commands = whole.add_subparsers(metavar="COMMAND")
-    one = _command(commands, "list", "the groups", "listing:list_groups")
+    one = add_command(commands, "list", "the groups", "cli.groups.listing:list_groups")
     one.add_argument(
         *("--state", "--states"),
         metavar="STATE,...",
@@ -31,22 +31,18 @@ def parser() -> argparse.ArgumentParser:
         "--type", metavar="TYPE,...", nargs="?", const="", help="with their types: classic, consumer; or of these only"
     )
     _describe(commands)
-    one = _command(commands, "delete", "delete groups that have no members, with their offsets", "deletion:delete")
+    one = add_command(
+        commands, "delete", "delete groups that have no members, with their offsets", "cli.groups.deletion:delete"
+    )
     _add_groups(one)
-    one = _command(commands, "delete-offsets", "delete a group's offsets of some topics", "deletion:delete_offsets")
+    one = add_command(
+        commands, "delete-offsets", "delete a group's offsets of some topics", "cli.groups.deletion:delete_offsets"
+    )
     _add_groups(one)
     _add_topics(one)
     _reset(commands)
     add_common(whole, commands.choices.values())
     return whole
-
-
-def _command(
-    commands: argparse._SubParsersAction[Parser], name: str, about: str, where: str
-) -> argparse.ArgumentParser:
-    one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
-    one.set_defaults(run=f"cli.groups.{where}")
-    return one
 
 
 def _add_groups(one: argparse.ArgumentParser) -> None:
@@ -69,7 +65,9 @@ def _add_topics(one: argparse.ArgumentParser) -> None:
 
 
 def _describe(commands: argparse._SubParsersAction[Parser]) -> None:
-    one = _command(commands, "describe", "a group's offsets and lag, members, or state", "describing:describe")
+    one = add_command(
+        commands, "describe", "a group's offsets and lag, members, or state", "cli.groups.describing:describe"
+    )
     _add_groups(one)
     view = one.add_mutually_exclusive_group()
     view.add_argument("--offsets", action="store_true", help="offsets, lag, and who reads each partition (the default)")
@@ -82,7 +80,7 @@ def _describe(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _reset(commands: argparse._SubParsersAction[Parser]) -> None:
     about = "set the offsets of a group that has no members; only says what it would do, unless --execute"
-    one = _command(commands, "reset-offsets", about, "resetting:reset_offsets")
+    one = add_command(commands, "reset-offsets", about, "cli.groups.resetting:reset_offsets")
     _add_groups(one)
     _add_topics(one)
     goal = one.add_mutually_exclusive_group(required=True)

@@ -5,9 +5,9 @@ Source: Kafka's ConfigCommand.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from cli.added_configs import parse_added
 from cli.errors import UsageError
 from cli.kafka_tools.administration import version
 from cli.options import Parser, add_cluster
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import argparse
 
 _KINDS = ("topics", "brokers", "users")
-_PAIR = re.compile(r"([^=,]+)=(\[[^\]]*\]|[^,]*)(?:,|$)")
 
 
 def main(words: list[str]) -> int:
@@ -67,14 +66,6 @@ def _users(options: argparse.Namespace, names: list[str]) -> int:
         told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in found)
         print(f"SCRAM credential configs for user-principal '{user}' are {told}")
     return 0
-
-
-def parse_added(text: str) -> dict[str, str]:
-    """The keys and values of `k1=v1,k2=[v1,v2]`. Raises: UsageError."""
-    pairs = _PAIR.findall(text)
-    if sum(len(key) + len(value) + 1 for key, value in pairs) + max(len(pairs) - 1, 0) != len(text.rstrip(",")):
-        raise UsageError(f"--add-config {text}: it takes k1=v1,k2=[v1,v2]")
-    return {key.strip(): value[1:-1] if value.startswith("[") else value for key, value in pairs}
 
 
 def _parser() -> argparse.ArgumentParser:

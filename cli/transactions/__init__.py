@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.options import Parser, add_common, carry_out
+from cli.options import Parser, add_command, add_common, carry_out
 
 if TYPE_CHECKING:
     import argparse
@@ -19,15 +19,19 @@ def parser() -> argparse.ArgumentParser:
     """The verb, whole."""
     whole = Parser(prog="kohort transactions", description="Transactions: which are open, and which hang.")
     commands = whole.add_subparsers(metavar="COMMAND")
-    one = _command(commands, "list", "the transactional ids", "showing:list_transactions")
+    one = add_command(commands, "list", "the transactional ids", "cli.transactions.showing:list_transactions")
     one.add_argument("--running-longer-than-ms", metavar="MS", type=int, default=-1, help="open for longer than that")
     one.add_argument("--transactional-id-pattern", metavar="RE", help="whose whole id matches")
-    one = _command(commands, "describe", "state and partitions of one transactional id", "showing:describe")
+    one = add_command(
+        commands, "describe", "state and partitions of one transactional id", "cli.transactions.showing:describe"
+    )
     one.add_argument("--transactional-id", metavar="ID", required=True, help="the id")
-    one = _command(commands, "describe-producers", "who writes to a partition", "showing:describe_producers")
+    one = add_command(
+        commands, "describe-producers", "who writes to a partition", "cli.transactions.showing:describe_producers"
+    )
     _add_partition(one)
     about = "transactions that are open in a partition, and that no coordinator knows of"
-    one = _command(commands, "find-hanging", about, "hanging:find")
+    one = add_command(commands, "find-hanging", about, "cli.transactions.hanging:find")
     one.add_argument("--topic", metavar="TOPIC", help="look at this topic only")
     one.add_argument("--partition", metavar="N", type=int, help="at this partition of it only")
     one.add_argument(
@@ -37,19 +41,13 @@ def parser() -> argparse.ArgumentParser:
         default=15,
         help="the longest timeout of a producer; what is open for five minutes more is looked at (default 15)",
     )
-    one = _command(commands, "abort", "end a transaction that hangs in a partition", "hanging:abort")
+    one = add_command(
+        commands, "abort", "end a transaction that hangs in a partition", "cli.transactions.hanging:abort"
+    )
     _add_partition(one)
     one.add_argument("--start-offset", metavar="OFFSET", type=int, required=True, help="where it begins")
     add_common(whole, commands.choices.values())
     return whole
-
-
-def _command(
-    commands: argparse._SubParsersAction[Parser], name: str, about: str, place: str
-) -> argparse.ArgumentParser:
-    one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".")
-    one.set_defaults(run=f"cli.transactions.{place}")
-    return one
 
 
 def _add_partition(one: argparse.ArgumentParser) -> None:

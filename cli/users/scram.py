@@ -17,6 +17,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from cli.added_configs import parse_added
 from cli.cluster import Cluster, said
 from cli.errors import DONE, Failed, UsageError
 from cli.options import print_json
@@ -75,8 +76,6 @@ def delete(options: argparse.Namespace) -> int:
 
 def alter(options: argparse.Namespace) -> int:
     """What kafka-configs.sh --alter does for a user's credentials. Raises: Failed, UsageError."""
-    from cli.kafka_tools.configs import parse_added  # noqa: PLC0415  it needs this module in turn
-
     added = {name: parse_credential(name, text) for name, text in parse_added(options.add_config or "").items()}
     removed = [name for name in (options.delete_config or "").split(",") if name]
     if not added and not removed:

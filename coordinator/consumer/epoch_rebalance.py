@@ -15,7 +15,7 @@ from coordinator.values import value
 
 if TYPE_CHECKING:
     from coordinator.cause import Cause
-    from coordinator.consumer.group import ConsumerMember
+    from coordinator.consumer.member import ConsumerMember
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 

@@ -6,7 +6,7 @@ follows costs as much as the members that the draft touched, and all members onl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.cause import FURTHER_CAUSES_MAX, Cause
 from coordinator.consumer.epoch_rebalance import EpochRebalance, Revocation
@@ -17,7 +17,6 @@ from coordinator.values import altered
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from coordinator.consumer.draft import Draft
     from coordinator.consumer.epoch_rebalance import RebalanceTracking
     from coordinator.consumer.group import ConsumerMember
     from coordinator.view import Topics, View
@@ -27,7 +26,21 @@ MODE = "cooperative"
 _WAITED_FOR_MIN_MS = 10
 
 
-def follow(draft: Draft, group: ConsumerGroup) -> RebalanceTracking:
+class Change(Protocol):
+    """What is looked at of a group's draft."""
+
+    view: View
+    now_ms: int
+    origin: ConsumerGroup
+    tracking: RebalanceTracking
+    causes: list[Cause]
+    side_causes: list[Cause]
+    departed: list[tuple[ConsumerMember, str]]
+    touched: list[str]
+    events: list[GroupEvent]
+
+
+def follow(draft: Change, group: ConsumerGroup) -> RebalanceTracking:
     """What the group remembers from now on; events of what began and ended are in the draft.
 
     `group`: as the draft leaves it.
@@ -70,7 +83,7 @@ def resumed(view: View, group: ConsumerGroup, now_ms: int) -> tuple[EpochRebalan
 
 
 def _caused(
-    draft: Draft, origin: ConsumerGroup, group: ConsumerGroup, rebalance: EpochRebalance | None
+    draft: Change, origin: ConsumerGroup, group: ConsumerGroup, rebalance: EpochRebalance | None
 ) -> EpochRebalance:
     causes, now_ms = draft.causes, draft.now_ms
     if rebalance is not None and rebalance.assigned_at_ms is None:

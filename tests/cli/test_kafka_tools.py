@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.added_configs import parse_added
 from cli.errors import UsageError
 from cli.kafka_tools import TOOLS, tool_of
-from cli.kafka_tools.configs import parse_added
 from tests.cli.conftest import Run, fill, kohort
 from tests.support.broker_process import ROOT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.ledger.group_history import holdings_of
 from broker.groups.ledger.shape import Record, nothing_moved, partition_text, phases
 from coordinator.classic.ownership import NOTHING, Holding, moves, predecessor
 from coordinator.classic.rebalance_tracking import cause_record
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
     from coordinator.consumer.group import ConsumerGroup, ConsumerMember
     from coordinator.events import GroupEvent, RebalanceEnded
     from coordinator.view import Topics
-
-
-def owned_by(member: ConsumerMember, topics: Topics) -> frozenset[tuple[str, int]]:
-    """What the member may read, by name; topics that are gone are left out."""
-    named = ((topics.topic_name(topic_id), held) for topic_id, held in member.assigned.items())
-    return frozenset([(name, partition) for name, held in named if name is not None for partition in held])
-
-
-def holdings_of(group: ConsumerGroup, topics: Topics) -> Holdings:
-    """What every member owns."""
-    return {id_: Holding(one.instance_id, owned_by(one, topics)) for id_, one in group.members.items()}
 
 
 def began(record: Record, event: GroupEvent, past: GroupHistory) -> None:

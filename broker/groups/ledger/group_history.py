@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.ledger.epochs import holdings_of
-from coordinator.classic.ownership import holdings
+from coordinator.classic.ownership import Holding, holdings
 from coordinator.consumer.group import ConsumerGroup, ConsumerState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from coordinator.classic.ownership import Holdings
+    from coordinator.consumer.group import ConsumerMember
     from coordinator.view import AnyGroup, Topics
+
+
+def owned_by(member: ConsumerMember, topics: Topics) -> frozenset[tuple[str, int]]:
+    """What the member may read, by name; topics that are gone are left out."""
+    named = ((topics.topic_name(topic_id), held) for topic_id, held in member.assigned.items())
+    return frozenset([(name, partition) for name, held in named if name is not None for partition in held])
+
+
+def holdings_of(group: ConsumerGroup, topics: Topics) -> Holdings:
+    """What every member owns."""
+    return {id_: Holding(one.instance_id, owned_by(one, topics)) for id_, one in group.members.items()}
 
 
 class GroupHistory:

@@ -14,7 +14,7 @@ import pytest
 
 from broker.authorization.acl_types import Operation, PatternType, Permission, ResourceType
 from broker.authorization.authorizer import Authorizer
-from broker.catalogue.acls import value_of
+from broker.catalogue.kept_records import value_of
 from tests.broker.authorization.test_rule import acl
 from tests.support.broker_process import ROOT
 from tests.support.java import class_path
