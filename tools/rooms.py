@@ -1,0 +1,91 @@
+"""Draws the rooms in words: boxes, floors, arrows and circles of a package, and the lines of every room.
+
+    python tools/rooms.py [CHECKOUT]
+
+A box is a module or package directly below the package; an arrow stands for any number of imports between two boxes,
+those for types included. A box's floor is how many boxes stand below it at most.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+ROOMS = ("kohort", "cli", "offline", "pipeline", "broker", "coordinator", "storage", "protocol")
+
+
+def boxes(root: Path, package: str) -> dict[str, set[str]]:
+    """Each box and those that it imports."""
+    found: dict[str, set[str]] = {}
+    for path in (root / package).rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        if len(parts) == 2 and parts[1] == "__init__":
+            continue
+        arrows = found.setdefault(parts[1], set())
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    names = f"{node.module}.{alias.name}".split(".")
+                    if names[0] == package and len(names) > 1:
+                        arrows.add(names[1])
+    return {box: (arrows & found.keys()) - {box} for box, arrows in found.items()}
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Boxes that reach each other."""
+
+    def reached(box: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [box]
+        while waiting:
+            for other in graph[waiting.pop()] - seen:
+                seen.add(other)
+                waiting.append(other)
+        return seen
+
+    reach = {box: reached(box) for box in graph}
+    found: list[set[str]] = []
+    for box in graph:
+        circle = {other for other in reach[box] if box in reach[other]}
+        if circle and circle not in found:
+            found.append(circle)
+    return found
+
+
+def floors(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The boxes from the top floor down; those of a circle are left out."""
+    in_circles = set().union(*circles(graph)) if circles(graph) else set()
+    height: dict[str, int] = {}
+
+    def floor(box: str) -> int:
+        if box not in height:
+            height[box] = 1 + max((floor(other) for other in graph[box] - in_circles), default=-1)
+        return height[box]
+
+    for box in graph.keys() - in_circles:
+        floor(box)
+    return [sorted(box for box in height if height[box] == n) for n in sorted(set(height.values()), reverse=True)]
+
+
+def lines(root: Path, package: str) -> int:
+    """Lines of Python."""
+    return sum(len(path.read_text().splitlines()) for path in (root / package).rglob("*.py"))
+
+
+def main() -> None:
+    """Print all of it."""
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    for package in ("broker", "storage", "coordinator"):
+        graph = boxes(root, package)
+        stories = floors(graph)
+        arrows = sum(map(len, graph.values()))
+        print(f"{package}/: {len(graph)} boxes, {len(stories)} floors, {arrows} arrows, {len(circles(graph))} circles")
+        for number, floor in zip(range(len(stories) - 1, -1, -1), stories, strict=True):
+            print(f"  {number}  {'  '.join(floor)}")
+    for room in ROOMS:
+        print(f"{room + '/':14}{lines(root, room):7} lines")
+
+
+if __name__ == "__main__":
+    main()
