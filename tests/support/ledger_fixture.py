@@ -9,7 +9,7 @@ from broker.catalogue.internal_topics import LEDGER_TOPIC
 from broker.composition import Composition
 from broker.config.settings import Settings
 from broker.groups.ledger import reading
-from broker.groups.ledger.epochs import holdings_of
+from broker.groups.ledger.group_history import holdings_of
 from broker.handlers import consumer_groups as consumer_handlers
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers
