@@ -30,7 +30,7 @@ RUN mkdir -p /opt/kafka/bin \
          ln -s /opt/venv/bin/kohort "/opt/kafka/bin/kafka-$tool.sh"; done
 ENV PATH=/opt/venv/bin:$PATH:/opt/kafka/bin PYTHONUNBUFFERED=1
 USER appuser
-EXPOSE 9092 9644
+EXPOSE 9092 9644 9645
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=5s --start-period=10s --retries=3 CMD ["kohort", "health"]
 CMD ["kohort", "serve", "--container"]

@@ -32,6 +32,7 @@ VERBS = {
     "why": "cli.why:main",
     "storage": "cli.storage:main",
     "pipeline": "pipeline.cli:main",
+    "testbed": "cli.testbed:main",
     "completion": "cli.completion:main",
 }
 
@@ -63,6 +64,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   why         why a group rebalanced
   storage     print what lies in a data directory, without a broker
   pipeline    questions to logs, answered with Spark
+  testbed     brokers for tests in any language, commanded over HTTP
   completion  words for the Tab key of bash, zsh and fish
 
 groups, topics, transactions, acls, users, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b),
@@ -131,7 +133,8 @@ def run(program: str, place: str, words: list[str]) -> int:
 def entry(program: str, place: str) -> Any:
     """The function at `module:name`. Raises: Failed when this installation does not have its module."""
     module, _, name = place.partition(":")
-    module = _ROOMS + module
+    if not module.startswith("kohort."):
+        module = _ROOMS + module
     try:
         # Not `importlib.import_module`: the start of the broker would import importlib for it.
         return getattr(__import__(module, fromlist=[name]), name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from typing import TYPE_CHECKING
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -221,7 +222,7 @@ def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine
     one = project()
     one.up("broker")
     script = (
-        "from urllib.request import urlopen;"
+        "from urllib.request import Request, urlopen;"
         "print(urlopen('http://broker:9644/metrics', timeout=60).read().decode());"
         "print(urlopen('http://broker:9644/readyz', timeout=60).status)"
     )
@@ -232,3 +233,29 @@ def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine
     assert printed.splitlines()[-1].strip() == "200"
     with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=60) as answer:
         assert answer.status == 200
+
+
+def test_the_image_is_a_testbed(project: Callable[..., Project], tmp_path: Path) -> None:
+    """docs/testing-http.md: commanded over HTTP, one broker at a time on the port that is published."""
+    file = tmp_path / "compose.yml"
+    ports = "    ports: ['127.0.0.1:${KAFKA_PORT}:9092', '127.0.0.1:${KOHORT_HTTP_PORT}:9645']\n"
+    file.write_text(f"{_ALONE}{ports}    command: kohort testbed --container\n    healthcheck: {{disable: true}}\n")
+    running = project(file)
+    running.compose("up", "--detach", "--no-build")
+    eventually(lambda: "kohort testbed on" in running.logs("broker"), deadline_s=60, what="a testbed")
+
+    def post(path: str, body: object) -> dict[str, str]:
+        data, kind = json.dumps(body).encode(), {"content-type": "application/json"}
+        with urlopen(Request(f"http://127.0.0.1:{running.http_port}{path}", data, kind), timeout=60) as answer:
+            told: dict[str, dict[str, str]] = json.load(answer)
+        return told["is"]
+
+    advertised = f"PLAINTEXT://localhost:{running.port}"
+    broker = post("/brokers", {"topics": {"t": 1}, "settings": {"advertised.listeners": advertised}})
+    assert broker["bootstrap_servers"] == f"localhost:{running.port}"
+    with Wire(running.address) as wire:
+        assert wire.create_topic("u", 1) == 0
+    post(f"/brokers/{broker['broker']}/kill", {})
+    post(f"/brokers/{broker['broker']}/start", {})
+    with Wire(running.address) as wire:
+        assert wire.create_topic("u", 1) == 36  # TOPIC_ALREADY_EXISTS

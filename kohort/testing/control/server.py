@@ -1,0 +1,213 @@
+"""The HTTP server of `kohort testbed`: one thread a connection, for calls that wait wait for long."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from kohort.testing.broker import Broker
+from kohort.testing.chaos import KINDS
+from kohort.testing.control import calls
+from kohort.testing.control.values import called
+from kohort.testing.errors import BrokerDied, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kohort.testing.chaos import Chaos
+    from kohort.testing.faults import Fault
+    from kohort.testing.snapshots import Snapshot
+
+T = TypeVar("T")
+MAX_BODY_BYTES = 64 << 20
+_LOOKS = frozenset({"GET", "HEAD"})
+
+
+class Testbed:
+    """All brokers, by number; what is asked by path and method is done here."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """`settings` are those of every broker that does not say otherwise."""
+        self._settings = dict(settings)
+        self._numbers = count(1)
+        self._brokers: dict[str, Broker] = {}
+        self._faults: dict[str, Fault] = {}
+        self._chaos: dict[str, Chaos] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+
+    def answer(self, method: str, path: list[str], words: dict[str, Any]) -> Any:
+        """What is sent back. Raises: LookupError, Refused, BrokerDied, AssertionError."""
+        match path:
+            case ["brokers"] if method == "POST":
+                return called("POST /brokers", self._open, words)
+            case ["brokers"] if method in _LOOKS:
+                return [self._told(number) for number in self._brokers]
+            case ["snapshots", number] if method == "DELETE":
+                _known(self._snapshots, number, "snapshot").remove()
+                return {"removed": self._snapshots.pop(number) is not None}
+            case ["brokers", number, *rest]:
+                broker = _known(self._brokers, number, "broker")
+                return self._of(broker, number, method, rest, words)
+        raise LookupError(f"there is no /{'/'.join(path)}: begin with POST /brokers")
+
+    def close(self) -> None:
+        """End all of them."""
+        for broker in self._brokers.values():
+            with suppress(BrokerDied, Refused):
+                broker.close()
+        for snapshot in self._snapshots.values():
+            snapshot.remove()
+
+    def _open(
+        self,
+        settings: Mapping[str, Any] | None = None,
+        topics: Mapping[str, int] | None = None,
+        load: str | None = None,
+        snapshot: str | None = None,
+    ) -> dict[str, Any]:
+        begins_with = load if snapshot is None else _known(self._snapshots, snapshot, "snapshot")
+        return self._opened(Broker({**self._settings, **(settings or {})}, topics, begins_with))
+
+    def _opened(self, broker: Broker) -> dict[str, Any]:
+        broker.open()
+        number = str(next(self._numbers))
+        self._brokers[number] = broker
+        return self._told(number)
+
+    def _told(self, number: str) -> dict[str, Any]:
+        return {"broker": number, "bootstrap_servers": self._brokers[number].bootstrap_servers}
+
+    def _of(self, broker: Broker, number: str, method: str, path: list[str], words: dict[str, Any]) -> Any:
+        match path:
+            case [] if method == "DELETE":
+                return self._close(broker, number, **{"verify": words.get("verify") not in ("false", False)})
+            case []:
+                return self._told(number)
+            case ["groups", group_id, name]:
+                return calls.of_group(broker, group_id, name, words)
+            case ["clock", name]:
+                return calls.of_clock(broker, name, words)
+            case ["faults"] if method == "POST":
+                fault = calls.fault(broker, words)
+                numbered = str(next(self._numbers))
+                self._faults[numbered] = fault
+                return {"fault": numbered, "is": str(fault)}
+            case ["faults", numbered, name]:
+                return calls.of_fault(_known(self._faults, numbered, "fault"), name, words)
+            case ["snapshot"] if method == "POST":
+                taken = str(next(self._numbers))
+                self._snapshots[taken] = broker.snapshot()
+                return {"snapshot": taken}
+            case ["fork"] if method == "POST":
+                return self._opened(broker.fork())
+            case ["chaos"] if method == "POST":
+                self._chaos[number] = called("chaos", broker.chaos, words).begin()
+                return {"kinds": list(words.get("kinds", KINDS))}
+            case ["chaos"]:
+                return _known(self._chaos, number, "chaos of broker").told()
+            case [name]:
+                return calls.of_broker(broker, name, words)
+        raise LookupError(f"there is no /{'/'.join(path)} of a broker")
+
+    def _close(self, broker: Broker, number: str, *, verify: bool) -> dict[str, Any]:
+        del self._brokers[number]
+        self._chaos.pop(number, None)
+        try:
+            if verify:
+                broker.verify()
+        finally:
+            broker.close()
+        return {"closed": number}
+
+
+def _known(among: dict[str, T], number: str, what: str) -> T:
+    if number not in among:
+        raise LookupError(f"there is no {what} {number!r}; there {'are ' + ', '.join(among) if among else 'is none'}")
+    return among[number]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    testbed: Testbed
+
+    def handle_one_request(self) -> None:
+        """As always, but that a client may go."""
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def _serve(self) -> None:
+        status, told = self._result()
+        body = (json.dumps(told, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        self.send_response(status)
+        self.send_header("content-type", "application/json; charset=utf-8")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _result(self) -> tuple[int, Any]:
+        try:
+            asked = urlsplit(self.path)
+            words = {**dict(parse_qsl(asked.query)), **self._body()}
+            path = [unquote(one) for one in asked.path.split("/") if one]
+            return 200, {"is": self.testbed.answer(self.command, path, words)}
+        except Refused as error:
+            return 400, {"error": str(error)}
+        except LookupError as error:
+            return 404, {"error": str(error.args[0])}
+        except AssertionError as error:
+            return 409, {"error": str(error)}
+        except BrokerDied as error:
+            return 410, {"error": str(error)}
+
+    def _body(self) -> dict[str, Any]:
+        size = self.headers.get("content-length", "0")
+        if not size.isdigit() or int(size) > MAX_BODY_BYTES:
+            self.close_connection = True
+            raise Refused(f"content-length: {size}: a body has up to {MAX_BODY_BYTES} bytes, and says how many")
+        data = self.rfile.read(int(size))
+        if not data:
+            return {}
+        if "json" not in self.headers.get("content-type", ""):
+            # Pages of others, open in a browser of this machine, may send anything else unasked.
+            raise Refused("a body is JSON, and says so: content-type: application/json")
+        try:
+            words = json.loads(data)
+        except ValueError as error:
+            raise Refused(f"the body is no JSON: {error}") from None
+        if not isinstance(words, dict):
+            raise Refused("the body is no JSON object: it has the arguments by their names")
+        return words
+
+    do_GET = do_HEAD = do_POST = do_DELETE = _serve  # noqa: N815  as http.server names them
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: the test knows what it asks."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+def serve(host: str, port: int, settings: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises: OSError when it cannot listen there."""
+    testbed = Testbed(settings)
+    server = _Server((host, port), type("Handler", (_Handler,), {"testbed": testbed}))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
+    address = f"[{host}]" if ":" in host else host
+    print(f"kohort testbed on http://{address}:{server.server_address[1]}", flush=True)
+    try:
+        server.serve_forever()
+    finally:
+        server.server_close()
+        testbed.close()
