@@ -176,7 +176,7 @@ def test_the_example_of_a_project_that_tests_its_kafka_code(environment: Path, t
     for file in (ROOT / "examples" / "testing").glob("*.py"):
         (tmp_path / file.name).write_text(file.read_text())
     out = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert "6 passed" in out
+    assert "8 passed" in out
 
 
 @pytest.mark.slow
