@@ -80,6 +80,7 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
     records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
     traces = traces_of(told.every)
+    reads = {one["rebalance_id"]: one for one in told.every if one["kind"] == "partitions_read"}
     others = 0
     for record in reversed(records):
         kind = record["kind"]
@@ -88,7 +89,7 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
             if others > told.last:
                 continue
         if kind == "rebalance_ended":
-            yield _rebalance(record, traces, now_ms, verbose=verbose)
+            yield _rebalance(record, traces, reads, now_ms, verbose=verbose)
         elif kind == "rebalance_began":
             if record["rebalance_id"] not in ended:
                 at_ms = record["at_ms"]
@@ -97,7 +98,8 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
                 if record["rebalance_id"] in told.ended_later:
                     going = "ended after that time"
                 elif told.in_progress:
-                    going = f"goes on since {terms.duration(now_ms - at_ms)}"
+                    # As the line above says it, by the broker's own clock.
+                    going = f"goes on since {terms.duration(told.in_progress.get('for_ms', now_ms - at_ms))}"
                 yield _when(at_ms, now_ms), f"{record['from_generation']} -> ", "-", why, [going]
         elif kind == GAP:
             yield _when(record["until_ms"] or now_ms, now_ms), "", "-", _gap(record, now_ms), []
@@ -119,7 +121,12 @@ def _gap(record: Mapping[str, Any], now_ms: int) -> str:
 
 
 def _rebalance(
-    record: Mapping[str, Any], traces: Mapping[str, list[Mapping[str, Any]]], now_ms: int, *, verbose: bool
+    record: Mapping[str, Any],
+    traces: Mapping[str, list[Mapping[str, Any]]],
+    reads: Mapping[str, Mapping[str, Any]],
+    now_ms: int,
+    *,
+    verbose: bool,
 ) -> Row:
     at_ms = record.get("ended_at_ms") or record["at_ms"]
     before = record.get("from_generation")
@@ -128,6 +135,7 @@ def _rebalance(
     inferred = record.get("source") == "inferred"
     why = _inferred(record) if inferred else words.causes(record)
     below = [] if inferred else [text for text in [words.consequences(record)] if text]
+    below += [text for text in [words.unread(reads.get(str(record.get("rebalance_id"))))] if text]
     below += [
         f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces)[1]}"
         for one in (record.get("first_cause"), *(record.get("further_causes") or ()))

@@ -234,6 +234,20 @@ class DepartureTraced(Happening):
 
 
 @value
+class PartitionsRead(Happening):
+    """What moved is read again, or nobody came within the time; `broker.groups.ledger.unread` makes it."""
+
+    recorded: ClassVar[bool] = True
+    rebalance_id: str
+    partitions: int
+    still_unread: int
+    unread_ms: int  # of the one that went unread longest
+    topic: str  # which that is
+    partition: int
+    spans: tuple[tuple[str, int, int], ...]  # topic, partition, ms; the longest first
+
+
+@value
 class CommitRefused(Happening):
     """One commit of a stale generation, an unknown member or a fenced one."""
 

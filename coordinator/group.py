@@ -132,6 +132,7 @@ class Group:
     assigned_partition_counts: Mapping[str, int] | None = None  # of the subscribed topics, when last assigned
     members_at_last_generation: int | None = None  # that had any; None when a loaded record had none
     loaded_at_ms: int | None = None  # it was loaded with members, and has not rebalanced since
+    assigned_topic_ids: Mapping[str, bytes] | None = None  # of the subscribed topics, when last assigned
 
     @property
     def rebalance_timeout_ms(self) -> int:

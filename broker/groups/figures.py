@@ -26,13 +26,14 @@ GROUPS_KEPT = 100_000
 class Figures:
     """One group's, or all groups'."""
 
-    __slots__ = ("commits_refused", "phase_counts", "phase_ms", "rebalances", "stopped_ms")
+    __slots__ = ("commits_refused", "phase_counts", "phase_ms", "rebalances", "stopped_ms", "unread_ms")
 
     def __init__(self) -> None:
         self.rebalances: dict[str, int] = {}  # by trigger
         self.phase_counts: dict[str, list[int]] = {}  # by phase: one count a bucket, the last without an end
         self.phase_ms: dict[str, int] = {}
         self.stopped_ms = 0
+        self.unread_ms = 0
         self.commits_refused: dict[str, int] = {}  # by error
 
     def began(self, trigger: str) -> None:
@@ -77,8 +78,13 @@ class GroupFigures:
         if kind == "rebalance_ended":
             stopped_ms = record.get("stopped_ms")
             if stopped_ms:
+                consumer = record.get("group_type") == "consumer"  # there only what moves stands still
                 for figures in self._both(record["group_id"]):
                     figures.stopped_ms += stopped_ms
+                    figures.unread_ms += stopped_ms if consumer else 0
+        elif kind == "partitions_read":
+            for figures in self._both(record["group_id"]):
+                figures.unread_ms += record["unread_ms"]
         elif kind == "commits_refused":
             for figures in self._both(record["group_id"]):
                 figures.refused(record["error"], record["count"])

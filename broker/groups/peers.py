@@ -90,6 +90,17 @@ class Peers:
             peer.members.discard((group_id, member_id))
         return peer
 
+    def survivors(self, peer: Peer, at_ms: int, *, besides: Peer | None = None) -> list[Peer]:
+        """Open connections of the same client that it had at that moment; none where others share its name."""
+        there = self._open(peer.client) if peer.client is not None else []
+        others = [one for one in there if one not in (peer, besides)]
+        return [one for one in others if one.opened_ms <= at_ms] if not any(one.members for one in others) else []
+
+    def heard_since(self, peers: Iterable[Peer], at_ms: int) -> bool:
+        """Whether anything came over one of these since then."""
+        ago_ns = (self._runtime.now_ms() - at_ms) * 1_000_000
+        return any(one.heard_ns > self._runtime.clock_ns() - ago_ns for one in peers)
+
     def facts(self, group_id: str, member_id: str) -> Facts | None:
         """The state of a member's connections; None when nothing is known of them.
 

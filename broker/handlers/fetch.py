@@ -54,6 +54,9 @@ def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
         except SessionError as error:
             return FetchResponse(error_code=error.code, session_id=0, responses=[])
         topics = plan.topics
+    unread = broker.ledger.unread
+    if unread.waiting:
+        unread.fetched((context.client_id, "/" + context.host), topics, lambda topic: _name_of(broker, topic))
     reading = _Reading(broker, context, request, topics, plan)
     if reading.is_long:
         return reading.begin()
@@ -61,6 +64,14 @@ def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
     if reading.size_bytes >= reading.min_bytes or reading.failed or request.max_wait_ms <= 0 or not reading.partitions:
         return reading.response()
     return reading.park()
+
+
+def _name_of(broker: Broker, topic: FetchTopic) -> str:
+    """Of a version with ids too."""
+    if topic.topic:
+        return topic.topic
+    known = broker.catalogue.image.topic_by_id(topic.topic_id)
+    return known.name if known is not None else ""
 
 
 class _Reading:

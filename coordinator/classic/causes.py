@@ -5,7 +5,7 @@ Source: the rebalance ledger's specification, section 3; KIP-800 for the clients
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cause import REASON_MAX_CHARS, Cause
@@ -22,6 +22,7 @@ from protocol.records.consumer_protocol import (
 if TYPE_CHECKING:
     from coordinator.classic.draft import Draft
     from coordinator.classic.inputs import Join, Leaver
+    from coordinator.view import Topics
 
 
 def cause_by(
@@ -82,9 +83,13 @@ def rejoined_cause(draft: Draft, member: Member, join: Join) -> Cause:
     cause = changed_cause(draft, member, join)
     if cause is not None:
         return cause
-    changed_counts = _changed_partition_counts(draft)
-    if changed_counts:
-        topics = {"topics": changed_counts}
+    changed_counts, anew = _changed_partition_counts(draft), _made_anew(draft)
+    if changed_counts or anew:
+        topics: dict[str, Any] = {
+            "topics": {topic: pair for topic, pair in changed_counts.items() if topic not in anew}
+        }
+        if anew:
+            topics["made_anew"] = anew
         return cause_by(draft.now_ms, "partitions_changed", member, join.reason, topics)
     if _gave_up_what_it_had_to(draft, member, join):
         follows = {"follows": draft.last_rebalance_id}
@@ -120,6 +125,19 @@ def _changed_partition_counts(draft: Draft) -> dict[str, tuple[int, int]]:
     then, count_of = draft.assigned_partition_counts or {}, draft.view.topics.partition_count
     counts = {topic: (before, count_of(topic) or 0) for topic, before in then.items()}
     return {topic: pair for topic, pair in counts.items() if pair[0] != pair[1]}
+
+
+def ids_of(topics: Topics, names: Iterable[str] | None) -> dict[str, bytes]:
+    """The ids that these topics have now, by name; a topic that was made anew has another."""
+    ids = {name: topics.topic_id(name) for name in names or ()}
+    return {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+
+
+def _made_anew(draft: Draft) -> list[str]:
+    """Topics that were deleted and made again since the group was last assigned."""
+    then = draft.assigned_topic_ids or {}
+    now = ids_of(draft.view.topics, then)
+    return sorted(topic for topic, topic_id in then.items() if now.get(topic, topic_id) != topic_id)
 
 
 def _is_resumed(draft: Draft) -> bool:

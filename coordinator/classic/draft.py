@@ -34,6 +34,7 @@ class Draft:
         "_events",
         "_owns_members",
         "assigned_partition_counts",
+        "assigned_topic_ids",
         "assignment_in_flight",
         "before",
         "generation",
@@ -90,6 +91,7 @@ class Draft:
         self.rebalance: Rebalance | None = group.rebalance
         self.last_rebalance_id = group.last_rebalance_id
         self.assigned_partition_counts = group.assigned_partition_counts
+        self.assigned_topic_ids = group.assigned_topic_ids
         self.members_at_last_generation = group.members_at_last_generation
         self.loaded_at_ms = group.loaded_at_ms
         self.records: list[tuple[Any, Any | None]] = []
@@ -126,6 +128,7 @@ class Draft:
             self.assigned_partition_counts,
             self.members_at_last_generation,
             self.loaded_at_ms,
+            self.assigned_topic_ids,
         )
 
     def outcome(self) -> GroupOutcome:

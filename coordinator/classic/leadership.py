@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.cause import Cause
 from coordinator.classic.answers import join_error, sync_error
+from coordinator.classic.causes import ids_of
 from coordinator.classic.checks import check_group_id, check_session_timeout, check_sync_shape
 from coordinator.classic.draft import Draft
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
@@ -39,6 +40,7 @@ def loaded(view: View, event: GroupLoaded, now_ms: int) -> GroupOutcome:
     # any, so they are as many as now, unless it ended in the moment between.
     count_of = view.topics.partition_count
     draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
+    draft.assigned_topic_ids = ids_of(view.topics, group.subscribed_topics)
     draft.event(CoordinatorLoaded(len(group.members), event.load_ms, event.unclean))
     limit = view.settings.max_size
     if len(group.members) > limit and group.state is not GroupState.PREPARING_REBALANCE:

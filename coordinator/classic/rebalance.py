@@ -207,7 +207,7 @@ def _become_empty(draft: Draft) -> None:
     """The generation rises with nobody left, so that a late commit of the old one is refused."""
     draft.protocol_name = None
     draft.subscribed_topics = topics_of(draft.protocol_type, None, {})
-    draft.assigned_partition_counts = None
+    draft.assigned_partition_counts = draft.assigned_topic_ids = None
     draft.enter(GroupState.EMPTY)
     draft.records.append(group_record(draft))
     draft.token = EmptyGroupToken(draft.group_id)

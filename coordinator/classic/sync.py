@@ -13,7 +13,7 @@ from coordinator import events
 from coordinator.append_errors import error_for_client
 from coordinator.classic import rebalance_tracking as tracking
 from coordinator.classic.answers import sync_error, synced
-from coordinator.classic.causes import cause_by
+from coordinator.classic.causes import cause_by, ids_of
 from coordinator.classic.checks import check_group_id, check_sync, check_sync_shape
 from coordinator.classic.draft import Draft
 from coordinator.classic.group_record import group_record
@@ -103,6 +103,7 @@ def assignment_written(view: View, success: Appended, now_ms: int) -> GroupOutco
     draft.enter(GroupState.STABLE)
     count_of = view.topics.partition_count
     draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
+    draft.assigned_topic_ids = ids_of(view.topics, group.subscribed_topics)
     if not draft.pending_sync:
         tracking.ended(draft, "stable")
     return draft.outcome()

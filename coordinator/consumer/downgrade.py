@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.cause import Cause
 from coordinator.classic.answers import joined, member_list
+from coordinator.classic.causes import ids_of
 from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.group_record import group_record
 from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, topics_of
@@ -143,6 +144,7 @@ def _begin(view: View, group: ConsumerGroup, members: dict[str, Member], now_ms:
         subscribed_topics=topics,
         assigned_partition_counts={name: view.topics.partition_count(name) or 0 for name in topics or ()},
         members_at_last_generation=len(members),
+        assigned_topic_ids=ids_of(view.topics, topics),
     )
     draft = ClassicDraft(altered(view, group=classic, consumer_group=None), classic, now_ms)
     draft.records.append(group_record(draft))

@@ -124,7 +124,7 @@ def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str
         return (
             "paused",
             f"it was paused as a whole: nothing came over any of its connections for {gone}, then it came back over "
-            "the same one (a garbage collection, a suspended or starved machine)",
+            "the same ones (a garbage collection, a suspended or starved machine)",
         )
     if back is not None:
         return (

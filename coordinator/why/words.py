@@ -53,6 +53,20 @@ def consequences(record: Facts) -> str:
     return "; ".join(parts)
 
 
+def unread(read: Facts | None) -> str:
+    """How long what moved was read by nobody; empty when that is not known."""
+    if not read or int(read.get("unread_ms") or 0) < 50:
+        return ""
+    worst = f"{read.get('topic')}-{read.get('partition')}"
+    late, count = int(read.get("still_unread") or 0), int(read.get("partitions") or 0)
+    if late:
+        others = f" and {late - 1} more" if late > 1 else ""
+        return f"{worst}{others} went unread for {duration(read.get('unread_ms'))} and was not read again in that time"
+    if count == 1:
+        return f"{worst} went unread for {duration(read.get('unread_ms'))}"
+    return f"{count:,} partitions went unread, {worst} longest: {duration(read.get('unread_ms'))}"
+
+
 def _epoch_waits(record: Facts) -> list[str]:
     """Consumer groups: members learn of a target, and go on, with their own heartbeats; nobody is slow for that."""
     parts = []

@@ -169,7 +169,19 @@ class DepartureTraced(LedgerRecord):
     saw: str  # closed, open (after 3 s), returned (it joined again)
     after_ms: int  # since it had gone
     how: str | None  # closed: `end of file`, `reset` or `broker`
-    same_connection: bool | None  # returned: over the one that it had
+    same_connection: bool | None  # returned: over the one that it had, or its others were open all the while
+
+
+class PartitionsRead(LedgerRecord):
+    """How long the partitions that a rebalance moved were read by nobody."""
+
+    rebalance_id: str
+    partitions: int
+    still_unread: int
+    unread_ms: int
+    topic: str
+    partition: int
+    spans: list[tuple[str, int, int]]  # topic, partition, ms; at most 200, the longest first
 
 
 class CommitsRefused(LedgerRecord):
@@ -221,6 +233,7 @@ KINDS: Mapping[str, type] = {
     "member_replaced": MemberReplaced,
     "member_fenced": MemberFenced,
     "departure_traced": DepartureTraced,
+    "partitions_read": PartitionsRead,
     "commits_refused": CommitsRefused,
     "offsets_changed": OffsetsChanged,
     "coordinator_loaded": CoordinatorLoaded,
@@ -278,6 +291,7 @@ _NEEDED: Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
         ("members", list),
     ),
     "member_replaced": (("old_member_id", str), ("new_member_id", str)),
+    "partitions_read": (("rebalance_id", str), ("unread_ms", int)),
 }
 
 

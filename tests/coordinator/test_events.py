@@ -26,7 +26,9 @@ def test_a_record_has_no_field_that_its_event_lacks():
 
 def test_every_sentence_is_of_a_declared_kind_and_every_trigger_has_words():
     assert set(lines._SENTENCES) <= set(events.KINDS)
-    assert set(words._EVENTS) | {"rebalance_began", "rebalance_ended", "departure_traced"} == set(KINDS)
+    assert set(words._EVENTS) | {"rebalance_began", "rebalance_ended", "departure_traced", "partitions_read"} == set(
+        KINDS
+    )
     assert set(cause_words._CAUSES) == TRIGGERS
 
 

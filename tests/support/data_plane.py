@@ -11,6 +11,7 @@ from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.topics_image import Topic, TopicsImage
 from broker.config.settings import Settings
 from broker.config.topic_configs import effective
+from broker.groups.ledger.unread import Unread
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.delete_records import delete_records
 from broker.handlers.fetch import fetch
@@ -121,6 +122,7 @@ class DataPlane:
             producer_ids=ProducerIds(self.catalogue.allocate_producer_ids),
             verifier=Verifier(self.runtime, self.partitions, self.settings),
             markers=Markers(self.runtime, self.partitions),
+            ledger=SimpleNamespace(unread=Unread(self.runtime, lambda event: None)),
         )
 
     # -- topics --------------------------------------------------------------------------------------------

@@ -72,14 +72,19 @@ class Departures:
         key = (group_id, *peer.client)
         traces = self._traces.get(key, ())
         own = next((trace for trace in traces if trace.peer is peer), None)
-        if own is None and len(traces) == 1 and traces[0].peer.closed_ms is None:
-            own = traces[0]  # its old connection was never closed
+        same = own is not None
+        if own is None and len(traces) == 1:
+            # The Java client gives the connection to its coordinator up, and keeps the others.
+            only = traces[0]
+            rest = self._peers.survivors(only.peer, only.cause.at_ms, besides=peer)
+            same = self._peers.heard_since(rest, only.cause.at_ms)
+            own = only if same or only.peer.closed_ms is None else None
         if own is not None:
             self._drop(key, own)
-            self._told(own, "returned", same=own.peer is peer)
+            self._told(own, "returned", same=same)
 
     def _look(self, key: _Key, trace: _Trace) -> None:
-        if trace.peer.closed_ms is not None:
+        if trace.peer.closed_ms is not None and not self._peers.survivors(trace.peer, trace.cause.at_ms):
             self._drop(key, trace)
             self._told(trace, "closed")
         else:

@@ -40,11 +40,15 @@ _PLAIN = {
         "member_replaced",
         "member_fenced",
         "departure_traced",
+        "partitions_read",
         "commits_refused",
         "coordinator_loaded",
         "group_removed",
     )
 }
+
+
+_LATER = (events.DepartureTraced, events.PartitionsRead)
 
 
 def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) -> Record:
@@ -56,7 +60,8 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) 
         "at_ms": event.at_ms,
         "group_id": event.group_id,
         "group_type": event.group_type,
-        "generation": event.generation,
+        # What is seen later of a member that went, or of a partition that moved, is told of the group as it is then.
+        "generation": max(event.generation, past.generation) if isinstance(what, _LATER) else event.generation,
         **common,
     }
     plain = _PLAIN.get(event.kind)

@@ -18,6 +18,7 @@ from broker.groups.ledger.departures import Departures
 from broker.groups.ledger.group_history import GroupHistory, follow
 from broker.groups.ledger.refusals import Refusals
 from broker.groups.ledger.shape import Record as LedgerRecord
+from broker.groups.ledger.unread import Unread
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
 from coordinator.events import CommitRefused, GroupRemoved
@@ -90,6 +91,7 @@ class Ledger:
         self._failing = False  # said so already
         self._pasts: dict[int, dict[str, GroupHistory]] = {}  # by coordinator partition and group
         self._refusals = Refusals(runtime, self._put)
+        self.unread = Unread(runtime, self._put)
         self._departures = Departures(runtime, groups.peers, self._put)
         groups.event_listeners.append(self.happened)
         groups.load_listeners.append(self.loaded)
@@ -250,6 +252,7 @@ class Ledger:
             log.error("ledger_not_written", records=count, error=why)
 
     def _tell(self, record: LedgerRecord) -> None:
+        self.unread.on_ledger(record)
         for listener in self.listeners:
             try:
                 listener(record)

@@ -56,6 +56,12 @@ def section(scrape: Scrape) -> Iterator[str]:
         (f"{f'{{{labels}}}' if labels else ''} {one.stopped_ms / 1_000}" for labels, one in figures),
     )
     yield from scrape.many(
+        "kohort_group_unread_seconds_total",
+        "counter",
+        "Time that partitions which moved were read by nobody: in each rebalance, the longest of any partition.",
+        (f"{f'{{{labels}}}' if labels else ''} {one.unread_ms / 1_000}" for labels, one in figures),
+    )
+    yield from scrape.many(
         "kohort_group_commits_refused_total",
         "counter",
         "Commits refused for a stale generation, an unknown member or fencing.",

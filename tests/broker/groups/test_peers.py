@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.groups.ledger.departures import AFTER_MS, Departures
 from broker.groups.peers import CLOSED_MAX, KEPT_MS, Peer, Peers
 from coordinator.cause import Cause
-from coordinator.events import DepartureTraced, GroupEvent, MemberLeft
+from coordinator.events import DepartureTraced, GroupEvent, MemberLeft, SessionExpired
 from tests.support.virtual_runtime import VirtualRuntime
 
 
@@ -59,3 +59,26 @@ def test_who_left_and_kept_its_connection_is_told_and_so_is_its_return():
     assert saw == [("open", None), ("returned", True)]
     assert not departures._traces
     assert departures._count == 0
+
+
+def test_a_client_that_gives_its_coordinator_up_and_lives_on_is_the_same():
+    """As Java's does after a pause; who shares a name with others is not told so."""
+    for namesake in (False, True):
+        runtime = VirtualRuntime()
+        peers = Peers(runtime)
+        told: list[GroupEvent] = []
+        departures = Departures(runtime, peers, told.append)
+        peer, other = connected(peers), connected(peers)
+        peers.joined(peer, "g", "m")
+        if namesake:
+            peers.joined(connected(peers), "g", "twin")
+        runtime.advance(1_000)
+        cause = Cause(runtime.now_ms(), "session_expired", "m", None, "b", "/10.0.0.1")
+        departures.happened(GroupEvent(SessionExpired(cause), "g", 3))
+        peers.closed(peer, "end of file")
+        runtime.advance(1_000)
+        other.heard_ns = runtime.clock_ns() + 1
+        peers.joined(connected(peers), "g", "m-2")
+        runtime.advance(AFTER_MS)
+        saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
+        assert saw == ([("closed", None)] if namesake else [("returned", True)])

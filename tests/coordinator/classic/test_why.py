@@ -196,6 +196,18 @@ def test_rl09_a_changed_subscription_names_the_topics():
     )
 
 
+def test_a_topic_that_was_deleted_and_made_anew_is_no_topic_that_grew():
+    topics = Topics({"t": 3, "u": 2})
+    broker = Driver(topics=topics)
+    metadata = offer(subscription("t", "u"))
+    a, _ = broker.stable_group("a", "b", protocols=metadata)
+    topics.partitions["t"], topics.lives["t"], topics.partitions["u"] = 1, 1, 4
+    broker.join(a, protocols=metadata)
+
+    facts = broker.last("rebalance_began").facts
+    assert (facts["trigger"], facts["topics"], facts["made_anew"]) == ("partitions_changed", {"u": (2, 4)}, ["t"])
+
+
 def test_rl10_a_grown_topic_is_the_cause_once():
     """RL10: the leader comes unchanged, but a topic has other partitions than at the last assignment."""
     topics = Topics({"t": 3})

@@ -1,0 +1,147 @@
+"""How long partitions that moved were read by nobody: from the old owner's last sign to the first fetch of the new one.
+
+A fetch pays for one look at `waiting`, which is empty but after a rebalance. Classic groups; of a consumer group the
+rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coordinator.events import GroupEvent, PartitionsRead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from broker.loop.runtime import Runtime
+    from protocol.messages.fetch import FetchTopic
+
+GIVE_UP_MS = 5 * 60_000
+WAITING_MAX = 100_000
+SPANS_MAX = 200
+
+_Place = tuple[str, int]
+_Client = tuple[str, str]
+
+
+class _Round:
+    """One rebalance whose moved partitions are awaited."""
+
+    __slots__ = ("began_ms", "clients", "generation", "group_id", "rebalance_id", "took_ms")
+
+    def __init__(self, group_id: str, rebalance_id: str, generation: int) -> None:
+        self.group_id = group_id
+        self.rebalance_id = rebalance_id
+        self.generation = generation
+        self.began_ms: dict[_Place, int] = {}  # of those that are not read yet: since when
+        self.clients: dict[_Place, _Client] = {}  # who owns them now
+        self.took_ms: dict[_Place, int] = {}
+
+
+class Unread:
+    """A listener of the ledger's records; `tell` gets an event of each round."""
+
+    def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
+        self.waiting: dict[_Client, dict[_Place, _Round]] = {}
+        """By client id and host, what is awaited of it; the fetch handler looks."""
+        self._runtime = runtime
+        self._tell = tell
+        self._rounds: dict[str, _Round] = {}  # by group
+        self._nobodys: dict[str, dict[_Place, int]] = {}  # by group, partitions without an owner: since when
+        self._count = 0
+
+    def on_ledger(self, record: Mapping[str, Any]) -> None:
+        """A rebalance has ended."""
+        kind, group_id = record["kind"], record["group_id"]
+        if kind == "group_removed":
+            self._finish(group_id)
+            self._nobodys.pop(group_id, None)
+        if kind != "rebalance_ended" or record.get("outcome") not in ("stable", "empty"):
+            return
+        carried = self._finish(group_id)
+        if record.get("group_type") == "consumer" or record.get("partitions_moved") is None:
+            return
+        nobodys = self._nobodys.pop(group_id, {})
+        one = _Round(group_id, record["rebalance_id"], record["to_generation"])
+        clients = {m["member_id"]: (m["client_id"], m["client_host"]) for m in record["members"]}
+        signs = _signs(record)
+        for topic, partition, before, after in record["moves"]:
+            place = topic, partition
+            since_ms = carried.get(place) or (signs.get(before) if before else nobodys.get(place))
+            if since_ms is None:
+                continue
+            if after is None:
+                nobodys[place] = since_ms
+            elif after in clients and clients[after] != clients.get(before):
+                one.began_ms[place], one.clients[place] = since_ms, clients[after]
+        left = {place: at for place, at in nobodys.items() if place not in one.began_ms}
+        if left and len(self._nobodys) < WAITING_MAX:
+            self._nobodys[group_id] = left
+        if one.began_ms and self._count + len(one.began_ms) <= WAITING_MAX:
+            self._await(one)
+
+    def fetched(self, client: _Client, topics: Iterable[FetchTopic], name_of: Callable[[FetchTopic], str]) -> None:
+        """This client reads these partitions."""
+        mine = self.waiting.get(client)
+        if mine is None:
+            return
+        now_ms = self._runtime.now_ms()
+        for topic in topics:
+            name = name_of(topic)
+            for wanted in topic.partitions:
+                one = mine.get((name, wanted.partition))
+                if one is not None:
+                    self._read(one, (name, wanted.partition), now_ms)
+
+    def _await(self, one: _Round) -> None:
+        self._rounds[one.group_id] = one
+        for place, client in one.clients.items():
+            self.waiting.setdefault(client, {})[place] = one
+            self._count += 1
+        deadline_ms = self._runtime.now_ms() + GIVE_UP_MS
+        self._runtime.timers.set(("unread", one.group_id), deadline_ms, lambda: self._gave_up(one.group_id))
+
+    def _gave_up(self, group_id: str) -> None:
+        self._finish(group_id)
+
+    def _read(self, one: _Round, place: _Place, now_ms: int) -> None:
+        self._forget(one, place)
+        one.took_ms[place] = max(now_ms - one.began_ms.pop(place), 0)
+        if not one.began_ms:
+            self._finish(one.group_id)
+
+    def _forget(self, one: _Round, place: _Place) -> None:
+        client = one.clients[place]
+        mine = self.waiting.get(client, {})
+        if mine.pop(place, None) is not None:
+            self._count -= 1
+        if not mine:
+            self.waiting.pop(client, None)
+
+    def _finish(self, group_id: str) -> Mapping[_Place, int]:
+        """Tell of the group's round, if there is one; since when those are unread that nobody has read."""
+        one = self._rounds.pop(group_id, None)
+        if one is None:
+            return {}
+        self._runtime.timers.cancel(("unread", group_id))
+        now_ms = self._runtime.now_ms()
+        for place in one.began_ms:
+            self._forget(one, place)
+        took = one.took_ms | {place: max(now_ms - at_ms, 0) for place, at_ms in one.began_ms.items()}
+        worst = max(took, key=lambda place: (took[place], place))
+        spans = tuple([(*place, ms) for place, ms in sorted(took.items(), key=lambda item: -item[1])[:SPANS_MAX]])
+        what = PartitionsRead(one.rebalance_id, len(took), len(one.began_ms), took[worst], *worst, spans)
+        self._tell(GroupEvent(what, group_id, one.generation, now_ms))
+        return one.began_ms
+
+
+def _signs(record: Mapping[str, Any]) -> dict[str, int]:
+    """When each member gave a last sign of reading what it had, ms since 1970."""
+    began_ms = int(record["began_at_ms"])
+    signs = {m["member_id"]: began_ms + (m.get("joined_after_ms") or 0) for m in record["members"]}
+    for cause in (record["first_cause"], *record["further_causes"]):
+        if cause and cause.get("member_id"):
+            heard_ms = (cause.get("detail") or {}).get("last_heard_ms") or 0
+            if cause["trigger"] not in ("member_joined", "subscription_changed", "leader_rejoined"):
+                signs[cause["member_id"]] = int(cause["at_ms"]) - heard_ms
+    return signs

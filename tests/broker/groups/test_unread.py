@@ -1,0 +1,74 @@
+"""How long partitions that moved were read by nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.groups.ledger.unread import GIVE_UP_MS, Unread
+from coordinator.events import GroupEvent, PartitionsRead
+from protocol.messages.fetch import FetchPartition, FetchTopic
+from tests.support.virtual_runtime import VirtualRuntime
+
+
+def ended(
+    runtime: VirtualRuntime, moves: list[Any], *, cause: dict[str, Any] | None = None, **facts: Any
+) -> dict[str, Any]:
+    members = [
+        {"member_id": name, "client_id": name, "client_host": "/10.0.0.1", "joined_after_ms": 200} for name in "abc"
+    ]
+    return {
+        "kind": "rebalance_ended", "group_id": "g", "group_type": "classic", "rebalance_id": f"1@{runtime.now_ms()}",
+        "to_generation": 2, "outcome": "stable", "began_at_ms": runtime.now_ms() - 1_000, "first_cause": cause,
+        "further_causes": [], "members": members, "moves": moves, "partitions_moved": len(moves), **facts,
+    }  # fmt: skip
+
+
+def reads(unread: Unread, client: str, *partitions: int) -> None:
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=number) for number in partitions])]
+    unread.fetched((client, "/10.0.0.1"), topics, lambda topic: topic.topic)
+
+
+def told_by(events: list[GroupEvent]) -> list[tuple[int, int, int, tuple[Any, ...]]]:
+    return [
+        (one.what.partitions, one.what.still_unread, one.what.unread_ms, one.what.spans)
+        for one in events
+        if isinstance(one.what, PartitionsRead)
+    ]
+
+
+def test_it_counts_from_the_last_sign_of_the_old_owner_to_the_first_fetch_of_the_new():
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    died = {
+        "trigger": "session_expired",
+        "member_id": "c",
+        "at_ms": runtime.now_ms() - 500,
+        "detail": {"last_heard_ms": 10_000},
+    }
+    unread.on_ledger(ended(runtime, [["t", 0, "c", "a"], ["t", 1, "b", "a"], ["t", 2, None, "a"]], cause=died))
+    runtime.advance(100)
+    reads(unread, "b", 0, 1)
+    reads(unread, "a", 1)
+    assert not events
+    runtime.advance(100)
+    reads(unread, "a", 0, 1)
+    assert told_by(events) == [(2, 0, 10_700, (("t", 0, 10_700), ("t", 1, 900)))]
+    assert not unread.waiting
+    assert len(runtime.timers) == 0
+
+
+def test_what_nobody_took_up_is_told_after_a_while_or_with_the_next_rebalance():
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    unread.on_ledger(ended(runtime, [["t", 0, "b", None]]))  # the first round of a cooperative protocol
+    runtime.advance(2_000)
+    unread.on_ledger(ended(runtime, [["t", 0, None, "a"]]))
+    runtime.advance(GIVE_UP_MS)
+    assert told_by(events) == [(1, 1, 800 + 2_000 + GIVE_UP_MS, (("t", 0, 800 + 2_000 + GIVE_UP_MS),))]
+    unread.on_ledger(ended(runtime, [["t", 0, "a", "b"]]))
+    runtime.advance(5_000)
+    unread.on_ledger(ended(runtime, [["t", 0, "b", "c"]]))
+    reads(unread, "c", 0)
+    assert [one[1:3] for one in told_by(events)[1:]] == [(1, 5_800), (0, 5_800)]
+    assert not unread.waiting
+    assert unread._count == 0
