@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.catalogue.client_metrics import ClientMetrics
 from broker.groups.figures import GroupFigures
+from broker.groups.ledger.standing import StandingFindings
 from broker.groups.peers import Peers
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.figures import TransactionFigures
@@ -81,6 +82,7 @@ class Broker:
         self.quotas = ClientQuotas((), settings, runtime.now_ms)
         self.client_metrics = ClientMetrics(dict, lambda: settings.telemetry_max_bytes)
         self.peers = Peers(runtime)
+        self.standing_findings = StandingFindings(runtime)
         self.group_figures = GroupFigures()
         self.transaction_figures = TransactionFigures()
         self.transaction_history = TransactionHistory()

@@ -165,7 +165,8 @@ class Composition:
         broker.markers.routes[OFFSETS_TOPIC] = broker.group_transactions.write_marker
         broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
         groups.event_listeners.append(broker.group_figures.on_event)
-        broker.ledger.listeners.append(broker.group_figures.on_ledger)
+        broker.standing_findings.ledger = broker.ledger
+        broker.ledger.listeners += (broker.group_figures.on_ledger, broker.standing_findings.on_ledger)
         broker.client_metrics.configs = lambda: catalogue.configs
         broker.producer_ids = ProducerIds(catalogue.allocate_producer_ids)
         transactions = broker.transactions = Transactions(

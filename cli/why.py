@@ -58,6 +58,10 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--http", metavar="HOST:PORT", help=f"where the broker answers HTTP; default: its host, port {HTTP_PORT}"
     )
+    files = (
+        "read this data directory instead of a cluster: Apache Kafka's, Kohort's, or one folder of __consumer_offsets"
+    )
+    whole.add_argument("--from", dest="files", metavar="DIR", help=files)
     add_json(whole)
     add_cluster(whole)
     return whole
@@ -76,20 +80,24 @@ def explain(options: argparse.Namespace) -> int:
         from cli import why_transaction  # noqa: PLC0415
 
         return why_transaction.explain(options, since_ms, until_ms, now_ms)
-    if options.group is None and options.named is None:
+    group_id = options.group if options.group is not None else options.named
+    if options.files is not None and group_id is None:
+        raise UsageError("--from DIR takes a group")
+    if group_id is None:
         if options.trigger or options.until or options.last:
             raise UsageError("--last, --until and --trigger are for one group: name it")
         from cli import why_trouble  # noqa: PLC0415
 
         return why_trouble.explain(options, since_ms, now_ms)
-    from cli import why_reading, why_showing  # noqa: PLC0415  the client library, once the words make sense
+    from cli import why_files, why_reading, why_showing  # noqa: PLC0415  the client library, once the words make sense
     from cli.cluster import Cluster  # noqa: PLC0415
 
     if options.http is not None:
         why_reading.http_place(options.http)
-    cluster = Cluster(options)
-    group_id = options.group if options.group is not None else options.named
-    told = why_reading.read(cluster, group_id, options.http, now_ms)
+    if options.files is not None:
+        told = why_files.read(options.files, group_id)
+    else:
+        told = why_reading.read(Cluster(options), group_id, options.http, now_ms)
     told.choose(last=last, judged=judged, since_ms=since_ms, until_ms=until_ms, triggers=options.trigger)
     if options.json:
         print_json(told.as_json(now_ms))

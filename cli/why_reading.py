@@ -61,6 +61,7 @@ class Told:
     inferred: bool = False
     in_progress: Mapping[str, Any] | None = None
     live_findings: list[Finding] = field(default_factory=list)
+    files: str | None = None  # the directory that was read, instead of a cluster
     lag: int | None = None  # records that are not read yet; None: nothing was committed
     lag_s: float | None = None  # the age of the oldest of them
     http_silent: bool = False  # --http was given, and nobody there knows of this cluster's group
@@ -138,7 +139,7 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
 def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> list[Record]:
     """The group's records, the oldest first."""
     found = []
-    for key, value in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
+    for key, value, _ in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
         if key == group_id.encode():
             try:
                 found.append(decode_whole(value))
@@ -156,8 +157,8 @@ def inferred_records(cluster: Cluster, group_id: str) -> list[Record]:
     return generations(group_id, _whole_partition(cluster, OFFSETS_TOPIC, partition))
 
 
-def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Key and value of every record, up to the end as it is now. Raises: Failed."""
+def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+    """Key, value and time of every record, up to the end as it is now. Raises: Failed."""
     settings = cluster.settings(
         group_id="kohort-why",  # the library wants one; nothing is committed and no group is joined
         enable_auto_commit=False,
@@ -184,7 +185,7 @@ def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[t
             for message in messages:
                 error = message.error()
                 if error is None:
-                    yield message.key(), message.value()
+                    yield message.key(), message.value(), message.timestamp()[1]
                     if (message.offset() or 0) >= high - 1:
                         return
                 elif error.code() == KafkaError._PARTITION_EOF:

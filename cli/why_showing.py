@@ -25,8 +25,9 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
     """Everything, line by line."""
     yield heading(told, now_ms)
     if told.inferred:
-        yield "there is no rebalance ledger: this is no Kohort, kohort.ledger.enable=false, or its topic was deleted."
-        yield "Inferred from the generations in __consumer_offsets, which do not say why:"
+        if told.files is None:
+            yield "there is no rebalance ledger: this is no Kohort, it is turned off, or its topic was deleted."
+        yield "Inferred from the records of __consumer_offsets that compaction has left, which do not say why:"
     elif told.every and (last := told.ends_with_gap) is not None:
         yield f"the ledger ends at {_when(last, now_ms)}: it was turned off, or another broker leads the group now."
         yield "What came later is inferred from the generations in __consumer_offsets, which do not say why."
@@ -48,7 +49,7 @@ def lines(told: Told, now_ms: int, *, verbose: bool = False) -> Iterator[str]:
         yield "findings"
         for one in found:
             yield f"  {'!' if one['severity'] == 'warning' else '-'} {one['says']}{_span(one, now_ms)}"
-    if not (told.http_answered or told.inferred or told.until_ms is not None) and told.members:
+    if not (told.http_answered or told.inferred or told.files or told.until_ms is not None) and told.members:
         yield ""
         yield "Not looked at, since no broker answers HTTP here (--http HOST:PORT): " + ", ".join(sorted(LIVE_RULES))
 
@@ -57,7 +58,7 @@ def heading(told: Told, now_ms: int) -> str:
     """`group payments: Stable, generation 8, 3 members, 12 partitions, range (eager)`."""
     last = Window(told.every, {}, now_ms).last_stable or {}
     ended = [record for record in told.every if record["kind"] == "rebalance_ended"]
-    parts = [told.state or "unknown state"]
+    parts = [told.state or ("unknown state" if told.files is None else f"by the files in {told.files}")]
     newest = next((record for record in reversed(told.every) if record.get("generation")), {})
     if newest:
         noun = "epoch" if newest.get("group_type") == "consumer" else "generation"
@@ -106,7 +107,8 @@ def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
         else:
             text = words.event(record)
             if text is not None:
-                yield _when(record["at_ms"], now_ms), "", "-", text, []
+                mark = " (inferred)" if record.get("source") == "inferred" else ""
+                yield _when(record["at_ms"], now_ms), "", "-", text + mark, []
     if others > told.last:
         yield "", "", "", f"and {others - told.last:,} more that were no rebalances: --last N shows N", []
 
@@ -157,7 +159,14 @@ def _inferred(record: Mapping[str, Any]) -> str:
     missing = record["to_generation"] - before - 1 if before is not None else 0
     if missing > 0:
         parts.append(f"{terms.plural(missing, 'generation')} between left no record")
-    return "; ".join(parts) or "the same members"
+    parts = parts or ["the same members"]
+    moved, total = record.get("partitions_moved"), record.get("partitions_total")
+    if moved is not None and total:
+        parts.append(f"{moved:,} of {terms.plural(total, 'partition')} moved" if moved else "nothing moved")
+    paused = record.get("paused")
+    if paused:
+        parts.append(f"commits of {paused['topic']}-{paused['partition']} paused for {terms.duration(paused['ms'])}")
+    return "; ".join(parts) + " (inferred)"
 
 
 def _details(record: Mapping[str, Any]) -> Iterator[str]:

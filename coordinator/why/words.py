@@ -181,6 +181,8 @@ def _offsets(record: Facts) -> str:
         return f"{what} expired"
     if by == "topic_deleted":
         return f"{what} went with their topic"
+    if by == "removed":
+        return f"{what} expired or were deleted"
     if by == "group_deleted":
         return f"{what} were deleted with the group by {who(record)}"
     gone = all(one.get("to") is None for one in offsets)
@@ -200,6 +202,8 @@ def _loaded(record: Facts) -> str:
 
 
 def _group_removed(record: Facts) -> str:
+    if record.get("by") == "removed":
+        return "the group expired or was deleted"
     if record.get("by") == "expired":
         return "the group expired with its last offset"
     return f"the group was deleted by {who(record)}"

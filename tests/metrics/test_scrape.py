@@ -154,6 +154,10 @@ def test_the_ledger_s_figures_are_counted_by_group(broker: Kohort):
         )
     assert refused.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
+    standing = eventually(
+        lambda: Metrics(broker.http).value("kohort_group_finding", group="g", rule="refused_commits"), what="a finding"
+    )
+    assert standing == 1
     counted = eventually(
         lambda: Metrics(broker.http).value("kohort_group_commits_refused_total", group="g", error="UNKNOWN_MEMBER_ID"),
         what="the refused commit",

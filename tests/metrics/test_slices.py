@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.groups.figures import GroupFigures
+from broker.groups.ledger.standing import StandingFindings
 from broker.http.metrics import consumer_groups, rebalances
 from broker.http.metrics.exposition import Scrape
 from broker.http.metrics.lag import LagTable
@@ -45,6 +46,7 @@ def a_broker(groups: int, partitions: int, *, names: str = "group-{}") -> tuple[
             shard.put_offset(group_id, ("orders", index), CommittedOffset(100 if index % 2 else 50, -1, "", 0))
     broker.group_figures = GroupFigures()
     broker.ledger = SimpleNamespace(errors=0)
+    broker.standing_findings = StandingFindings(broker.runtime)
     broker.log = log
     app: Any = SimpleNamespace(broker=broker, moments={}, version="0", server=None, keeper=None)
     scrape = Scrape(app)

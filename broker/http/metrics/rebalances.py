@@ -67,11 +67,30 @@ def section(scrape: Scrape) -> Iterator[str]:
         "Commits refused for a stale generation, an unknown member or fencing.",
         _by(figures, "error", lambda one: one.commits_refused),
     )
+    yield from _findings(scrape)
     yield scrape.one(
         "kohort_ledger_errors_total",
         "counter",
         "Records of the rebalance ledger that could not be written.",
         scrape.app.broker.ledger.errors,
+    )
+
+
+def _findings(scrape: Scrape) -> Iterator[str]:
+    standing = scrape.app.broker.standing_findings
+    for _ in standing.refreshed():
+        yield ""
+    rows: dict[str, int] = {}
+    for number, (group_id, rule) in enumerate(standing.standing()):
+        labels = f'group="{escaped(group_id)}",rule="{rule}"' if scrape.by_group else f'rule="{rule}"'
+        rows[labels] = rows.get(labels, 0) + 1
+        if number % _GROUPS_AT_ONCE == 0:
+            yield ""
+    yield from scrape.many(
+        "kohort_group_finding",
+        "gauge",
+        "Findings of weight about a group, as kohort why tells them, of the last hour.",
+        (f"{{{labels}}} {count}" for labels, count in rows.items()),
     )
 
 

@@ -1,0 +1,85 @@
+"""`kohort why GROUP --from DIR`: the story of a group out of the files of a data directory, Apache Kafka's or Kohort's.
+
+Nothing runs and nothing is asked: the records of `__consumer_offsets`, and the ledger's where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.errors import Failed
+from cli.why_reading import OFFSETS_TOPIC, Told
+from coordinator.routing import partition_for
+from coordinator.why.gaps import with_gaps
+from coordinator.why.inferred import generations
+from protocol.errors import ProtocolError
+from protocol.records.batch_reader import iterate_records
+from protocol.records.errors import UnparsableRecord
+from protocol.records.ledger import LEDGER_TOPIC, decode_whole
+from storage.reading.walk import Verdict, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SEGMENT = re.compile(r"\d{20}\.log")
+_PARTITIONS = 50
+"""Of `__consumer_offsets`, unless somebody set `offsets.topic.num.partitions`."""
+
+Entry = tuple[bytes | None, bytes | None, int]
+
+
+def read(directory: str, group_id: str) -> Told:
+    """All that the files tell. Raises: Failed when they are none of such, or nothing in them is of the group."""
+    root = Path(directory)
+    if not root.is_dir():
+        raise Failed(f"{directory}: no such directory")
+    told = Told(group_id, inferred=True, files=directory)
+    folders = _folders(root, OFFSETS_TOPIC, group_id)
+    ledgers = _folders(root, LEDGER_TOPIC, group_id)
+    if not folders and not ledgers:
+        raise Failed(f"{directory}: there is no folder of {OFFSETS_TOPIC} here")
+    inferred = [one for folder in folders for one in generations(group_id, _entries(folder))]
+    written = []
+    for folder in ledgers:
+        for key, value, _ in _entries(folder):
+            if key == group_id.encode():
+                try:
+                    written.append(decode_whole(value))
+                except UnparsableRecord:
+                    continue  # a client may write into the topic as well
+    told.inferred = not written
+    told.records = with_gaps(written, inferred) if written else inferred
+    if not told.records:
+        raise Failed(f"{directory}: no record is of group {group_id!r}, or only offsets are")
+    return told
+
+
+def _folders(root: Path, topic: str, group_id: str) -> list[Path]:
+    """The partition of the group; all that are there, where their number does not say which that is."""
+    if re.fullmatch(rf"{re.escape(topic)}-\d+", root.name):
+        return [root]
+    found = {int(path.name.rpartition("-")[2]): path for path in root.glob(f"{topic}-*") if path.name[-1].isdecimal()}
+    own = found.get(partition_for(group_id, _PARTITIONS))
+    if own is not None and len(found) == _PARTITIONS:
+        return [own]
+    return [found[number] for number in sorted(found)]
+
+
+def _entries(folder: Path) -> Iterator[Entry]:
+    """Key, value and time of every record, in order; a file that is torn or corrupt is named, and read so far."""
+    for path in sorted(path for path in folder.iterdir() if _SEGMENT.fullmatch(path.name)):
+        try:
+            walk = Walk.of_file(path)
+            for _, _, batch in walk.batches():
+                for record in iterate_records(batch):
+                    yield record.key, record.value, record.timestamp
+        except (OSError, ProtocolError) as error:
+            print(f"kohort: {path}: {error}", file=sys.stderr)
+            continue
+        if walk.verdict is not Verdict.WHOLE:
+            print(
+                f"kohort: {path}: position {walk.position}: {walk.why or 'the rest is no whole batch'}", file=sys.stderr
+            )
