@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.clients import harness
-from tests.incidents.stage import GROUP, SESSION_MS, TOPIC, Stage
+from tests.incidents.stage import GROUP, SESSION_MS, TOPIC, Cable, Stage
 from tests.support.broker_process import eventually
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     pass
@@ -35,7 +37,7 @@ class Incident:
 
 
 CORPUS: dict[str, Incident] = {}
-CLIENTS = {"librdkafka": "confluent", "java": "java", "aiokafka": "aiokafka"}
+CLIENTS = {"librdkafka": "confluent", "java": "java", "aiokafka": "aiokafka", "kafka-python": "kafka_python"}
 _ALIVE = ("verdict:hung:*", "verdict:paused:*", "verdict:too_slow:*", "verdict:cut_off:*", "verdict:broker_slow:*")
 
 
@@ -92,10 +94,9 @@ def _closed(client: str, **options: object) -> Callable[[Stage], None]:
 
 def _slow_poll(client: str, **options: object) -> Callable[[Stage], None]:
     def play(stage: Stage) -> None:
-        a, b = stage.members(client, "ab", **options)
+        _, b = stage.members(client, "ab", **options)
         stage.begins()
         b.stall()
-        harness.wait_until_shared([a])
         eventually(
             lambda: any(said.split(":")[1] in ("member_left", "poll_timeout") for said in stage.diagnose_records()
                         if said.startswith("cause:"))
@@ -133,6 +134,19 @@ for _name, _client in CLIENTS.items():
 for _name in ("librdkafka", "java"):
     _new = {"assignor": "consumer"}
     _client = CLIENTS[_name]
+    _add(
+        f"consumer protocol: killed, {_name}",
+        _died(_client, **_new),
+        ("cause:session_expired:b", "verdict:died:b"),
+        _ALIVE,
+    )
+    _add(
+        f"consumer protocol: paused as a whole, {_name}",
+        _paused(_client, **_new),
+        ("cause:session_expired:b", "verdict:paused:b"),
+        ("verdict:died:*", "verdict:too_slow:*", "verdict:hung:*"),
+        ("finding:refused_commits:*", "finding:tight_heartbeat:*"),
+    )
     _add(
         f"consumer protocol: closed, {_name}",
         _closed(_client, **_new),
@@ -216,6 +230,86 @@ _add(
 )
 
 
+_add(
+    "rolling deploy, cooperative-sticky",
+    _rolling("confluent", assignor="cooperative-sticky"),
+    ("verdict:closed:a", "verdict:closed:b", "verdict:closed:c", "hint:deploy_churn"),
+    (*_quiet, "verdict:died:*", "hint:eager_stop"),
+)
+
+
+def _removed_by_admin(stage: Stage) -> None:
+    a, b = stage.members("confluent", "ab")
+    stage.begins()
+    member_id = b.seen("assigned")[-1]["member_id"]
+    with Wire(stage.broker.address) as wire:
+        leaver = MemberIdentity(member_id=member_id, reason="member was removed by an admin: it misbehaves")
+        wire.call(LeaveGroupRequest(group_id=GROUP, members=[leaver]), 5)
+    stage.until("cause:member_removed:b")
+    harness.wait_until_shared([a, b])
+    stage.rested()
+
+
+_add(
+    "a member is removed by an administrator",
+    _removed_by_admin,
+    ("cause:member_removed:b",),
+    ("verdict:*:b", "cause:member_left:*", *_quiet),
+    ("finding:refused_commits:b",),
+)
+
+
+# -- the network
+
+
+def _cut(stage: Stage) -> None:
+    with Cable(stage.second_port, stage.cable_port) as cable:
+        a = stage.member("confluent", "a")
+        b = stage.member("confluent", "b", bootstrap=cable.address)
+        harness.wait_until_shared([a, b])
+        stage.begins()
+        cable.cut_up.set()
+        stage.until("cause:session_expired:b")
+        stage.rested()
+
+
+def _evicted(stage: Stage) -> None:
+    options = {"instance_id": "pod-7", "session_timeout_ms": 8_000, "rebalance_timeout_ms": 20_000}
+    a = stage.member("confluent", "a", instance_id="pod-1")
+    with Cable(stage.second_port, stage.cable_port, source="127.0.0.2") as first:
+        b = stage.member("confluent", "b", bootstrap=first.address, **options)
+        harness.wait_until_shared([a, b])
+        stage.begins()
+        b.kill()
+    with Cable(stage.second_port, stage.cable_port, source="127.0.0.3") as second:
+        again = stage.member("confluent", "b", bootstrap=second.address, **options)
+        eventually(again.owned, deadline_s=60)
+        stage.until("event:member_replaced")
+        again.kill()
+        stage.until("cause:session_expired:pod-7")
+        harness.wait_until_shared([a])
+
+
+_add(
+    "the network to the broker is cut one way",
+    _cut,
+    ("cause:session_expired:b", "verdict:hung:b"),
+    ("verdict:died:*", "verdict:too_slow:*", "verdict:closed:*"),
+    ("finding:tight_heartbeat:*",),
+)
+_add(
+    "evicted: a static member comes back on another address and dies there",
+    _evicted,
+    (
+        "event:member_replaced",
+        "cause:session_expired:pod-7",
+        "verdict:died:pod-7",
+        "text:*pod-7 (127.0.0.3) was silent*",
+    ),
+    ("text:*pod-7 (127.0.0.2) was silent*", "finding:duplicate_instance:*", *_ALIVE),
+)
+
+
 # -- static members
 
 
@@ -262,7 +356,7 @@ _add(
     ("cause:*", "verdict:*", "finding:duplicate_instance:*"),
 )
 _add("static member goes for good", _static_gone, ("cause:session_expired:pod-2", "verdict:died:pod-2"), _ALIVE)
-for _name, _client in CLIENTS.items():
+for _name, _client in list(CLIENTS.items())[:3]:
     _add(
         f"twin instance ids, {_name}",
         _twins(_client),
@@ -313,7 +407,7 @@ def _reset(stage: Stage) -> None:
 
 
 def _zombie(stage: Stage) -> None:
-    a, b = stage.members("confluent", "ab", commit_every_ms=100)
+    a, b = stage.members("java", "ab", commit_every_ms=100)
     stage.begins()
     stage.pause(b)
     stage.until("cause:session_expired:b")
@@ -336,6 +430,13 @@ _add(
     _grew,
     ("cause:partitions_changed:*",),
     (*_quiet, "verdict:*", "cause:member_left:*"),
+)
+_add(
+    "a topic is deleted and made anew",
+    _recreated,
+    ("cause:partitions_changed:*",),
+    (*_quiet, "verdict:*", "cause:member_left:*", "text:*instead of 6*"),
+    ("finding:refused_commits:*",),
 )
 _add(
     "offsets reset by an administrator",

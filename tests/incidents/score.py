@@ -24,10 +24,10 @@ class Score(NamedTuple):
 
 def score(incident: Incident, diagnosis: Diagnosis) -> Score:
     """Of one surface."""
-    said = diagnosis.said
+    said = diagnosis.said | {f"text:{diagnosis.text}"}
     missed = tuple(one for one in incident.must if not any(fnmatchcase(told, one) for told in said))
     allowed = (*incident.must, *incident.may)
-    false = {told for told in said if any(fnmatchcase(told, one) for one in incident.never)}
+    false = {told[:200] for told in said if any(fnmatchcase(told, one) for one in incident.never)}
     false |= {
         told for told in said if told.startswith("finding:") and not any(fnmatchcase(told, one) for one in allowed)
     }

@@ -5,24 +5,33 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.request import urlopen
 
 from coordinator.why.findings import findings
 from tests.clients import harness, ledger_reading
 from tests.clients.harness import Worker
-from tests.support.broker_process import Kohort, eventually
+from tests.support.broker_process import Kohort, eventually, free_port
 
 SESSION_MS = 4_000
 POLL_MS = 8_000
 TOPIC = "orders"
 GROUP = "billing"
-SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1_000}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.heartbeat.interval.ms": 500,
+    "group.consumer.heartbeat.interval.ms": 700,
+}
 
 
 @dataclass
@@ -36,12 +45,14 @@ class Diagnosis:
 class Stage:
     """One broker with one topic of six partitions, into which somebody writes all the time."""
 
-    def __init__(self, broker: Kohort, spawn: Callable[..., Worker], *, records: bool = True) -> None:
+    def __init__(self, broker: Kohort, spawn: Callable[..., Worker], second_port: int, cable_port: int) -> None:
         self.broker = broker
+        self.second_port = second_port  # of the listener that clients reach through a `Cable`
+        self.cable_port = cable_port  # where that must be
         self._spawn = spawn
         self.since_ms = 0
         harness.create_topic(broker.address, TOPIC)
-        self._writer = harness.Writer(broker.address, TOPIC, per_second=100) if records else None
+        self._writer = harness.Writer(broker.address, TOPIC, per_second=100)
 
     def member(self, client: str, name: str, **options: Any) -> Worker:
         """A member that reads and commits; `assignor` and all else as `tests.clients.harness` knows them."""
@@ -129,8 +140,7 @@ class Stage:
 
     def close(self) -> None:
         """Nobody writes any more."""
-        if self._writer is not None:
-            self._writer.stop()
+        self._writer.stop()
 
 
 def _said_of(records: list[dict[str, Any]], verdicts: list[Any], found: list[Any]) -> set[str]:
@@ -154,11 +164,59 @@ def _local(at_ms: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms / 1_000))  # `ledger_reading.why` runs in UTC
 
 
+class Cable:
+    """A network between clients and the broker's second listener: it may be cut one way, and comes from `source`."""
+
+    def __init__(self, to: int, port: int, *, source: str = "127.0.0.1") -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.cut_up = threading.Event()
+        """No byte of a client reaches the broker any more; no connection ends for that."""
+        self._to, self._source = to, source
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._sockets: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._to), source_address=(self._source, 0))
+                self._sockets += [near, far]
+                threading.Thread(target=self._carry, args=(near, far, self.cut_up), daemon=True).start()
+                threading.Thread(target=self._carry, args=(far, near, threading.Event()), daemon=True).start()
+
+    def _carry(self, source: socket.socket, to: socket.socket, cut: threading.Event) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                if not cut.is_set():
+                    to.sendall(data)
+        if not cut.is_set():
+            for one in (source, to):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
 @contextmanager
 def staged(directory: Path, spawn: Callable[..., Worker], **settings: object) -> Iterator[Stage]:
     """A stage in this directory."""
-    with Kohort(directory / "broker", {**SETTINGS, **settings}) as broker:
-        stage = Stage(broker, spawn)
+    port, second, cable = free_port(), free_port(), free_port()
+    listeners = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CABLE://127.0.0.1:{second}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CABLE://127.0.0.1:{cable}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CABLE:PLAINTEXT",
+    }
+    with Kohort(directory / "broker", {**SETTINGS, **listeners, **settings}, port=port) as broker:
+        stage = Stage(broker, spawn, second, cable)
         try:
             yield stage
         finally:
