@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from coordinator.why.gaps import GAP, has_gap, with_gaps
 from coordinator.why.inferred import generations
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
-from protocol.records.ledger import LEDGER_TOPIC, decode_whole
+from protocol.records.ledger import LEDGER_TOPIC, NewerRecord, decode_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -139,12 +140,19 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
 def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> list[Record]:
     """The group's records, the oldest first."""
     found = []
+    newer = 0
     for key, value, _ in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
         if key == group_id.encode():
             try:
                 found.append(decode_whole(value))
+            except NewerRecord:
+                newer += 1
             except UnparsableRecord:
                 continue  # a client may write into the topic as well
+    if newer:
+        print(
+            f"kohort: {newer:,} records of the ledger were written by a newer Kohort, and are left out", file=sys.stderr
+        )
     return found
 
 

@@ -277,6 +277,10 @@ def encode_value(record: Mapping[str, Any]) -> bytes:
     return _joined(_shortened(head), lists)
 
 
+class NewerRecord(UnparsableRecord):
+    """A newer Kohort wrote it: its fields may mean what this one does not know."""
+
+
 _MAYBE_OBJECT = (dict, type(None))
 _NEEDED: Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     "any": (("at_ms", int),),
@@ -320,12 +324,20 @@ def decode_value(data: bytes | None) -> dict[str, Any]:
 def decode_whole(data: bytes | None) -> dict[str, Any]:
     """The record, with every field there by which readers put records together: a client may write into the topic too.
 
-    Raises: UnparsableRecord, also when such a field is missing or of another type.
+    Raises: UnparsableRecord, also when such a field is missing, or any is of another type than declared; NewerRecord.
     """
     record = decode_value(data)
     for name, kinds in _NEEDED["any"] + _NEEDED.get(record["kind"], ()):
         if name not in record or not isinstance(record[name], kinds):
             raise UnparsableRecord(f"a ledger record of {record['kind']} without {name}")
+    version = record.get("version", VERSION)
+    if not isinstance(version, int) or version > VERSION:
+        raise NewerRecord(f"a ledger record of version {str(version)[:20]}")
+    from protocol.records.ledger_shapes import fault  # noqa: PLC0415  a start does not pay for it
+
+    wrong = fault(record, KINDS.get(record["kind"], LedgerRecord))
+    if wrong is not None:
+        raise UnparsableRecord(f"a ledger record of {record['kind']} whose {wrong} is of another type")
     return record
 
 

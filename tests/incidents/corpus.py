@@ -127,7 +127,7 @@ for _name, _client in CLIENTS.items():
         f"poll loop too slow, {_name}",
         _slow_poll(_client),
         ("verdict:too_slow:b",),
-        ("verdict:died:*", "verdict:closed:*", "verdict:paused:*", "cause:*:a"),
+        ("verdict:died:*", "verdict:closed:*", "verdict:paused:*", "verdict:*:a", "cause:member_left:a"),
         ("finding:refused_commits:*",),
         cheap=_quick,
     )
