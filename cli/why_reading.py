@@ -24,7 +24,7 @@ from cli.groups.lags import first_unread_ms
 from cli.groups.reading import end_offsets, read_groups, read_offsets
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
-from coordinator.why.gaps import GAP, has_gap, with_gaps
+from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
 from coordinator.why.inferred import generations
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
@@ -131,7 +131,7 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
     _describe(cluster, told)
     _look_at_lag(cluster, told)
     now_at = _ask_broker(cluster, told, http)
-    newest = told.records[-1].get("generation") if told.records else None
+    newest = newest_generation(told.records)
     if not told.inferred and (has_gap(told.records) or now_at is None or now_at != newest):
         told.records = with_gaps(told.records, inferred_records(cluster, group_id))
     return told

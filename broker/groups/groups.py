@@ -56,6 +56,8 @@ def _words(event: str, facts: Any) -> str | None:
 
 say_in(_words)
 
+_BEFORE_MS = 30_000  # a client that heard nothing of this broker may have joined anew since
+
 
 class Groups(TopicsListener):
     """The leaders of `__consumer_offsets`, by partition. A listener of the catalogue, after `Partitions`."""
@@ -129,7 +131,11 @@ class Groups(TopicsListener):
         held_ms = self._runtime.held_ms_since(silent_ms) if silent_ms is not None else 0
         connection = self.peers.facts(group_id, member_id)
         seen: dict[str, Any] = {} if connection is None else {"connection": connection}
-        return {**seen, "broker_held_ms": held_ms} if held_ms else seen
+        if held_ms:
+            seen["broker_held_ms"] = held_ms
+        elif (connection or {}).get("joined_again"):
+            seen["broker_held_before_ms"] = self._runtime.held_ms_since((silent_ms or 0) + _BEFORE_MS)
+        return seen
 
     def _creating(self) -> None:
         for listener in self.create_listeners:

@@ -116,10 +116,12 @@ class Peers:
             later = [one for one in self._open(peer.client) if one.opened_ms >= peer.closed_ms]
             if not later:
                 return {"state": "closed", "how": peer.how, "closed_ms": max(now_ms - peer.closed_ms, 0)}
-            return {"state": "open", "again": True, "open": len(later), "quiet_ms": _quiet_ms(later, now_ns)}
+            found: Facts = {"state": "open", "again": True, "open": len(later), "quiet_ms": _quiet_ms(later, now_ns)}
+            return found | _joined_again(later, group_id, member_id)
         own_ms = max(now_ns - peer.heard_ns, 0) // 1_000_000
         there = list(self._open(peer.client))
-        return {"state": "open", "open": len(there), "own_quiet_ms": own_ms, "quiet_ms": _quiet_ms(there, now_ns)}
+        found = {"state": "open", "open": len(there), "own_quiet_ms": own_ms, "quiet_ms": _quiet_ms(there, now_ns)}
+        return found | _joined_again([peer], group_id, member_id)
 
     def _open(self, client: _Key) -> Iterable[Peer]:
         return [one for one in self._by_client.get(client, ()) if one.closed_ms is None]
@@ -136,6 +138,12 @@ class Peers:
         for key in peer.members:
             if self._by_member.get(key) is peer:
                 del self._by_member[key]
+
+
+def _joined_again(peers: Iterable[Peer], group_id: str, member_id: str) -> Facts:
+    """Whether the client is in the group under another member id too."""
+    others = any(group == group_id and other != member_id for one in peers for group, other in one.members)
+    return {"joined_again": True} if others else {}
 
 
 def _quiet_ms(peers: Iterable[Peer], now_ns: int) -> int:

@@ -13,12 +13,23 @@ Record = dict[str, Any]
 
 GAP = "ledger_gap"
 """The kind of what stands for a gap: never written, only told."""
+_LEADING = frozenset({"rebalance_began", "rebalance_ended", "coordinator_loaded", "member_replaced", "group_removed"})
 _LATER_MS = 5_000  # the times of a rebalance in the ledger and in `__consumer_offsets` differ by less
 
 
 def has_gap(records: Sequence[Mapping[str, Any]]) -> bool:
     """Whether generations are missing between the ledger's records."""
     return any(True for _ in _gaps(records))
+
+
+def newest_generation(records: Sequence[Mapping[str, Any]]) -> int | None:
+    """The generation that the ledger's records lead to.
+
+    Refused commits are counted for a second, and told of the generation in which the first of them came: a rebalance
+    may have ended meanwhile.
+    """
+    told = [one.get("generation") for one in records if one.get("kind") in _LEADING]
+    return told[-1] if told and isinstance(told[-1], int) else None
 
 
 def with_gaps(records: Sequence[Record], inferred: Sequence[Record]) -> list[Record]:
@@ -37,7 +48,7 @@ def with_gaps(records: Sequence[Record], inferred: Sequence[Record]) -> list[Rec
         start = at
     told += records[start:]
     last = records[-1]
-    reached = int(last.get("generation") or 0)
+    reached = newest_generation(records) or int(last.get("generation") or 0)
     ended_ms = max(int(record["at_ms"]) for record in records)
     tail = [
         one

@@ -18,7 +18,7 @@ _ALIVE_MS = 10_000  # who was heard of so short ago sends heartbeats: no client'
 
 
 class Verdict(TypedDict):
-    """`verdict` is `died`, `closed`, `too_slow`, `hung`, `paused`, `cut_off`, `broker_slow` or `untold`."""
+    """`verdict` is `died`, `closed`, `too_slow`, `hung`, `paused`, `cut_off`, `rejoined`, `broker_slow` or `untold`."""
 
     rebalance_id: str | None
     at_ms: int | None
@@ -115,6 +115,12 @@ def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str
         return "untold", "whether it died or hung cannot be told: nothing is known of its connection"
     if connection.get("state") == "closed":
         return _closed(cause, connection)
+    if connection.get("joined_again"):
+        before_ms = detail.get("broker_held_before_ms") or 0
+        old = "its client had joined again under another member id, and this is the old one"
+        if before_ms >= _HELD_MS:
+            return "broker_slow", f"the broker itself stood still for {duration(before_ms)} shortly before: {old}"
+        return "rejoined", old
     back, quiet_ms = seen.get("returned"), connection.get("quiet_ms") or 0
     if quiet_ms * 2 < silent_ms and not connection.get("again"):
         last = f", the last {duration(quiet_ms)} before" if quiet_ms else ""

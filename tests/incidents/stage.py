@@ -199,6 +199,8 @@ class Cable:
         return self
 
     def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closed alone it would listen on while somebody waits in accept
         self._listener.close()
         for one in self._sockets:
             with suppress(OSError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.why.gaps import GAP, has_gap, with_gaps
+from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
 from tests.coordinator.why.records import MINUTE, NOW, Record, cause, rebalance
 
 
@@ -27,6 +27,13 @@ def test_a_whole_story_has_no_gap():
     records = [*ledger(NOW, 0), *ledger(NOW + MINUTE, 1)]
     assert not has_gap(records)
     assert with_gaps(records, [inferred(NOW, 1), inferred(NOW + MINUTE, 2)]) == records
+
+
+def test_commits_that_were_refused_before_a_rebalance_and_counted_after_it_end_no_ledger():
+    refused = {"kind": "commits_refused", "at_ms": NOW + 50, "generation": 0}
+    records = [*ledger(NOW, 0), refused]
+    assert newest_generation(records) == 1
+    assert with_gaps(records, [inferred(NOW + 100, 1)]) == records
 
 
 def test_what_came_after_the_ledger_s_end_is_inferred():
