@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.catalogue.internal_topics import LEDGER_TOPIC, OFFSETS_TOPIC
-from broker.groups.ledger.making import record_of
-from broker.groups.ledger.past import Past
+from broker.groups.ledger.event_records import record_of
+from broker.groups.ledger.group_history import GroupHistory
 from broker.handlers import metadata as metadata_handlers
 from broker.partitions import PartitionFailed
 from coordinator.events import DepartureTraced, GroupEvent
@@ -564,6 +564,6 @@ def test_a_name_that_is_too_long_for_a_record_is_cut():
 
 def test_what_is_seen_of_a_member_later_is_told_of_the_generation_that_there_is_then():
     """Else a reader would take the end of the ledger for older than it is."""
-    past = Past(7)
+    past = GroupHistory(7)
     what = DepartureTraced("m", None, "c", "/10.0.0.1", "member_left", 1, "open", 3_000, None, None)
     assert record_of(GroupEvent(what, "g", 5), {}, past)["generation"] == 7
