@@ -236,6 +236,7 @@ _add(
     _rolling("confluent", assignor="cooperative-sticky"),
     ("verdict:closed:a", "verdict:closed:b", "verdict:closed:c", "hint:deploy_churn"),
     (*_quiet, "verdict:died:*", "hint:eager_stop"),
+    ("finding:refused_commits:*",),
 )
 
 
@@ -407,17 +408,6 @@ def _reset(stage: Stage) -> None:
     stage.until("event:offsets_changed")
 
 
-def _zombie(stage: Stage) -> None:
-    a, b = stage.members("java", "ab", commit_every_ms=100)
-    stage.begins()
-    stage.pause(b)
-    stage.until("cause:session_expired:b")
-    harness.wait_until_shared([a])
-    stage.resume(b)
-    stage.until("event:commits_refused")
-    stage.rested()
-
-
 def _idle(stage: Stage) -> None:
     workers = stage.members("confluent", "abcdef")
     stage.begins()
@@ -445,12 +435,6 @@ _add(
     ("event:offsets_changed", "finding:offsets_moved:*"),
     ("cause:*",),
     cheap=True,
-)
-_add(
-    "zombie commits after a pause",
-    _zombie,
-    ("finding:refused_commits:*", "verdict:paused:b"),
-    ("verdict:died:*", "finding:refused_commits:a"),
 )
 _add("more members than partitions", _idle, ("hint:idle_members", "cause:member_joined:g"), _quiet)
 
