@@ -109,7 +109,7 @@ def collected(inputs: Inputs) -> ReportData:
     )
     of_ledger = _findings(ledger, names, inputs) if ledger is not None else []
     rows = (data.membership, data.rebalances, data.stuck, data.resets)
-    return replace(data, findings=of_ledger + of_rows([*groups, *others], *rows, of_ledger))
+    return replace(data, findings=of_ledger + of_rows(groups, *rows, of_ledger))
 
 
 def rows_of(frame: DataFrame) -> list[Row]:

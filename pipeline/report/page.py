@@ -21,6 +21,7 @@ from pipeline.report.data import GROUPS_LISTED, GROUPS_SHOWN, POINTS_SHOWN, Repo
 from pipeline.report.drawing import moment, span
 from pipeline.report.tables import Cell, chosen, listed, named, number, table, when
 
+_FINDINGS_SHOWN = 6
 _SOURCES = {"ledger": "told by the ledger", "epoch": "by group epoch", "inferred": "inferred"}
 
 
@@ -158,7 +159,11 @@ def _findings(rows: Sequence[Row], places: Mapping[str, int]) -> str:
     if not rows:
         return "<p>None.</p>"
     order = sorted(rows, key=lambda row: (row.get("weight") != "warning", places.get(row["group_id"], len(places))))
-    return f"<ul class=findings>{''.join(_finding(row, places) for row in order)}</ul>"
+    items = [_finding(row, places) for row in order]
+    shown, more = items[:_FINDINGS_SHOWN], items[_FINDINGS_SHOWN:]
+    # The lag must be on the first screen.
+    hidden = f"<details><summary>{len(more):,} more</summary><ul class=findings>{''.join(more)}</ul></details>"
+    return f"<ul class=findings>{''.join(shown)}</ul>{hidden if more else ''}"
 
 
 def _finding(row: Row, places: Mapping[str, int]) -> str:

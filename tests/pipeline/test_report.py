@@ -347,6 +347,20 @@ def test_lag_stuck_partitions_and_resets_are_findings_on_any_kafka():
     assert findings(group("g"), resets=[reset("g")], told=[{"group_id": "g", "rule": "offsets_moved"}]) == []
 
 
+def test_who_owned_what_is_said_only_where_it_is_known():
+    """A group that assigns itself has no owners that a log knows of; many findings leave the lag on the screen."""
+    hour = group("g", worst_lag_messages=80_000, worst_lag_seconds=3_600.0, worst_lag_at=NOON)
+    alone, gone = [
+        of_rows([hour], spans, [], [], [], [])[0]["text"]
+        for spans in ([], [stay("g", "a", owned_from=NOON - timedelta(hours=9), owned_to=NOON - timedelta(hours=2))])
+    ]
+    found = [{"group_id": f"g{i}", "rule": "behind", "weight": "warning", "text": "was behind"} for i in range(40)]
+
+    assert "owned" not in alone
+    assert gone.endswith("Nobody owned its partitions then")
+    assert "<summary>34 more</summary>" in render(ReportData("s", NOON, [], findings=found))
+
+
 def test_a_single_member_that_starts_and_stops_is_no_warning():
     """What waits while a batch job is not running; a member that hangs is one, alone or not."""
     rested = group("g", worst_lag_messages=80_000, worst_lag_seconds=3_600.0, worst_lag_at=NOON, lag_messages=80_000)
