@@ -108,6 +108,17 @@ class Asked:
         return access(self.broker or self.bootstrap or "", dict(self.client))
 
 
+_READS = """\
+What is read: __consumer_offsets, once and whole; commits and records with --since begin with the first segment that is
+new enough. Besides, of the topics that groups commit:
+  lag, report  from a directory their segments whole, for the headers of the batches; a broker is asked for log ends by
+               time, about 100 bytes for each partition and grid point at which its end moved: no record is sent
+  lag --now    from a directory the same; from a broker two log ends of each partition
+  lag --exact  their records, whole; from a broker, too
+  stuck        their segments whole; a broker sends them whole
+  groups, restore   log ends only"""
+
+
 class _Parser(argparse.ArgumentParser):
     """argparse that raises instead of ending the process."""
 
@@ -123,7 +134,8 @@ def parser() -> argparse.ArgumentParser:
         usage="kohort pipeline VERB --from DIR|HOST:PORT [options]",
         description=f"Questions to the logs of consumer groups, answered with Spark.\n\nverbs:\n{verbs}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="T is ISO 8601 (without a zone: UTC), epoch milliseconds, or -2h ago. SPAN is 30s, 10m, 1h, 7d.\n"
+        epilog=f"{_READS}\n\n"
+        "T is ISO 8601 (without a zone: UTC), epoch milliseconds, or -2h ago. SPAN is 30s, 10m, 1h, 7d.\n"
         "Exit codes: 0 done; 1 done with a loss, or the data cannot be read; 2 usage, or something is not installed.",
         allow_abbrev=False,
     )

@@ -43,7 +43,7 @@ def found(inputs: Inputs) -> DataFrame:
         # Batch headers of a directory cost little; a broker would have to send the whole topics.
         headers = None if asked.broker is not None else inputs.keep(inputs.batches(topics))
         return lag_now(commits, bounds, asked.asked_at, positions=headers, records=records)
-    moments = [] if asked.broker is None else _moments(commits, inputs, until)
+    moments = [] if asked.broker is None else grid_moments(commits, asked.since, until, asked.every_ms)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
     return lag_over_time(
@@ -51,7 +51,7 @@ def found(inputs: Inputs) -> DataFrame:
     )
 
 
-def _moments(commits: DataFrame, inputs: Inputs, until: datetime) -> list[int]:
+def grid_moments(commits: DataFrame, since: datetime | None, until: datetime, every_ms: int) -> list[int]:
     """The moments (ms) of a broker's logs that the grid needs, ascending; none where there is nothing to be told.
 
     Raises: UsageError when they are too many.
@@ -59,10 +59,10 @@ def _moments(commits: DataFrame, inputs: Inputs, until: datetime) -> list[int]:
     [row] = commits.agg(F.min("logged_at").alias("first")).toArrow().to_pylist()
     if row["first"] is None:
         return []
-    every_ms, last = inputs.asked.every_ms, round(until.timestamp() * 1000)
-    start = round(max(row["first"], inputs.asked.since or row["first"]).timestamp() * 1000) // every_ms * every_ms
+    last = round(until.timestamp() * 1000)
+    start = round(max(row["first"], since or row["first"]).timestamp() * 1000) // every_ms * every_ms
     if (last - start) / every_ms > MOST_POINTS:
-        _too_many((last - start) / every_ms, max(row["first"], inputs.asked.since or row["first"]))
+        _too_many((last - start) / every_ms, max(row["first"], since or row["first"]))
     return [*range(start, last, every_ms), last] if start < last else []
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 from coordinator.why.findings import findings
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
+from pipeline.jobs.lag import grid_moments
 from pipeline.jobs.output import put_text
 from pipeline.report import (
     GROUPS_LISTED,
@@ -71,9 +72,12 @@ def collected(inputs: Inputs) -> ReportData:
 
     topics = inputs.committed_topics(commits.select("topic").unionByName(membership.select("topic")))
     bounds = inputs.keep(inputs.bounds(topics))
-    positions = inputs.keep(inputs.batches(topics))
     live = asked.asked_at if asked.broker is not None else None
     until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
+    every_ms = asked.every_ms if asked.every_given else _step_ms(commits, asked.since, until)
+    # A broker would have to send the whole topics for their headers.
+    moments = [] if live is None else grid_moments(commits, asked.since, until, every_ms)
+    positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     ends = bounds if asked.until is None else t.ends_at(bounds, positions, asked.until)
     now = t.lag_now(commits, ends, asked.asked_at)
     as_of, retention = asked.until or live, asked.retention_ms
@@ -88,7 +92,7 @@ def collected(inputs: Inputs) -> ReportData:
     counts = inputs.counts()
     told = _since(rebalances, "finished_at", inputs).groupBy("source").count().collect()
     facts = {"records": counts.read if counts is not None else 0, "stuck": stuck.count(), "resets": resets.count()}
-    lag, partitions = _lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds, until)
+    lag, partitions = _lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds, (until, every_ms))
     data = ReportData(
         source=asked.broker or ", ".join(asked.paths),
         made_at=asked.asked_at,
@@ -133,12 +137,11 @@ def _newest(frame: DataFrame, column: str, groups: Sequence[str], *, whole: bool
 
 
 def _lag(
-    inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataFrame, until: datetime
+    inputs: Inputs, commits: DataFrame, positions: DataFrame, bounds: DataFrame, grid_to: tuple[datetime, int]
 ) -> tuple[list[Row], list[Row]]:
     """(the worst lag of each group's partitions, the lag of its worst ones), on a grid fine enough for a page."""
-    asked = inputs.asked
-    every_ms = asked.every_ms if asked.every_given else _step_ms(commits, asked.since, until)
-    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=asked.since, until=until)
+    until, every_ms = grid_to
+    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=inputs.asked.since, until=until)
     grid = inputs.keep(grid.select("group_id", *TP, "at", "lag_messages", "lag_seconds"))
     worst = grid.groupBy("group_id", "at").agg(
         F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")

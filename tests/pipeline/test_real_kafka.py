@@ -79,16 +79,22 @@ def orders(kafka: Kafka) -> Kafka:
 
 @pytest.mark.parametrize("verb", ["groups", "rebalances", "report"])
 def test_verbs_that_look_for_a_ledger_work_where_there_is_none_and_make_none(
-    verb: str, run: Any, orders: Kafka, tmp_path: Any
+    verb: str, run: Any, orders: Kafka, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer comes, and the cluster has the topics that it had."""
+    """The answer comes, no record of the topics is sent for it, and the cluster has the topics that it had."""
     before = topics(orders)
+    read = Inputs.batches
+    monkeypatch.setattr(Inputs, "batches", lambda inputs, names: read(inputs, names) if not names else names[0].fail())
     words = ["--to", tmp_path / "report.html"] if verb == "report" else ["--format", "json"]
     code, out, err = run(verb, "--from", orders.address, "--group", "readers", *words)
     assert code == 0, err
     if verb == "groups":
         [row] = map(json.loads, out.splitlines())
         assert (row["group_id"], row["lag_messages"]) == ("readers", 90 + 80 + 70)
+    if verb == "report":
+        page = (tmp_path / "report.html").read_text()
+        assert "lag-messages" in page
+        assert "<dt>worst lag</dt><dd>90</dd>" in page
     assert topics(orders) == before
 
 
