@@ -17,7 +17,7 @@ SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
 SHARDS ?= 20000
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo crash fuzz replay simulation judge incidents lock clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents lock clean help
 
 run: $(VENV)/.bytecode ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -99,6 +99,9 @@ $(VENV)/.dev: pyproject.toml requirements.lock $(VENV)/.run
 
 clean: ## remove what was installed and built; ./data stays
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/.build
+
+spark-package: $(VENV)/.dev ## a wheel for the driver and a zip for the executors of a Spark cluster, into dist/
+	@$(BIN)/python tools/spark_package.py dist
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
