@@ -1,6 +1,6 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs.
+"""DescribeConfigs.
 
-Source: KIP-133, KIP-226, KIP-339, KIP-569; Kafka's ConfigHelper, ConfigAdminManager.
+Source: KIP-133, KIP-226, KIP-569; Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -8,18 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.catalogue.config_changes import ConfigChange
-from broker.catalogue.topic_changes import Refused, check_name, check_size
+from broker.catalogue.topic_changes import Refused, check_name
 from broker.config import topic_configs
 from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
 from broker.config.setting_types import ConfigSource
 from broker.config.settings_ignored import DYNAMIC
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
-from broker.handlers.gathering import Gathering, Steps, deferring, each, one_by_one, tallied
+from broker.handlers.gathering import one_by_one
 from protocol.errors import ErrorCode
-from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -27,19 +24,11 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementallyAlteredResource,
-)
-from protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from broker.broker import Broker
-    from broker.catalogue.requests import Result
     from broker.config.config_def import ConfigKey
     from broker.handlers.context import Deferred, RequestContext
 
@@ -277,86 +266,3 @@ def _entry(
         config_type=key.type,
         documentation=key.doc if documentation else None,
     )
-
-
-def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Deferred:
-    """Replace all overrides of each resource."""
-    gathering = Gathering(len(request.resources), lambda results: AlterConfigsResponse(responses=results))
-
-    def alter(index: int, times: Mapping[tuple[int, str], int]) -> None:
-        one = request.resources[index]
-        resource = (one.resource_type, one.resource_name)
-
-        def altered(result: Result) -> None:
-            gathering.put(index, _altered(AlteredResource, resource, result.error, result.message))
-
-        refusal = _refusal(context, resource, times[resource], len(one.configs))
-        values = {} if refusal is not None else {config.name: config.value for config in one.configs}
-        if refusal is None and len(values) < len(one.configs):
-            refusal = ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
-        if refusal is not None:
-            gathering.put(index, _altered(AlteredResource, resource, *refusal))
-            return
-        broker.catalogue.replace_configs(resource, values, altered, validate_only=request.validate_only)
-
-    return deferring(broker, context, gathering.deferred, _each_resource(request.resources, alter))
-
-
-def _each_resource(
-    resources: Sequence[Any], alter: Callable[[int, Mapping[tuple[int, str], int]], None]
-) -> Steps[None]:
-    times = yield from tallied((one.resource_type, one.resource_name) for one in resources)
-    yield from each(len(resources), lambda index: alter(index, times))
-
-
-def incremental_alter_configs(
-    broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> Deferred:
-    """Set, delete, append to or subtract from single configs of each resource."""
-    gathering = Gathering(len(request.resources), lambda results: IncrementalAlterConfigsResponse(responses=results))
-
-    def alter(index: int, times: Mapping[tuple[int, str], int]) -> None:
-        one = request.resources[index]
-        resource = (one.resource_type, one.resource_name)
-
-        def altered(result: Result) -> None:
-            gathering.put(index, _altered(IncrementallyAlteredResource, resource, result.error, result.message))
-
-        refusal = _refusal(context, resource, times[resource], len(one.configs))
-        if refusal is not None:
-            gathering.put(index, _altered(IncrementallyAlteredResource, resource, *refusal))
-            return
-        changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]
-        broker.catalogue.alter_configs(resource, changes, altered, validate_only=request.validate_only)
-
-    return deferring(broker, context, gathering.deferred, _each_resource(request.resources, alter))
-
-
-def _refusal(
-    context: RequestContext, resource: tuple[int, str], times: int, config_count: int
-) -> tuple[ErrorCode, str] | None:
-    kind, name = resource
-    if times > 1:
-        return ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-    if kind == TOPIC_RESOURCE:
-        if name == "":
-            return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
-        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
-    elif kind in (BROKER_RESOURCE, CLIENT_METRICS_RESOURCE):
-        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
-    elif kind == GROUP_RESOURCE:
-        if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
-            return ErrorCode.GROUP_AUTHORIZATION_FAILED, "Authorization failed."
-    else:
-        return ErrorCode.INVALID_REQUEST, f"Configs of resource type {kind} cannot be changed here"
-    try:
-        check_size(config_count)
-    except Refused as refused:
-        return refused.code, str(refused)
-    return None
-
-
-def _altered(response: type, resource: tuple[int, str], error: ErrorCode, message: str | None) -> Any:
-    return response(error_code=error, error_message=message, resource_type=resource[0], resource_name=resource[1])

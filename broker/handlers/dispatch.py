@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers import (
     acls,
+    altered_configs,
     api_versions,
     cluster,
     config_resources,
@@ -105,13 +106,13 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.CREATE_ACLS: acls.create_acls,
     ApiKey.DELETE_ACLS: acls.delete_acls,
     ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
-    ApiKey.ALTER_CONFIGS: configs.alter_configs,
+    ApiKey.ALTER_CONFIGS: altered_configs.alter_configs,
     ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
     ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
     ApiKey.CREATE_PARTITIONS: topics.create_partitions,
     ApiKey.DELETE_GROUPS: groups.delete_groups,
     ApiKey.ELECT_LEADERS: cluster.elect_leaders,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.incremental_alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: altered_configs.incremental_alter_configs,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
     ApiKey.OFFSET_DELETE: Divided(

@@ -10,7 +10,7 @@ import pytest
 from broker.broker import Endpoint
 from broker.catalogue.config_changes import BrokerConfigs
 from broker.config.settings import Settings
-from broker.handlers import cluster, configs, metadata, topics
+from broker.handlers import altered_configs, cluster, configs, metadata, topics
 from broker.handlers.context import Deferred, RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages import alter_partition_reassignments as reassign
@@ -363,7 +363,7 @@ def test_incremental_alter_configs_answers_each_resource(tmp_path: Path) -> None
     request = incremental.IncrementalAlterConfigsRequest(
         resources=[resource("t", "retention.ms", "9"), resource("u", "retention.ms", "9")]
     )
-    answers = desk.ask(configs.incremental_alter_configs, request, 1).responses
+    answers = desk.ask(altered_configs.incremental_alter_configs, request, 1).responses
     assert [(answer.resource_name, answer.error_code) for answer in answers] == [("t", 0), ("u", 3)]
     assert entries(desk, 2, "t")["retention.ms"].value == "9"
 
@@ -465,7 +465,7 @@ def test_what_kafka_answers_to_odd_config_changes(tmp_path: Path, resource: Any,
     config = incremental.AlterableConfig(name=name, config_operation=operation, value=value)
     one = incremental.AlterConfigsResource(resource_type=resource[0], resource_name=resource[1], configs=[config])
     request = incremental.IncrementalAlterConfigsRequest(resources=[one])
-    (answer,) = desk.ask(configs.incremental_alter_configs, request, 1).responses
+    (answer,) = desk.ask(altered_configs.incremental_alter_configs, request, 1).responses
     assert answer.error_code == error
 
 
@@ -478,7 +478,7 @@ def test_a_config_that_has_retired_since_can_be_deleted(tmp_path: Path) -> None:
     config = incremental.AlterableConfig(name="message.format.version", config_operation=1, value=None)
     one = incremental.AlterConfigsResource(resource_type=2, resource_name="t", configs=[config])
     request = incremental.IncrementalAlterConfigsRequest(resources=[one])
-    (answer,) = desk.ask(configs.incremental_alter_configs, request, 1).responses
+    (answer,) = desk.ask(altered_configs.incremental_alter_configs, request, 1).responses
     assert answer.error_code == ErrorCode.NONE
     assert state.configs[2, "t"] == {"retention.ms": "5"}
 
