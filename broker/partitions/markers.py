@@ -8,29 +8,18 @@ Source: KIP-98; Kafka's KafkaApis.handleWriteTxnMarkersRequest, MemoryRecords.wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.records.batch import Record, encode_batch
-from protocol.records.control_records import end_transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.loop.runtime import Runtime
+    from broker.partitions.marker import Marker
     from broker.partitions.table import Partitions
 
     Done = Callable[[ErrorCode], None]
-
-
-class Marker(NamedTuple):
-    """The end of one producer's transaction. `transaction_version` says by which rule its epoch is looked at."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    transaction_version: int = 0
 
 
 class MarkerRoute(Protocol):
@@ -38,18 +27,6 @@ class MarkerRoute(Protocol):
 
     def __call__(self, index: int, marker: Marker, done: Done) -> None:
         """Append it; `done(NONE)` once it is committed, `done(error)` when it was not appended or may be lost."""
-
-
-def marker_batch(marker: Marker, now_ms: int) -> bytearray:
-    """The control batch, as Kafka writes it: one record, no sequence."""
-    key, value = end_transaction(commit=marker.commit, coordinator_epoch=marker.coordinator_epoch)
-    return encode_batch(
-        [Record(0, now_ms, key, value)],
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        transactional=True,
-        control=True,
-    )
 
 
 class Markers:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
-from broker.partitions.markers import marker_batch
+from broker.partitions.marker import marker_batch
 from broker.partitions.validation import SHORT_DECOMPRESSED_BYTES, prepare, takes_long
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
@@ -28,7 +28,7 @@ from storage.state.producer_checks import Duplicate, Refuse, check, check_epoch,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.partitions.markers import Marker
+    from broker.partitions.marker import Marker
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
     from protocol.records.batch import BatchHeader

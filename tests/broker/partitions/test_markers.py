@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.partitions import Marker
-from broker.partitions.markers import marker_batch
+from broker.partitions.marker import marker_batch
 from protocol.errors import ErrorCode
 from storage.log.partition_log import PartitionLog
 from tests.support.data_plane import NOW_MS, DataPlane, batch
