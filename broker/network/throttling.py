@@ -10,6 +10,7 @@ Source: Kafka's KafkaApis (sendResponseMaybeThrottle), ThrottledChannel.
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.handlers.dispatch import Route
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
+    from broker.handlers.dispatch import Handler
     from broker.quotas.limits import Limits
 
 _EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
@@ -43,7 +45,8 @@ class ThrottledRoute(Route):
         self.name = plain.name
         self.flows = False
         self.decode = self._decode
-        self.handle = self._handle
+        self.handle = partial(self._handle, plain.handle)
+        self.handle_long = partial(self._handle, plain.handle_long)
         self.encode = self._encode
         self.durations = plain.durations
         self.total_ns = 0
@@ -70,14 +73,14 @@ class ThrottledRoute(Route):
         self._limits.took(self._clock_ns() - began_ns)
         return decoded
 
-    def _handle(self, broker: Broker, context: RequestContext, request: Any) -> Any:
+    def _handle(self, handle: Handler, broker: Broker, context: RequestContext, request: Any) -> Any:
         limits = self._limits
         began_ns = self._clock_ns()
         if self.api_key == ApiKey.FETCH:
             most_bytes = limits.most_fetched_bytes
             if most_bytes is not None:
                 request.max_bytes = min(request.max_bytes, most_bytes)
-        response = self._plain.handle(broker, context, request)
+        response = handle(broker, context, request)
         limits.took(self._clock_ns() - began_ns)
         if self.api_key == ApiKey.PRODUCE:
             limits.produced(self._size_bytes)

@@ -310,3 +310,17 @@ def test_times_are_counted_with_everybodys(world: World) -> None:
     route = world.harness.server.routes.made[ApiKey.HEARTBEAT << 16 | 1]
     assert sum(route.durations) == 1
     assert route.total_ns > 0
+
+
+def test_a_request_of_many_partitions_is_measured_like_any_other(world: World) -> None:
+    """It is read in a thread and handled in parts."""
+    world.quota("producer_byte_rate", 1e6)
+    client = Client(world)
+    parts = [PartitionProduceData(index=index, records=batch(b"v")) for index in range(100)]
+    request = ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[TopicProduceData(name="t", partition_data=parts)])
+    client.send(request, 9)
+    world.runtime.advance(100)
+    assert not client.connection.closed
+    codes = [part.error_code for part in client.answers()[0].responses[0].partition_responses]
+    assert codes[0] == ErrorCode.NONE
+    assert len(codes) == 100
