@@ -9,42 +9,27 @@ from types import SimpleNamespace
 
 from kohort.testing import Broker
 
+SETTINGS = {"log.retention.ms": -1}
+ADDRESS = os.environ["SWAPPED"]
 
-class Container:
-    """In the place of a container of Kafka's."""
-
-    def __init__(self) -> None:
-        self.broker = None if ":" in os.environ["SWAPPED"] else Broker({"log.retention.ms": -1})
-        self.address = os.environ["SWAPPED"] if self.broker is None else ""
-
-    def start(self) -> None:
-        if self.broker is not None:
-            self.address = self.broker.open().bootstrap_servers
-
-    def stop(self) -> None:
-        if self.broker is not None:
-            self.broker.close()
-
-
-container = Container()
-container.start()
 try:
-    from testcontainers.core import network  # quix-streams: testcontainers
+    from testcontainers.core import network
 except ImportError:
-    # FastStream: docker compose, localhost:9092.
-    from tests.brokers.confluent import settings as of_confluent
-    from tests.brokers.kafka import settings as of_kafka
-
-    for module in (of_confluent, of_kafka):
-        module.Settings.__init__.__defaults__ = (container.address,)
+    # FastStream: docker compose, which publishes port 9092.
+    broker = Broker({**SETTINGS, "listeners": "PLAINTEXT://127.0.0.1:9092"})
 else:
+    # quix-streams: testcontainers.
     from tests.containerhelper import ContainerHelper
 
-    swapped = SimpleNamespace(stop=lambda: None)
+    broker = Broker({**SETTINGS, "node.id": 0})  # as their container is
     network.Network = nullcontext
-    ContainerHelper.create_kafka_container = staticmethod(lambda _: (swapped, container.address, container.address))
+    swapped = SimpleNamespace(stop=lambda: None)
+    ContainerHelper.create_kafka_container = staticmethod(lambda _: (swapped, ADDRESS, ADDRESS))
     ContainerHelper.start_kafka_container = staticmethod(lambda _: None)
+
+if ADDRESS == "kohort":
+    ADDRESS = broker.open().bootstrap_servers
 
 
 def pytest_unconfigure() -> None:
-    container.stop()
+    broker.close()

@@ -29,8 +29,8 @@ class Fault:
 
     def times(self, count: int) -> Fault:
         """So many of the requests that are meant."""
-        if count < 1:
-            raise Refused(f"times({count}): it takes a number from 1 on, and always() is every one")
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise Refused(f"times({count!r}): it takes a number from 1 on, and always() is every one")
         return self._with(times=count)
 
     def always(self) -> Fault:
@@ -39,6 +39,8 @@ class Fault:
 
     def skip(self, count: int) -> Fault:
         """Not the first so many."""
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise Refused(f"skip({count!r}): it takes a number from 0 on")
         return self._with(skip=count)
 
     def optional(self) -> Fault:

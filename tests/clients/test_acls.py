@@ -17,11 +17,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.support.broker_process import Kohort, eventually
+from kohort.testing import Broker
+from tests.support.broker_process import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -35,8 +35,8 @@ EVERYTHING = AclBindingFilter(
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Kohort]:
-    with Kohort(tmp_path, AUTHORIZED) as running:
+def broker() -> Iterator[Broker]:
+    with Broker(AUTHORIZED) as running:
         yield running
 
 
@@ -54,11 +54,13 @@ def meant_by(acl: AclBinding) -> AclBindingFilter:
     )
 
 
-def test_rights_are_taken_from_who_is_reading(broker: Kohort) -> None:
+def test_rights_are_taken_from_who_is_reading(broker: Broker) -> None:
     """SE45: the fetch that waits ends with a refusal, the next produce is refused; given back, both go on."""
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe(["orders"])
     read: list[bytes | None] = []
     refused: list[int] = []
@@ -73,7 +75,9 @@ def test_rights_are_taken_from_who_is_reading(broker: Kohort) -> None:
                 refused.append(error.code())
 
     def produce(value: bytes) -> KafkaError | None:
-        producer = Producer({"bootstrap.servers": broker.address})  # an old one remembers the refusal for a while
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap_servers}
+        )  # an old one remembers the refusal for a while
         errors: list[KafkaError | None] = []
         producer.produce("orders", value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(60) == 0
@@ -103,13 +107,14 @@ def test_rights_are_taken_from_who_is_reading(broker: Kohort) -> None:
     assert "authorization_denied principal=User:ANONYMOUS" in broker.log()
 
 
-def test_acls_hold_after_a_restart(broker: Kohort) -> None:
+def test_acls_hold_after_a_restart(broker: Broker) -> None:
     """Also when the broker was killed."""
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.create_acls([binding(DENY, AclOperation.ALL, "secret")]).values():
         future.result(60)
-    broker.restart(kill=True)
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    broker.kill()
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert (
         admin.list_topics("secret", timeout=60).topics["secret"].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     )

@@ -14,6 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from coordinator.why.replay import replay
+from kohort.testing import Broker
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.ledger_reading import Member, first_causes, members, records, why
@@ -210,15 +211,15 @@ def test_why_says_what_is_wrong_with_the_question(broker: BrokerProcess, name: s
     assert why("127.0.0.1:1", "g").returncode == 1
 
 
-def test_without_a_ledger_the_generations_tell_what_they_can(tmp_path: Path, name: str):
+def test_without_a_ledger_the_generations_tell_what_they_can(name: str):
     """Ledger 5: it says that there is none, and infers."""
-    with Kohort(tmp_path, {**QUICK_GROUPS, "kohort.ledger.enable": "false"}) as off:
-        harness.create_topic(off.address, name, 3)
-        with members(Member(off.address, name, "a", [name]), Member(off.address, name, "b", [name])) as (a, b):
+    with Broker({**QUICK_GROUPS, "kohort.ledger.enable": False}, {name: 3}) as off:
+        address = off.bootstrap_servers
+        with members(Member(address, name, "a", [name]), Member(address, name, "b", [name])) as (a, b):
             eventually(lambda: a.owned and b.owned and len(a.owned) + len(b.owned) == 3, deadline_s=60)
             b.close()
             eventually(lambda: len(a.owned) == 3, deadline_s=60)
-            answer = why(off.address, name)
+            answer = why(address, name)
         assert answer.returncode == 0, answer.stderr
         assert "there is no rebalance ledger" in answer.stdout
         assert "b (127.0.0.1) left" in answer.stdout

@@ -2,13 +2,13 @@
 
 import itertools
 import time
-from pathlib import Path
 
 import confluent_kafka
 import kafka
 import kafka.admin
 import pytest
 
+from kohort.testing import Broker
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.init_producer_id import InitProducerIdRequest
@@ -17,7 +17,7 @@ from protocol.messages.produce import PartitionProduceData, ProduceRequest, Topi
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
 from tests.clients import harness
-from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
+from tests.support.broker_process import BrokerProcess, Kohort, eventually
 from tests.support.wire import Wire
 
 
@@ -170,12 +170,10 @@ def test_kafka_python_told_an_older_version_uses_its_own_table(broker: BrokerPro
     admin.close()
 
 
-def test_a_consumer_of_the_new_protocol_is_told_that_it_is_switched_off(name: str, tmp_path: Path, only_kohort: None):
+def test_a_consumer_of_the_new_protocol_is_told_that_it_is_switched_off(name: str, only_kohort: None):
     """CL23: librdkafka fails for good instead of looking for a coordinator for ever."""
-    off = {**QUICK_GROUPS, "group.coordinator.rebalance.protocols": "classic"}
-    with Kohort(tmp_path / "broker", off) as broker:
-        harness.create_topic(broker.address, name, 1)
-        settings = {"bootstrap.servers": broker.address, "group.id": name, "group.protocol": "consumer"}
+    with Broker({"group.coordinator.rebalance.protocols": "classic"}, {name: 1}) as broker:
+        settings = {**broker.config("librdkafka"), "group.id": name, "group.protocol": "consumer"}
         consumer = confluent_kafka.Consumer(settings)
         consumer.subscribe([name])
         message = eventually(lambda: consumer.poll(0.5), deadline_s=60)

@@ -123,6 +123,8 @@ def test_what_is_wrong_with_a_fault_is_said(broker: Broker):
         (lambda: on("Fetch").error("NOT_CORDINATOR"), "no error 'NOT_CORDINATOR': it takes one of NOT_COORDINATOR"),
         (lambda: on("Fetch").disconnect("soon"), "it takes one of before, during, after"),
         (lambda: on("Fetch").times(0), "it takes a number from 1 on"),
+        (lambda: on("Fetch").times("two"), "times.'two'.: it takes a number from 1 on"),
+        (lambda: on("Fetch").skip(-1), "it takes a number from 0 on"),
         (lambda: on("Fetch").delay("a while"), "no span of time"),
         (lambda: on("Fetch").hits, "has not been said"),
         (lambda: on("Fetch").optional().drop().times(2), "is set already"),
