@@ -36,7 +36,8 @@ def ms_since(began: float) -> float:
 def a_test(address: str, number: int) -> None:
     """A topic, a record written, the record read."""
     config, topic = {"bootstrap.servers": address}, f"orders-{number}"
-    AdminClient(config).create_topics([NewTopic(topic, 1)])[topic].result(30)
+    admin = AdminClient(config)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     producer = Producer(config)
     producer.produce(topic, b"a book")
     producer.flush()
