@@ -26,6 +26,7 @@ VERBS = {
     "transactions": "cli.transactions:main",
     "acls": "cli.acls:main",
     "users": "cli.users:main",
+    "quotas": "cli.quotas:main",
     "certificates": "cli.certificates:main",
     "produce": "cli.produce:main",
     "consume": "cli.consume:main",
@@ -58,6 +59,7 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   transactions  list and describe transactions; find and end those that hang
   acls        list, add, remove ACLs: who may do what
   users       describe, add, delete users who log in by SCRAM
+  quotas      describe and alter quotas of users, client ids and addresses
   certificates  make an authority and certificates, for development
   produce     lines of standard input become records
   consume     print records, as a member of a group or alone
@@ -67,8 +69,8 @@ usage: kohort serve [CONFIG] [--override key=value ...] [--json-logs] [--contain
   testbed     brokers for tests in any language, commanded over HTTP
   completion  words for the Tab key of bash, zsh and fish
 
-groups, topics, transactions, acls, users, produce and consume work with any Kafka: --bootstrap-server HOST:PORT (-b),
-else 127.0.0.1:9092.
+groups, topics, transactions, acls, users, quotas, produce and consume work with any Kafka: --bootstrap-server
+HOST:PORT (-b), else 127.0.0.1:9092.
 Exit codes: 0, 1 when something failed, 2 when what was asked for cannot be.
 """
 

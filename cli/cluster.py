@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cli.errors import Failed, UsageError
+from cli.wire import Wire
 from pipeline.client_security import translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
@@ -75,6 +76,11 @@ class Cluster:
         """The settings of a client of this cluster; `more` with underscores for dots."""
         own = {key.replace("_", "."): value for key, value in more.items()}
         return {"bootstrap.servers": self.bootstrap, "client.id": "kohort", **self._given, **own}
+
+    def wire(self, address: str) -> Wire:
+        """A connection of our own to one broker, with the cluster's settings. Raises: Failed, UsageError."""
+        host, port = parse_addresses(address)[0]
+        return Wire(host, port, timeout_s=self.timeout_s, settings=self._given)
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         return make_client(kind, settings)

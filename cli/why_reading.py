@@ -210,7 +210,7 @@ def _describe(cluster: Cluster, told: Told) -> None:
     """State and members as DescribeGroups says. Raises: Failed when neither the cluster nor the ledger knows it."""
     with suppress(Failed):  # the records tell the rest
         groups, _ = read_groups(cluster, [told.group_id])
-        read_epochs(groups, cluster.timeout_s)
+        read_epochs(groups, cluster)
         for group in groups:
             told.state, told.members = group.state, len(group.members)
     if told.state in (None, "Dead") and not told.records:

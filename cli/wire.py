@@ -1,7 +1,4 @@
-"""Requests that the client library cannot send (OffsetDelete, ApiVersions), over a plain connection of our own.
-
-Only for listeners without TLS and SASL: `Failed` says so for others.
-"""
+"""Requests that the client library cannot send (OffsetDelete, ApiVersions), over a connection of our own."""
 
 from __future__ import annotations
 
@@ -9,10 +6,12 @@ import socket
 from typing import TYPE_CHECKING, Any, Self
 
 from cli.errors import Failed
+from cli.wire_security import encrypted, log_in, protocol_of
 from protocol.errors import ErrorCode, ProtocolError
 from protocol.frames import decode_response, encode_request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from protocol.schema import Message
@@ -23,13 +22,27 @@ _LARGEST_ANSWER_BYTES = 100 * 1024 * 1024
 class Wire:
     """One connection, one request at a time. Raises: Failed for whatever goes wrong on it."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float, settings: Mapping[str, Any] | None = None) -> None:
+        """`settings` are those of a client of the library: TLS and who one is."""
         self.where = f"{host}:{port}"
         self._last_id = 0
+        settings = settings or {}
+        tls, sasl = protocol_of(settings)
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
             raise Failed(f"{self.where} cannot be reached: {(error.strerror or str(error)).lower()}") from None
+        try:
+            if tls:
+                self._socket = encrypted(self._socket, host, settings)
+            if sasl:
+                log_in(self.ask, self.where, settings)
+        except OSError as error:
+            self._socket.close()
+            raise Failed(f"{self.where}: {error.strerror or error}") from None
+        except BaseException:
+            self._socket.close()
+            raise
 
     def ask(self, request: Message, version: int) -> Any:
         """The answer to a request."""
@@ -54,7 +67,7 @@ class Wire:
         while len(data) < size:
             more = self._socket.recv(size - len(data))
             if not more:
-                raise Failed(f"{self.where} closed the connection; TLS and SASL are not possible here")
+                raise Failed(f"{self.where} closed the connection; does it want TLS or a log-in?")
             data += more
         return data
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from cli.cluster import Cluster, parse_addresses, said
+from cli.cluster import Cluster, said
 from cli.errors import DONE, FAILED, Failed, UsageError
 from cli.groups.reading import existing_groups, read_offsets, wanted_groups
 from cli.groups.scope import check_scope, partitions_of
 from cli.options import print_json
 from cli.tables import plain, print_table
-from cli.wire import Wire, text_of
+from cli.wire import text_of
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -54,11 +54,7 @@ def delete_offsets(options: argparse.Namespace) -> int:
     cluster = Cluster(options)
     (group,) = existing_groups(cluster, names)
     tps = partitions_of(cluster, topics, read_offsets(cluster, group.group_id), group.group_id)
-    if not cluster.settings().get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
-        raise Failed(
-            "delete-offsets needs a listener without TLS and SASL: the client library cannot send OffsetDelete"
-        )
-    codes = _offset_delete(group.coordinator, group.group_id, tps, cluster.timeout_s)
+    codes = _offset_delete(group.coordinator, group.group_id, tps, cluster)
     rows = [(tp, codes.get(tp, -1)) for tp in tps]
     if options.json:
         print_json(
@@ -74,14 +70,13 @@ def delete_offsets(options: argparse.Namespace) -> int:
     return FAILED if any(code for _, code in rows) else DONE
 
 
-def _offset_delete(coordinator: str, group_id: str, tps: list[Tp], timeout_s: float) -> dict[Tp, int]:
+def _offset_delete(coordinator: str, group_id: str, tps: list[Tp], cluster: Cluster) -> dict[Tp, int]:
     """The error code of each partition. Raises: Failed when the whole request is refused."""
     numbers: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for topic, number in tps:
         numbers.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=number))
     topics = [OffsetDeleteRequestTopic(name=name, partitions=found) for name, found in numbers.items()]
-    ((host, port),) = parse_addresses(coordinator)
-    with Wire(host, port, timeout_s=timeout_s) as wire:
+    with cluster.wire(coordinator) as wire:
         answer = wire.ask(OffsetDeleteRequest(group_id=group_id, topics=topics), 0)
     if answer.error_code:
         raise Failed(f"group {group_id!r}: {text_of(answer.error_code)}")

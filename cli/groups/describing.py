@@ -42,7 +42,7 @@ def describe(options: argparse.Namespace) -> int:
     """Print groups. Raises: Failed for one that does not exist; UsageError."""
     cluster = Cluster(options)
     groups = existing_groups(cluster, wanted_groups(cluster, options))
-    read_epochs(groups, cluster.timeout_s)
+    read_epochs(groups, cluster)
     if not (options.members or options.state):
         for group in groups:
             try:

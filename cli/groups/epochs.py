@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster import parse_addresses
 from cli.errors import Failed
-from cli.wire import Wire
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cli.cluster import Cluster
     from cli.groups.reading import Group
 
 _VERSION = 1
 _CONSUMER_MEMBER = 1
 
 
-def read_epochs(groups: Iterable[Group], timeout_s: float) -> None:
+def read_epochs(groups: Iterable[Group], cluster: Cluster) -> None:
     """Fill in what the groups' coordinators tell of epochs and states."""
     asked: dict[str, dict[str, Group]] = {}
     for group in groups:
@@ -29,14 +28,13 @@ def read_epochs(groups: Iterable[Group], timeout_s: float) -> None:
             asked.setdefault(group.coordinator, {})[group.group_id] = group
     for address, by_id in asked.items():
         try:
-            _ask(address, by_id, timeout_s)
+            _ask(address, by_id, cluster)
         except Failed:
             continue
 
 
-def _ask(address: str, groups: dict[str, Group], timeout_s: float) -> None:
-    host, port = parse_addresses(address)[0]
-    with Wire(host, port, timeout_s=timeout_s) as wire:
+def _ask(address: str, groups: dict[str, Group], cluster: Cluster) -> None:
+    with cluster.wire(address) as wire:
         answer = wire.ask(ConsumerGroupDescribeRequest(group_ids=list(groups)), _VERSION)
     for described in answer.groups:
         group = groups.get(described.group_id)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.cluster import Cluster, parse_addresses
+from cli.cluster import Cluster
 from cli.errors import Failed
 from cli.kafka_tools.administration import version
 from cli.options import Parser, add_cluster
-from cli.wire import Wire, text_of
+from cli.wire import text_of
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.registry import APIS
@@ -34,11 +34,8 @@ def main(words: list[str]) -> int:
 
 def _print_all(options: argparse.Namespace) -> None:
     cluster = Cluster(options)
-    if cluster.settings().get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-        raise Failed("the versions can only be asked of a listener without TLS and SASL")
     for id_, address in sorted(cluster.brokers.items()):
-        ((host, port),) = parse_addresses(address)
-        with Wire(host, port, timeout_s=cluster.timeout_s) as wire:
+        with cluster.wire(address) as wire:
             answer = wire.ask(ApiVersionsRequest(), 0)
         if answer.error_code:
             raise Failed(f"{address}: {text_of(answer.error_code)}")

@@ -1,4 +1,4 @@
-"""kafka-configs for topics, brokers and users: --describe, and --alter with --add-config and --delete-config.
+"""kafka-configs for topics, brokers, users and quotas: --describe, and --alter with --add-config and --delete-config.
 
 Source: Kafka's ConfigCommand.
 """
@@ -15,7 +15,11 @@ from cli.options import Parser, add_cluster
 if TYPE_CHECKING:
     import argparse
 
-_KINDS = ("topics", "brokers", "users")
+    from cli.cluster import Cluster
+
+_KINDS = ("topics", "brokers", "users", "clients", "ips")
+_OF_QUOTAS = {"users": "user", "clients": "client-id", "ips": "ip"}
+_SHORT = {"topic": "topics", "broker": "brokers", "user": "users", "client": "clients", "ip": "ips"}
 
 
 def main(words: list[str]) -> int:
@@ -23,11 +27,15 @@ def main(words: list[str]) -> int:
     options = _parser().parse_args(words)
     if options.version:
         return version()
-    kind, names = _entities(options)
+    entities = _entities(words)
     if options.describe == options.alter:
         raise UsageError("one of --describe and --alter must be there")
-    if kind == "users":
-        return _users(options, names)
+    if all(kind in _OF_QUOTAS for kind, _ in entities):
+        return _quotas(options, dict(entities))
+    if len(entities) > 1:
+        raise UsageError("several --entity-type are for users and clients")
+    kind, name = entities[0]
+    names = [name] if isinstance(name, str) else []
     from cli.cluster import Cluster  # noqa: PLC0415  not for --help
     from cli.configs import change_configs, read_configs  # noqa: PLC0415
 
@@ -52,20 +60,55 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _users(options: argparse.Namespace, names: list[str]) -> int:
-    """Credentials of users, in the lines of Kafka's tool."""
+def _quotas(options: argparse.Namespace, entities: dict[str, str | object | None]) -> int:
+    """Quotas, and of users alone credentials too, in the lines of Kafka's tool."""
     from cli.cluster import Cluster  # noqa: PLC0415  not for --help
-    from cli.users.scram import alter, credentials  # noqa: PLC0415
+    from cli.quotas.carrying_out import change, number, read, words_of  # noqa: PLC0415
+    from cli.users import MECHANISMS  # noqa: PLC0415
 
-    if options.alter:
-        if not names:
-            raise UsageError("--alter takes --entity-name")
-        options.user = names[0]
+    named = {_OF_QUOTAS[kind]: name for kind, name in entities.items() if isinstance(name, str | None)}
+    user = named.get("user") if len(entities) == 1 else None
+    cluster = Cluster(options)
+    if options.describe:
+        any_of = [_OF_QUOTAS[kind] for kind in entities if _OF_QUOTAS[kind] not in named]
+        for entity, quotas in read(cluster, named, strict=True, any_of=any_of):
+            told = ", ".join(f"{key}={value}" for key, value in sorted(quotas.items()))
+            print(f"Quota configs for {words_of(entity)} are {told}")
+        if "users" in entities and len(entities) == 1 and ("user" not in named or user is not None):
+            _describe_credentials(cluster, user)
+        return 0
+    added = parse_added(options.add_config or "")
+    removed = [name for name in (options.delete_config or "").split(",") if name]
+    if not (added or removed) or len(named) < len(entities):
+        raise UsageError("--alter takes --entity-name or --entity-default, and --add-config or --delete-config")
+    if user is not None and any(name in MECHANISMS for name in (*added, *removed)):
+        from cli.users.scram import alter  # noqa: PLC0415
+
+        options.user = user
         return alter(options)
-    for user, found in sorted(credentials(Cluster(options), names).items()):
-        told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in found)
-        print(f"SCRAM credential configs for user-principal '{user}' are {told}")
+    change(cluster, named, {key: number(key, text) for key, text in added.items()}, removed)
+    for kind, name in entities.items():
+        print(f"Completed updating {'default config' if name is None else 'config'} for {kind[:-1]}{_named(name)}.")
     return 0
+
+
+def _named(name: str | object | None) -> str:
+    return f" {name}" if isinstance(name, str) else ""
+
+
+def _describe_credentials(cluster: Cluster, user: str | None) -> None:
+    from cli.errors import Failed  # noqa: PLC0415
+    from cli.users.scram import credentials  # noqa: PLC0415
+
+    try:
+        every = credentials(cluster, [] if user is None else [user])
+    except Failed:
+        if user is None:
+            raise
+        return  # a user may have quotas alone
+    for name, found in sorted(every.items()):
+        told = ", ".join(f"{mechanism}=iterations={iterations}" for mechanism, iterations in found)
+        print(f"SCRAM credential configs for user-principal '{name}' are {told}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,25 +117,42 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--describe", action="store_true", help="print them")
     parser.add_argument("--alter", action="store_true", help="change them")
     parser.add_argument("--all", action="store_true", help="with --describe, also the defaults")
-    parser.add_argument("--entity-type", choices=_KINDS, help="what has the configs")
-    parser.add_argument("--entity-name", metavar="NAME", help="which one")
-    parser.add_argument("--topic", metavar="NAME", help="a topic")
-    parser.add_argument("--broker", metavar="ID", help="a broker")
-    parser.add_argument("--user", metavar="NAME", help="a user")
+    parser.add_argument("--entity-type", choices=_KINDS, action="append", help="what has the configs")
+    parser.add_argument("--entity-name", metavar="NAME", action="append", help="which one; behind its type")
+    parser.add_argument("--entity-default", action="store_true", help="who has none by name; behind its type")
+    for name in _SHORT:
+        parser.add_argument(f"--{name}", metavar="NAME", help=f"as --entity-type {name}s --entity-name NAME")
+    for name in ("user", "client", "ip"):
+        parser.add_argument(f"--{name}-defaults", action="store_true", help=f"of each {name} that has none by name")
     parser.add_argument("--add-config", metavar="K=V,...", help="set these; lists in brackets: k=[a,b]")
     parser.add_argument("--delete-config", metavar="K,...", help="take these back to their defaults")
     parser.add_argument("--version", action="store_true", help="the version of this program")
     return parser
 
 
-def _entities(options: argparse.Namespace) -> tuple[str, list[str]]:
-    """(kind, names); no names for all."""
-    if options.topic is not None:
-        return "topics", [options.topic]
-    if options.broker is not None:
-        return "brokers", [options.broker]
-    if options.user is not None:
-        return "users", [options.user]
-    if options.entity_type is None:
-        raise UsageError("--entity-type, --topic, --broker or --user must be there")
-    return options.entity_type, [options.entity_name] if options.entity_name else []
+_ALL = object()
+"""In the place of a name: whoever there is."""
+
+
+def _entities(words: list[str]) -> list[tuple[str, str | object | None]]:
+    """(kind, its name) in the order of the words; None is the default, `_ALL` nobody in particular.
+
+    Raises: UsageError.
+    """
+    found: list[tuple[str, str | object | None]] = []
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else (word,))]
+    for at, word in enumerate(split):
+        value = split[at + 1] if at + 1 < len(split) else ""
+        if word == "--entity-type":
+            found.append((value, _ALL))
+        elif word in ("--entity-name", "--entity-default"):
+            if not found or found[-1][1] is not _ALL:
+                raise UsageError(f"{word} stands behind the --entity-type that it is of")
+            found[-1] = found[-1][0], (value if word == "--entity-name" else None)
+        elif word.removeprefix("--") in _SHORT:
+            found.append((_SHORT[word[2:]], value))
+        elif word.endswith("-defaults") and word[2:-9] in _SHORT:
+            found.append((_SHORT[word[2:-9]], None))
+    if not found:
+        raise UsageError("--entity-type, --topic, --broker, --user, --client or --ip must be there")
+    return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli.cluster import Cluster, parse_addresses
+from cli.cluster import Cluster
 from cli.errors import Failed
-from cli.wire import Wire, text_of
+from cli.wire import text_of
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
@@ -30,13 +30,10 @@ class Asking:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.cluster = Cluster(options)
-        if self.cluster.settings().get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
-            raise Failed("transactions can only be asked for at a listener without TLS and SASL")
 
     def ask(self, address: str, request: Message, version: int) -> Any:
         """The answer of one broker."""
-        ((host, port),) = parse_addresses(address)
-        with Wire(host, port, timeout_s=self.cluster.timeout_s) as wire:
+        with self.cluster.wire(address) as wire:
             return wire.ask(request, version)
 
     def listed(self, request: ListTransactionsRequest) -> list[tuple[int, ListedTransaction]]:

@@ -32,6 +32,8 @@ from jwt.algorithms import RSAAlgorithm
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
+from cli.errors import Failed
+from cli.wire import Wire as OwnWire
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -411,6 +413,57 @@ def test_a_large_fetch_over_tls_arrives(secured: Kohort, trusting: tuple[str, ss
     consumer.assign([TopicPartition(name, 0, 0)])
     assert sum(len(message.value()) for message in consumer.consume(24, 30)) == 24 * 900_000
     consumer.close()
+
+
+def command_config(secured: Kohort, authority: Authority, listener: str, mechanism: str, password: str) -> list[str]:
+    """Lines of `--command-config`, as Java's clients have them."""
+    lines = [f"security.protocol={listener}", "ssl.truststore.type=PEM"]
+    authority_pem = secured.keys / "authority.pem"
+    authority_pem.write_bytes(authority.certificate_pem)
+    lines.append(f"ssl.truststore.location={authority_pem}")
+    if listener == "SSL":
+        alice = secured.keys / "alice.p12"
+        alice.write_bytes(authority.issue("alice").p12(b"pw"))
+        lines += ["ssl.keystore.type=PKCS12", f"ssl.keystore.location={alice}", "ssl.keystore.password=pw"]
+    if mechanism:
+        module = PLAIN if mechanism == "PLAIN" else SCRAM.removesuffix(" required;")
+        login = f'{module} required username="bob" password="{password}";'
+        lines += [f"sasl.mechanism={mechanism}", f"sasl.jaas.config={login}"]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512")],
+)
+def test_commands_with_requests_of_our_own_log_in(
+    secured: Kohort, authority: Authority, tmp_path: Path, listener: str, mechanism: str
+):
+    """What the client library cannot ask goes over a connection of our own, which says who it is in the same way."""
+    given = command_config(secured, authority, listener, mechanism, PASSWORD)
+    (tmp_path / "client.properties").write_text("\n".join(given))
+    where = ("-b", addresses(secured)[listener], "--command-config", str(tmp_path / "client.properties"))
+    added = kohort("quotas", "alter", "--client", "slow", "--add-config", "producer_byte_rate=5", *where)
+    assert added.code == 0, added
+    assert kohort("quotas", "describe", "--client", "slow", *where, "--json").json[0]["value"] == 5
+    assert kohort("transactions", "list", *where).code == 0
+    assert "Produce(0): 0 to 13" in kohort("kafka-broker-api-versions.sh", *where).out
+
+
+def test_a_wrong_password_is_said_by_connections_of_our_own(secured: Kohort):
+    """SE29"""
+    host, port = addresses(secured)["SASL_PLAINTEXT"].split(":")
+    for mechanism in MECHANISMS:
+        settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+        with pytest.raises(Failed, match="Authentication failed"):
+            OwnWire(host, int(port), timeout_s=20, settings={**settings, "sasl.username": "bob", "sasl.password": "x"})
+
+
+def test_a_foreign_broker_is_not_trusted_by_connections_of_our_own(secured: Kohort):
+    host, port = addresses(secured)["SASL_SSL"].split(":")
+    foreign = {"security.protocol": "SSL", "ssl.ca.pem": Authority("Foreign").certificate_pem.decode()}
+    with pytest.raises(Failed, match=r"(?i)certificate"):
+        OwnWire(host, int(port), timeout_s=20, settings=foreign)
 
 
 def test_health_is_asked_of_every_kind_of_listener(secured: Kohort, monkeypatch: pytest.MonkeyPatch):

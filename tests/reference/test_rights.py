@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cli.conftest import kohort
 from tests.reference import graduation as g
-from tests.support.broker_process import Kafka, Kohort, free_port, need
+from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
+from tests.support.data_plane import batch
+from tests.support.wire import Wire
 
 NOISE = ("WARN", "Picked up JAVA_TOOL_OPTIONS")
 
@@ -69,6 +72,17 @@ def refused(broker: BrokerProcess, topic: str) -> bool:
     return error is not None and error.code() == 29
 
 
+def waits(broker: BrokerProcess, client_id: str) -> int:
+    """The ms that a client is told to wait after 50,000 bytes."""
+    data = PartitionProduceData(index=0, records=batch(b"v" * 50_000))
+    request = ProduceRequest(
+        acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="open", partition_data=[data])]
+    )
+    with Wire(broker.address, client_id=client_id) as wire:
+        answer: Any = wire.call(request, 9)
+    return int(answer.throttle_time_ms)
+
+
 def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProcess) -> None:
     """SE51: each adds, lists and removes; what one has made the other shows."""
     alice = ("--allow-principal", "User:alice", "--allow-host", "10.0.0.1")
@@ -101,6 +115,21 @@ def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProc
         "SCRAM credential configs for user-principal 'alice' are SCRAM-SHA-256=iterations=8192"
     ]
 
+    # SE51: quotas, in the words of either tool.
+    both = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
+    for words in (both, ("--entity-type", "ips", "--entity-name", "10.0.0.9"), ("--entity-type", "clients",
+                  "--entity-name", "slow"), ("--entity-type", "users", "--entity-default")):  # fmt: skip
+        key = "connection_creation_rate" if "ips" in words else "consumer_byte_rate"
+        done = theirs(either, CONFIGS, *words, "--alter", "--add-config", f"{key}=1024")
+        other = tidied(kohort("kafka-configs.sh", *words, "--alter", "--add-config", f"{key}=2048", "-b",
+                              either.address).out)  # fmt: skip
+        assert other == done
+        told = eventually(lambda words=words: [line for line in theirs(either, CONFIGS, *words, "--describe")
+                                               if "2048" in line])  # fmt: skip
+        assert tidied(kohort("kafka-configs.sh", *words, "--describe", "-b", either.address).out) == told
+        theirs(either, CONFIGS, *words, "--alter", "--delete-config", key)
+        assert eventually(lambda words=words: theirs(either, CONFIGS, *words, "--describe") == [])
+
 
 def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
     """SE49: what we wrote Kafka enforces, and what it wrote we do; nobody has a right more on the way."""
@@ -114,6 +143,8 @@ def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> Non
     at = ("-b", ours.address)
     assert kohort("acls", "add", "--deny-principal", "User:*", "--topic", "closed", *at).code == 0
     assert kohort("users", "add", "alice", *at, stdin="pw\n").code == 0
+    assert kohort("quotas", "alter", "--client", "slow", "--add-config", "producer_byte_rate=1000", *at).code == 0
+    assert waits(ours, "slow") > 0
     assert refused(ours, "closed") and not refused(ours, "open")
     ours.stop()
 
@@ -122,6 +153,9 @@ def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> Non
     kafka = tidy(g.kafka_on(tmp_path / "kafka", ours.data, port, version=VERSION, settings=settings))
     kafka.start()
     assert refused(kafka, "closed") and not refused(kafka, "open")
+    assert waits(kafka, "slow") > 0
+    theirs(kafka, CONFIGS, "--entity-type", "clients", "--entity-name", "slower", "--alter", "--add-config",
+           "producer_byte_rate=500")  # fmt: skip
     told = "".join(theirs(kafka, CONFIGS, "--entity-type", "users", "--describe"))
     assert "'alice' are SCRAM-SHA-256=iterations=4096" in told
     theirs(kafka, ACLS, "--add", "--deny-principal", "User:*", "--operation", "All", "--topic", "open")
@@ -135,5 +169,6 @@ def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> Non
     again = tidy(again)
     again.start()
     assert refused(again, "open") and not refused(again, "closed")
+    assert waits(again, "slower") > waits(again, "slow") > 0
     users = kohort("users", "describe", "--json", "-b", again.address).json
     assert [(one["user"], one["mechanism"]) for one in users] == [("alice", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")]
