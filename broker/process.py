@@ -19,7 +19,7 @@ from broker.composition import Composition
 from broker.config.listener_settings import check_own
 from broker.config.listeners import Listener, host_and_port, parse_listeners
 from broker.handlers.dispatch import HANDLERS, Routes
-from broker.http.listener import HttpRefused
+from broker.http.listener import NAME, HttpRefused, check_log_in, tls_of
 from broker.http.listener import bound as bound_http
 from broker.loop import logs
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker.config.settings_sources import Sources
     from broker.loop.runtime import Runtime
     from broker.network.listener_security import ListenerSecurity
+    from broker.network.tls_settings import TlsSide
 
 log = logs.get_logger()
 
@@ -75,7 +76,9 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     raise_descriptor_limit()
     _check_memory(settings)
     listeners = parse_listeners(settings)
-    for key in check_own(settings, [listener.name for listener in listeners]):
+    http_tls = tls_of(settings)
+    check_log_in(settings)
+    for key in check_own(settings, [*(listener.name for listener in listeners), *([] if http_tls is None else [NAME])]):
         log.warning("unknown_setting", key=key)
     secured = securities(settings, listeners)
     bound = bind_listeners(settings, listeners)
@@ -86,14 +89,14 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     except BaseException:
         runtime.close()
         raise
-    return _run(composition, runtime, bound, http_sockets, secured)
+    return _run(composition, runtime, bound, (http_sockets, http_tls), secured)
 
 
 def _run(
     composition: Composition,
     runtime: LoopRuntime,
     bound: list[tuple[Listener, list[socket.socket]]],
-    http_sockets: list[socket.socket],
+    http: tuple[list[socket.socket], TlsSide | None],
     secured: Mapping[str, ListenerSecurity],
 ) -> int:
     broker = composition.broker
@@ -104,7 +107,10 @@ def _run(
         security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
     server = Server(broker, Routes(HANDLERS), shares, secured)
     ending = _Ending(composition, runtime, server)
+    http_sockets, http_tls = http
     watch = TlsWatch(runtime, secured.values())
+    if http_tls is not None:
+        watch.sides.append(http_tls)
     watch.start()
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
@@ -126,7 +132,7 @@ def _run(
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
         print(f"kohort ready on {addresses} in {ms_since_process_start()} ms", flush=True)
         if http_sockets:
-            runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, http_sockets)))
+            runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, *http)))
 
     broker.catalogue.on_intruder = ending.give_up
     runtime.soon(ready)
@@ -190,7 +196,11 @@ class _Ending:
 
 
 def _serve_http(
-    composition: Composition, runtime: LoopRuntime, server: Server, sockets: list[socket.socket]
+    composition: Composition,
+    runtime: LoopRuntime,
+    server: Server,
+    sockets: list[socket.socket],
+    tls: TlsSide | None,
 ) -> Callable[[], None]:
     """Open the HTTP listener, which a start need not wait for; what is returned ends it."""
     from broker.http.app import App  # noqa: PLC0415  after the ready line
@@ -201,10 +211,13 @@ def _serve_http(
     host, port = sockets[0].getsockname()[:2]
 
     def listening() -> None:
-        print(f"kohort metrics on http://{host_and_port(host, port)}/metrics", flush=True)
+        scheme = "http" if tls is None else "https"
+        print(f"kohort metrics on {scheme}://{host_and_port(host, port)}/metrics", flush=True)
 
     for sock in sockets:
-        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG, listening if sock is sockets[0] else _nothing)
+        told = listening if sock is sockets[0] else _nothing
+        context = None if tls is None else tls.renewing_context()
+        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG, told, tls=context)
 
     def end() -> None:
         app.stopping = True

@@ -133,3 +133,8 @@ def _listener(address: Address, told: Address | None, protocols: dict[str, Secur
         raise SettingsError(f"advertised.listeners={told}: it takes an address that clients can reach, not {told.host}")
     host, port = (told.host, told.port) if told is not None else (address.host, 0)
     return Listener(address.name, address.host, address.port, host or socket.gethostname(), port, protocol)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -24,12 +24,15 @@ from broker.config.setting_types import (
     int32,
     int64,
     many,
+    password,
     text,
     to_text,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from broker.config.secret import Secret
 
 LISTENER_PREFIX = "listener.name."
 """Before a listener's name in lower case and a key: a setting of this listener alone."""
@@ -339,6 +342,13 @@ class Settings(SecuritySettings):
         "Where /metrics, /healthz, /readyz and /groups are served over HTTP: host:port, port 0 for any free one; "
         "empty: nowhere.",
     )
+    kohort_http_protocol: str = text(
+        "HTTP",
+        "HTTPS: over TLS, with the keys of ssl.*, or of listener.name.http.ssl.* where those are there.",
+        allowed=["HTTP", "HTTPS"],
+    )
+    kohort_http_token: Secret | None = password("Who asks over HTTP shows it: Authorization: Bearer TOKEN.")
+    kohort_http_basic_auth: Secret | None = password("As user:password: who asks over HTTP shows both.")
     kohort_http_metrics_partitions: bool = flag(
         True, "Metrics have a series for each partition; without: sums by topic and group.", dynamic=True
     )

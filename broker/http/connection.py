@@ -129,7 +129,7 @@ class HttpConnection:
         if self._parser is not None and not self.closed:
             self._parser.receive_data(b"")
             self._read()
-        return not self.closed
+        return not self.closed and self._transport.get_extra_info("ssl_object") is None  # TLS ends in both directions
 
     def pause_writing(self) -> None:
         """The peer leaves too much unread."""

@@ -72,9 +72,11 @@ def loader(app: App) -> Callable[[], Respond]:
     """What `HttpServer` calls, in a worker thread, when the first connection comes."""
 
     def load() -> Respond:
-        from broker.http.routes import respond  # noqa: PLC0415  a start does not pay for it
+        from broker.http.log_in import LogIn  # noqa: PLC0415  a start does not pay for it
+        from broker.http.routes import respond  # noqa: PLC0415
 
         app.version  # noqa: B018  reads files
-        return lambda method, target, headers: respond(app, method, target, headers)
+        log_in = LogIn(app.broker.settings)
+        return lambda method, target, headers: log_in.refusal(target, headers) or respond(app, method, target, headers)
 
     return load

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.listener_settings import MECHANISMS, ListenerSettings
-from broker.config.listeners import SecurityProtocol
+from broker.config.listeners import SecurityProtocol, is_loopback
 from broker.config.setting_types import SettingsError
 from broker.config.settings import LISTENER_PREFIX
 from broker.loop.logs import get_logger
@@ -119,9 +119,9 @@ class ListenerSecurity:
     def _warn(self, settings: Settings, listener: Listener) -> None:
         if settings.sasl_jaas_config is not None:
             log.warning("setting_without_effect", key="sasl.jaas.config", why="it takes the prefix of a listener")
-        if "OAUTHBEARER" in self._logins and not self.protocol.tls and not _is_loopback(listener.host):
+        if "OAUTHBEARER" in self._logins and not self.protocol.tls and not is_loopback(listener.host):
             log.warning("tokens_in_clear_text", listener=self.name, protocol=self.protocol.name)
-        if "PLAIN" in self._logins and not self.protocol.tls and not _is_loopback(listener.host):
+        if "PLAIN" in self._logins and not self.protocol.tls and not is_loopback(listener.host):
             log.warning("passwords_in_clear_text", listener=self.name, mechanism="PLAIN", protocol=self.protocol.name)
 
 
@@ -171,7 +171,3 @@ def _scram(
         return Scram(name, find, nonce, decoy_secret, ORDINARY if usual is None else usual(name))
 
     return begin
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")

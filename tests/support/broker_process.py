@@ -193,9 +193,9 @@ class Kohort(BrokerProcess):
 
     @property
     def http(self) -> str:
-        """http://host:port of the newest start's metrics and health, once it has said so."""
+        """http://host:port, or https, of the newest start's metrics and health, once it has said so."""
         said = eventually(
-            lambda: re.search(r"metrics on (http://\S+)/metrics", self.log()[self._started_at :]),
+            lambda: re.search(r"metrics on (https?://\S+)/metrics", self.log()[self._started_at :]),
             what="its HTTP listener",
         )
         return str(said[1])

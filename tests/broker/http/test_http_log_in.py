@@ -1,0 +1,118 @@
+"""Who may ask over HTTP, and over TLS."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.config.setting_types import SettingsError
+from broker.config.settings import Settings
+from broker.http.listener import check_log_in
+from broker.http.log_in import LogIn
+from tests.support.broker_process import Kohort
+from tests.support.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "planted-token-91c"
+BASIC = b64encode(b"ops:planted-word-4d2").decode()
+BOTH = {"kohort.http.token": TOKEN, "kohort.http.basic.auth": "ops:planted-word-4d2"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "status"),
+    [
+        ("", 401),
+        (f"Bearer {TOKEN}", 0),
+        (f"bearer  {TOKEN}", 0),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Basic {TOKEN}", 401),
+        (f"Basic {BASIC}", 0),
+        ("Basic b3BzOm5v", 401),
+        (f"Bearer {BASIC}", 401),
+        ("Bearer \u00e4", 401),
+        ("Bearer", 401),
+    ],
+)
+def test_the_token_or_the_password_opens(shown: str, status: int) -> None:
+    refusal = LogIn(Settings(BOTH)).refusal("/metrics", {"authorization": shown})
+    assert (0 if refusal is None else refusal.status) == status
+
+
+def test_without_either_nobody_is_asked() -> None:
+    assert LogIn(Settings({})).refusal("/metrics", {}) is None
+
+
+def test_health_is_open() -> None:
+    log_in = LogIn(Settings(BOTH))
+    assert log_in.refusal("/healthz", {}) is None
+    assert log_in.refusal("/readyz?x=1", {}) is None
+    assert log_in.refusal("/readyz/..", {}) is not None
+    assert log_in.refusal("//healthz", {}) is not None
+
+
+@pytest.mark.parametrize("key", ["kohort.http.token", "kohort.http.basic.auth"])
+def test_an_empty_one_refuses_the_start(key: str) -> None:
+    with pytest.raises(SettingsError, match=f"{key}=\\[hidden\\]"):
+        check_log_in(Settings({key: " "}))
+
+
+@pytest.mark.parametrize(
+    ("given", "event"),
+    [
+        ({"kohort.http.listener": "0.0.0.0:0"}, "http_open_to_all"),
+        ({"kohort.http.listener": "0.0.0.0:0", "kohort.http.token": TOKEN}, "http_log_in_in_clear_text"),
+        ({"kohort.http.listener": ":0", "kohort.http.token": TOKEN, "kohort.http.protocol": "HTTPS"}, ""),
+        ({"kohort.http.listener": "127.0.0.1:0"}, ""),
+    ],
+)
+def test_a_listener_that_strangers_reach_warns(
+    given: dict[str, str], event: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check_log_in(Settings(given))
+    said = capfd.readouterr().err
+    assert event in said
+    assert bool(said) == bool(event)
+    assert TOKEN not in said
+
+
+def test_https_with_a_token(tmp_path: Path) -> None:
+    """The certificate is that of the listeners; neither the token nor a wrong one is ever in the log."""
+    authority = Authority()
+    (tmp_path / "server.pem").write_bytes(authority.issue().pem())
+    settings = {
+        **BOTH,
+        "kohort.http.protocol": "HTTPS",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "server.pem"),
+        "kohort.log.level": "debug",
+    }
+    with Kohort(tmp_path / "data", settings) as broker:
+        context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+        context.check_hostname = False
+
+        def get(path: str, shown: str | None = None) -> tuple[int, bytes]:
+            headers = {} if shown is None else {"Authorization": shown}
+            asked = urllib.request.Request(f"{broker.http}{path}", headers=headers)
+            try:
+                with urllib.request.urlopen(asked, context=context, timeout=20) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read()
+
+        assert get("/healthz")[0] == 200
+        status, body = get("/groups")
+        assert (status, "log-in" in json.loads(body)["error"]) == (401, True)
+        assert get("/groups", f"Bearer {TOKEN}") == (200, b'{"groups":[]}\n')
+        assert get("/metrics", f"Basic {BASIC}")[0] == 200
+        assert get("/metrics", "Bearer planted-wrong-77")[0] == 401
+        with pytest.raises(OSError, match=r"(?i)certificate"):
+            urllib.request.urlopen(f"{broker.http}/healthz", context=ssl.create_default_context(), timeout=20)
+    assert "planted" not in broker.log()
