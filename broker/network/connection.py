@@ -165,6 +165,7 @@ class Connection(TransportSide):
             self._work()
         if self.held_bytes or self._cutter.missing or self._backlog:
             self._settle()
+            self._owner.slow_frames.came(self, self._cutter.missing, anew=bool(frames))
             if frames:
                 self._memory.had_its_turn(self)
 
@@ -730,6 +731,7 @@ class Connection(TransportSide):
         self._out = []
         self._settle()
         self._memory.forget(self)
+        self._owner.slow_frames.forget(self)
         if self._gate is not None:
             self._gate.over()
         if self._limits is not None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.counters import Counters
     from broker.network.memory import RequestMemory
+    from broker.network.slow_frames import SlowFrames
     from broker.security.failures import Failures
 
 
@@ -23,6 +24,7 @@ class Owner(Protocol):
     closings: Closings
     memory: RequestMemory
     failures: Failures
+    slow_frames: SlowFrames
     tick: int  # grows with time; a connection notes it when it is heard of
 
     def admit(self, connection: Connection) -> None:

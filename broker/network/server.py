@@ -13,6 +13,7 @@ from broker.network.closings import Closings
 from broker.network.connection import Connection
 from broker.network.counters import Counters
 from broker.network.memory import NO_BOUND, RequestMemory, Shares
+from broker.network.slow_frames import SlowFrames
 from broker.security.failures import Failures
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Server:
         self.connections: dict[Connection, None] = {}  # in the order in which they came
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
         self.failures = Failures()
+        self.slow_frames = SlowFrames(broker.runtime)
         self.securities = securities or {}
         self._listening: dict[str, list[Listening]] = {}  # by listener
         self._stopped = False

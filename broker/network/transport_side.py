@@ -51,6 +51,11 @@ class TransportSide:
             if not self._reading_paused:
                 self._transport.pause_reading()
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the peer could send more."""
+        return not (self._gated or self._reading_paused)
+
     def let_go(self) -> None:
         """Read it again."""
         if self._gated and not self.closed:

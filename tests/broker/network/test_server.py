@@ -185,3 +185,41 @@ def test_a_server_that_stops_takes_no_further_request_but_answers_what_it_has_ta
     assert not harness.transport.reading
     harness.server.close_connections()
     assert harness.transport.closed
+
+
+def test_a_request_that_comes_byte_by_byte_has_a_deadline():
+    """SE62: a thousand that each declare much and send little: all are closed in time, and hold nothing then."""
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()})
+    frame = (10 * 1024 * 1024).to_bytes(4, "big")
+    slow = [harness.connect(port=port) for port in range(1_000)]
+    for second in range(170):
+        for connection, transport in slow:
+            if not transport.closed:
+                connection.data_received(frame if second == 0 else b"x")
+        asks(harness, harness.connection)
+        harness.runtime.advance(1_000)
+        assert any(transport.closed for _, transport in slow) == (second >= 160 + 4)
+    assert all(transport.closed for _, transport in slow)
+    assert harness.server.memory.used_bytes == 0
+    assert not harness.transport.closed, "others are served"
+    assert len(harness.frames()) == 170
+
+
+def test_each_request_has_its_own_time_and_those_we_do_not_read_have_all_of_it():
+    """SE62"""
+    harness = Harness({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()})
+    whole = encode_request(HEARTBEAT, 1, 1, "c")
+    for _ in range(5):
+        harness.connection.data_received(whole[:5])
+        harness.runtime.advance(50_000)
+        harness.connection.data_received(whole[5:] + whole[:5])
+        harness.runtime.advance(50_000)
+        harness.connection.data_received(whole[5:])
+    assert not harness.transport.closed
+    harness.connection.data_received(whole[:5])
+    harness.connection.hold_back()
+    harness.runtime.advance(200_000)
+    assert not harness.transport.closed
+    harness.connection.let_go()
+    harness.runtime.advance(70_000)
+    assert harness.transport.closed
