@@ -87,13 +87,12 @@ def _quotas(options: argparse.Namespace, entities: dict[str, str | object | None
         options.user = user
         return alter(options)
     change(cluster, named, {key: number(key, text) for key, text in added.items()}, removed)
-    for kind, name in entities.items():
-        print(f"Completed updating {'default config' if name is None else 'config'} for {kind[:-1]}{_named(name)}.")
+    kind, name = next(iter(entities.items()))  # the tool names the first alone
+    if isinstance(name, str):
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
     return 0
-
-
-def _named(name: str | object | None) -> str:
-    return f" {name}" if isinstance(name, str) else ""
 
 
 def _describe_credentials(cluster: Cluster, user: str | None) -> None:

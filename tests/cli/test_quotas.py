@@ -33,7 +33,7 @@ def test_kafka_configs_words(run: Run, name: str) -> None:
     user = ("--entity-type", "users", "--entity-name", name)
     words = ("kafka-configs.sh", *user, "--entity-type", "clients", "--entity-default")
     assert run(*words, "--alter", "--add-config", "consumer_byte_rate=2048,producer_byte_rate=1").out == (
-        f"Completed updating config for user {name}.\nCompleted updating default config for client.\n"
+        f"Completed updating config for user {name}.\n"
     )
     told = f"Quota configs for user-principal '{name}', the default client-id are "
     assert run(*words, "--describe").out == f"{told}consumer_byte_rate=2048.0, producer_byte_rate=1.0\n"

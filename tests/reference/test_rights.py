@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cli.conftest import kohort
 from tests.reference import graduation as g
-from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
+from tests.support.broker_process import Kafka, Kohort, free_port, need
 from tests.support.data_plane import batch
 from tests.support.wire import Wire
 
@@ -116,19 +116,13 @@ def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProc
     ]
 
     # SE51: quotas, in the words of either tool.
-    both = ("--entity-type", "users", "--entity-name", "alice", "--entity-type", "clients", "--entity-default")
-    for words in (both, ("--entity-type", "ips", "--entity-name", "10.0.0.9"), ("--entity-type", "clients",
-                  "--entity-name", "slow"), ("--entity-type", "users", "--entity-default")):  # fmt: skip
-        key = "connection_creation_rate" if "ips" in words else "consumer_byte_rate"
-        done = theirs(either, CONFIGS, *words, "--alter", "--add-config", f"{key}=1024")
-        other = tidied(kohort("kafka-configs.sh", *words, "--alter", "--add-config", f"{key}=2048", "-b",
-                              either.address).out)  # fmt: skip
-        assert other == done
-        told = eventually(lambda words=words: [line for line in theirs(either, CONFIGS, *words, "--describe")
-                                               if "2048" in line])  # fmt: skip
-        assert tidied(kohort("kafka-configs.sh", *words, "--describe", "-b", either.address).out) == told
-        theirs(either, CONFIGS, *words, "--alter", "--delete-config", key)
-        assert eventually(lambda words=words: theirs(either, CONFIGS, *words, "--describe") == [])
+    quotas = ("--entity-type", "clients", "--entity-default", "--entity-type", "users", "--entity-name", "alice")
+    done = theirs(either, CONFIGS, *quotas, "--alter", "--add-config", "consumer_byte_rate=1024")
+    added = ("--alter", "--add-config", "producer_byte_rate=2048")
+    assert tidied(kohort("kafka-configs.sh", *quotas, *added, "-b", either.address).out) == done
+    told = kohort("kafka-configs.sh", *quotas, "--describe", "-b", either.address)
+    assert told.out.startswith("Quota configs for user-principal 'alice', the default client-id are consumer_byte_rate")
+    assert tidied(told.out) == theirs(either, CONFIGS, *quotas, "--describe")
 
 
 def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
