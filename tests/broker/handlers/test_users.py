@@ -144,3 +144,12 @@ def test_most_credentials_say_what_those_of_nobody_look_like(tmp_path: Path) -> 
 def test_a_credential_does_not_show_itself() -> None:
     made = ScramCredential.of(ScramMechanism.SCRAM_SHA_256, SALT, SALTED, 4096)
     assert repr(made) == "ScramCredential([hidden], iterations=4096)"
+
+
+def test_who_may_not_ask_for_all_users_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SE52: Kafka never answers this."""
+    monkeypatch.setattr(users, "authorize", lambda *_: False)
+    answer = Desk(tmp_path).ask(
+        users.describe_user_scram_credentials, DescribeUserScramCredentialsRequest(users=None), 0
+    )
+    assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])

@@ -16,8 +16,10 @@ from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, Enti
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.sync_group import SyncGroupRequest
 from tests.support.connections import Harness
 from tests.support.data_plane import batch
 from tests.support.whole_broker import Whole
@@ -262,6 +264,36 @@ def test_topics_that_come_by_themselves_cost_too(world: World) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
+
+
+def test_a_group_member_that_is_held_for_longer_than_its_session_is_out(world: World) -> None:
+    """SE58: heartbeats on the connection wait too, as in Kafka."""
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"m")
+    joining = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=30_000,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+    client = Client(world)
+    world.whole.commit("g", 1)  # which makes __consumer_offsets
+    world.runtime.turn()
+    client.send(joining, 3)
+    world.runtime.advance(1_000)
+    member_id, generation = client.answers()[-1].member_id, client.answers()[-1].generation_id
+    assert member_id
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
+    client.send(SyncGroupRequest(group_id="g", generation_id=generation, member_id=member_id, assignments=[]), 3)
+    assert client.ask(heartbeat, 1).error_code == 0
+
+    world.quota("producer_byte_rate", 1_000)
+    client.produce(40_000)
+    client.send(heartbeat, 1)
+    world.runtime.advance(20_000)
+    assert len(client.answers()) == len(client.sent) - 1, "the heartbeat is not heard yet"
+    world.runtime.advance(20_000)
+    assert client.answers()[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_what_is_only_asked_for_changes_nothing(world: World) -> None:
