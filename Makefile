@@ -9,9 +9,10 @@ DATA ?= ./data
 ROUNDS ?= 20
 # make replay HISTORIES=2000
 HISTORIES ?= 40
-# make fuzz FRAMES=10000000 SEED=7
+# make fuzz FRAMES=10000000 SEED=7 CONVERSATIONS=100000
 FRAMES ?= 1000000
 SEED ?= 1
+CONVERSATIONS ?= 2000
 # make simulation SEEDS=100-200
 SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
@@ -51,8 +52,8 @@ pipeline-demo: $(VENV)/.dev ## real clients at work, the pipeline on the files a
 crash: $(VENV)/.dev $(VENV)/.bytecode ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
 
-fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1
-	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1; CONVERSATIONS=2000 of three clients
+	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
