@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # PORT=9192 DATA=/tmp/kohort make run
 PORT ?= 9092
 DATA ?= ./data
+# make soak HOURS=8
+HOURS ?= 0.17
 # make crash ROUNDS=1000
 ROUNDS ?= 20
 # make replay HISTORIES=2000
@@ -18,7 +20,7 @@ SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
 SHARDS ?= 20000
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents lock clean help
+.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents soak lock clean help
 
 run: $(VENV)/.bytecode ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -32,7 +34,7 @@ test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; 
 	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
-	$(BROUGHT) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts
 	$(BIN)/ruff format --check .
@@ -51,6 +53,9 @@ pipeline-demo: $(VENV)/.dev ## real clients at work, the pipeline on the files a
 
 crash: $(VENV)/.dev $(VENV)/.bytecode ## SIGKILL under load, ROUNDS=20 times
 	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
+
+soak: $(VENV)/.dev $(VENV)/.bytecode ## HOURS=0.17 of real clients, hostile ones, restarts, kills and a bad disk, and what must not grow
+	@$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGS)
 
 fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1; CONVERSATIONS=2000 of three clients
 	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
