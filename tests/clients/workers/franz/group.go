@@ -117,6 +117,7 @@ func (p *position) commit(client *kgo.Client) {
 func consume(given options) {
 	read := &position{next: map[string]map[int32]kgo.EpochOffset{}}
 	callbacks := []kgo.Opt{
+		kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, client *kgo.Client, came map[string][]int32) {
 			id, generation := client.GroupMetadata()
 			emit("assigned", map[string]any{"partitions": numbers(came), "generation": generation, "member_id": id})

@@ -93,7 +93,6 @@ func member(given options) []kgo.Opt {
 		kgo.ConsumerGroup(given.Group),
 		kgo.RebalanceTimeout(time.Duration(given.RebalanceTimeoutMs) * time.Millisecond),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(),
 	}
 	if given.Regex {
 		known = append(known, kgo.ConsumeRegex(), kgo.ConsumeTopics("^"+given.Topic+"$"))

@@ -99,7 +99,8 @@ func commitInTransaction(waits context.Context, client *kgo.Client, tid, group, 
 	return kerr.ErrorForCode(said.Topics[0].Partitions[0].ErrorCode)
 }
 
-// copyExactlyOnce copies each record of one topic to another, with the offsets in the same transactions.
+// copyExactlyOnce copies each record of one topic to another, with the offsets in the same transactions. Rebalances are
+// not blocked meanwhile: End would wait for the revocation, and that for the end.
 func copyExactlyOnce(given options) {
 	session, err := kgo.NewGroupTransactSession(slices.Concat(transactional(given), member(given), []kgo.Opt{
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
@@ -113,7 +114,6 @@ func copyExactlyOnce(given options) {
 		records := session.PollRecords(polling, 50).Records()
 		done()
 		if len(records) == 0 {
-			session.AllowRebalance()
 			continue
 		}
 		if err := session.Begin(); err != nil {
@@ -124,7 +124,6 @@ func copyExactlyOnce(given options) {
 			session.Produce(leaving, &kgo.Record{Topic: given.To, Partition: read.Partition, Value: read.Value}, nil)
 		}
 		committed, err := session.End(context.Background(), kgo.TryCommit)
-		session.AllowRebalance()
 		switch {
 		case err != nil:
 			emit("copy_failed", map[string]any{"error": err.Error()})
@@ -132,6 +131,6 @@ func copyExactlyOnce(given options) {
 			emit("copied", map[string]any{"count": len(records)})
 		}
 	}
-	session.CloseAllowingRebalance()
+	session.Close()
 	emit("left", nil)
 }
