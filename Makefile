@@ -19,6 +19,8 @@ CONVERSATIONS ?= 2000
 SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
 SHARDS ?= 20000
+# make shards SHARDS=1000000 PROCESSES=8
+PROCESSES ?= 2
 
 .PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents soak lock clean help
 
@@ -77,6 +79,9 @@ format: $(VENV)/.dev ## format and mend what the linter can mend
 	$(BIN)/ruff check --fix .
 
 setup: $(VENV)/.dev ## install everything that tests and checks need
+
+judge-random: $(VENV)/.dev ## random histories of raw requests against both; ARGS="transactions 0-499", else "consumer 0-99"
+	$(BIN)/python -m tests.reference.judge.random_run $(or $(ARGS),consumer 0-99)
 
 lock: $(VENV)/.dev ## write requirements.lock anew: the newest of everything that pyproject.toml allows
 	{ echo "# The versions that make installs. Written by 'make lock' from pyproject.toml; not by hand."; \
