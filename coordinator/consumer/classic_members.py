@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, sync_error
 from coordinator.classic.checks import check_group_id, check_session_timeout
+from coordinator.classic.inputs import short_member_id
 from coordinator.classic.join import join as classic_join
 from coordinator.classic.leave import answer as leave_answer
 from coordinator.classic.leave import refused as leave_refused
@@ -80,7 +81,7 @@ def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGr
     if view.consumer_settings.migration_policy == DISABLED:
         raise _inconsistent()
     draft = Draft(view, now_ms)
-    member_id, instance_id = request.member_id or request.new_member_id, request.instance_id
+    member_id, instance_id = request.member_id or short_member_id(request.new_member_id), request.instance_id
     check_capacity(draft, member_id)
     _check_protocols(group, request)
     try:

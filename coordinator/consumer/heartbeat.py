@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING
 
 from coordinator.cause import FURTHER_CAUSES_MAX
 from coordinator.consumer.answers import Refused, heard, heartbeat_error
-from coordinator.consumer.causes import joined_cause, migrated_cause, regex_cause, replaced_cause, subscription_cause
+from coordinator.consumer.causes import (
+    cause_by,
+    joined_cause,
+    migrated_cause,
+    regex_cause,
+    replaced_cause,
+    subscription_cause,
+)
 from coordinator.consumer.checks import check_shape, no_such_group
 from coordinator.consumer.draft import Draft
 from coordinator.consumer.epochs import update_epoch
-from coordinator.consumer.group import STABLE, UNRELEASED, UNREVOKED
+from coordinator.consumer.group import STABLE, UNRELEASED, UNREVOKED, ConsumerGroup
 from coordinator.consumer.leave import leave_by_heartbeat
 from coordinator.consumer.members import joining_member, present_member
 from coordinator.consumer.rebalance_tracking import who
 from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
 from coordinator.consumer.records import member_record
 from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
-from coordinator.consumer.target import ids_of, update_target
+from coordinator.consumer.target import ids_of, preferred_assignor, update_target
 from coordinator.consumer.upgrade import make_way
 from coordinator.events import MemberJoined, MemberReconciled
 from coordinator.offsets.changes import fenced_event
@@ -159,7 +166,7 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
     """Why the epoch must rise; nothing when what the member wants has not changed, or cannot be told yet."""
     now_ms = draft.now_ms
     if after.names == before.names and after.regex == before.regex:
-        return []
+        return _assignor_causes(draft, before, after, known=known)
     if not known:
         cause = joined_cause(now_ms, after)
         if draft.migrated_from is not None:
@@ -176,7 +183,22 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
     # An expression that nobody has looked up yet raises the epoch when somebody has.
     later = regex_cause(now_ms, before, after) if causes else cause
     draft.tracking = altered(draft.tracking, regex_causes=(*draft.tracking.regex_causes, later)[:FURTHER_CAUSES_MAX])
-    return causes
+    return causes or _assignor_causes(draft, before, after, known=known)
+
+
+def _assignor_causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> list[Cause]:
+    """Why the epoch must rise when what most members prefer is another assignor than it was. Source: Kafka 4.4."""
+    if after.classic is not None or after.assignor is None or (known and after.assignor == before.assignor):
+        return []
+    configured = tuple(draft.view.consumer_settings.assignors)
+    group = draft.before
+    old = preferred_assignor(group, configured) if isinstance(group, ConsumerGroup) else configured[0]
+    new = preferred_assignor(draft.group, configured)
+    if new == old:
+        return []
+    if draft.tracking.assignor is not None:
+        draft.tracking = altered(draft.tracking, assignor=new)  # told here, and not once more with the target
+    return [cause_by(draft.now_ms, "assignor_changed", after, {"old": old, "new": new})]
 
 
 def _differ(before: ConsumerMember, after: ConsumerMember) -> bool:

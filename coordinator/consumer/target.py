@@ -67,7 +67,7 @@ def update_target(draft: Draft, asked_by: str) -> None:
 
 
 def _tell_of_assignor(draft: Draft, name: str) -> None:
-    """What most members prefer does not raise the epoch: another assignor comes with the next target."""
+    """Where a member that went decided what most prefer, no epoch was raised: it comes with the next target."""
     before = draft.tracking.assignor
     if before != name:
         draft.tracking = altered(draft.tracking, assignor=name)
@@ -167,6 +167,9 @@ def is_homogeneous(group: ConsumerGroup) -> bool:
 
 
 def preferred_assignor(group: ConsumerGroup, configured: tuple[str, ...]) -> str:
-    """What most of those who have a preference prefer; the first of the settings when nobody has one."""
+    """What most of those who have a preference prefer; the first of the settings when nobody has one.
+
+    Of two with as many votes `uniform` wins over `range`: so their names lie in Kafka's hash map.
+    """
     votes = Counter([member.assignor for member in group.members.values() if member.assignor in configured])
-    return str(votes.most_common(1)[0][0]) if votes else configured[0]
+    return str(max(votes, key=lambda name: (votes[name], name))) if votes else configured[0]

@@ -57,8 +57,9 @@ def _records(wire: Wire, partition: int) -> list[tuple[bytes | None, bytes | Non
 def plain(entries: list[Entry], names: Names, *, expiry: bool) -> list[dict[str, Any]]:
     """Records as their transcripts' names have them, grouped by group; times are only there or not there.
 
-    Tombstones of offsets that follow each other are sorted: Kafka writes them in the order of a hash map. Without
-    `expiry` those at the end are left out: whether they are there yet depends on how long the run took.
+    Tombstones of offsets that follow each other, and targets of members, are sorted: in Kafka their order is that of a
+    hash map. Without `expiry` tombstones at the end are left out: whether they are there yet depends on how long the
+    run took.
     """
     result: list[dict[str, Any]] = []
     for key, value in _settled(entries, expiry):
@@ -79,14 +80,20 @@ def _settled(entries: list[Entry], expiry: bool) -> list[Entry]:
     by_group = sorted(entries, key=lambda entry: getattr(entry[0], "group", ""))
     for _, of_one in groupby(by_group, key=lambda entry: getattr(entry[0], "group", "")):
         runs = [
-            sorted(run, key=lambda entry: entry[0]) if are_tombstones else list(run)
-            for are_tombstones, run in groupby(of_one, key=lambda entry: entry[1] is None and entry[0].record_type == 1)
+            sorted(run, key=lambda entry: entry[0]) if are_unordered else list(run)
+            for are_unordered, run in groupby(of_one, key=_is_unordered)
         ]
         records = [entry for run in runs for entry in run]
         while not expiry and records and records[-1][1] is None:
             records.pop()
         settled += records
     return settled
+
+
+def _is_unordered(entry: Entry) -> bool:
+    """Tombstones of offsets, and targets of members."""
+    key, value = entry
+    return isinstance(key, g.ConsumerGroupTargetAssignmentMemberKey) or (value is None and key.record_type == 1)
 
 
 def _value(value: Any, names: Names) -> Any:

@@ -111,8 +111,8 @@ class Result:
         return "\n".join(lines)
 
 
-def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed]) -> Result:
-    """Judge."""
+def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], threads: int = THREADS) -> Result:
+    """Judge, playing `threads` scenarios at a time."""
     began = time.monotonic()
     theirs = {"KAFKA_VERSION": os.environ.get("KAFKA_VERSION", VERSION)}
     sides = [
@@ -129,19 +129,21 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed]) 
                 todo = [s for s in scenarios if stage in s.acts]
                 if stage == "later" and not todo:
                     break
-                on_both(lambda side, stage=stage, todo=todo: _live(side, stage, todo))
+                on_both(lambda side, stage=stage, todo=todo: _live(side, stage, todo, threads))
                 for attempt in (1, 2):
                     again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rows)]
                     if not again:
                         break
-                    on_both(lambda side, again=again, n=attempt, stage=stage: side.play(again, stage, n, 4))
+                    on_both(
+                        lambda side, again=again, n=attempt, stage=stage: side.play(again, stage, n, min(threads, 4))
+                    )
                 on_both(lambda side, stage=stage: side.read_records(stage))
         finally:
             on_both(lambda side: side.broker.stop() if side.broker.pid else None)
     return _judged(scenarios, sides, rows, time.monotonic() - began)
 
 
-def _live(side: Side, stage: str, todo: list[Scenario]) -> None:
+def _live(side: Side, stage: str, todo: list[Scenario], threads: int) -> None:
     if side.broker.pid:
         side.broker.stop()
     side.broker.settings = dict(SETTINGS[stage])
@@ -149,7 +151,7 @@ def _live(side: Side, stage: str, todo: list[Scenario]) -> None:
     first = [s for s in todo if s.first]
     side.play(first, stage, 0, 1)
     side.prepare()
-    side.play([s for s in todo if not s.first], stage, 0)
+    side.play([s for s in todo if not s.first], stage, 0, threads)
 
 
 def _expires(scenario: Scenario) -> bool:

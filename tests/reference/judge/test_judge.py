@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from protocol.registry import APIS
 from tests.reference.judge import catalog, compare
 from tests.reference.judge.play import Step, Transcript
+from tests.reference.judge.random_run import KINDS, history
 from tests.reference.judge.run import Result, run
 from tests.support.broker_process import need
 
@@ -48,6 +50,16 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Result]:
 @pytest.mark.xdist_group("judge")
 def test_every_difference_is_listed(result: Result) -> None:
     assert [str(difference) for difference in result.verdict.unlisted] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("judge")
+def test_random_histories_are_answered_as_by_kafka(tmp_path: Path) -> None:
+    """A few of each kind; `make judge-random` plays as many as one likes."""
+    need("java", "mvn")
+    found = run(tmp_path, [history(kind, seed) for kind in KINDS for seed in range(10)], compare.listed(), threads=1)
+    assert [str(difference) for difference in found.verdict.unlisted] == []
+    assert found.broken == {}
 
 
 @pytest.mark.slow
