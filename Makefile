@@ -65,6 +65,9 @@ fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
+shards: $(VENV)/.dev ## SHARDS=20000 histories of one group in PROCESSES=2 processes; ARGS="--first 500000" goes on from there
+	$(BIN)/python -m tests.simulation.shard --histories $(SHARDS) --processes $(PROCESSES) $(ARGS)
+
 replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
 
