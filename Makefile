@@ -65,6 +65,7 @@ fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
+.PHONY: shards judge-random
 shards: $(VENV)/.dev ## SHARDS=20000 histories of one group in PROCESSES=2 processes; ARGS="--first 500000" goes on from there
 	$(BIN)/python -m tests.simulation.shard --histories $(SHARDS) --processes $(PROCESSES) $(ARGS)
 
