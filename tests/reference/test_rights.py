@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.cli.conftest import kohort
+from tests.cli.conftest import Ended, kohort
 from tests.reference import graduation as g
-from tests.support.broker_process import Kafka, Kohort, free_port, need
+from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
 from tests.support.data_plane import batch
 from tests.support.wire import Wire
 
@@ -120,7 +120,13 @@ def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProc
     done = theirs(either, CONFIGS, *quotas, "--alter", "--add-config", "consumer_byte_rate=1024")
     added = ("--alter", "--add-config", "producer_byte_rate=2048")
     assert tidied(kohort("kafka-configs.sh", *quotas, *added, "-b", either.address).out) == done
-    told = kohort("kafka-configs.sh", *quotas, "--describe", "-b", either.address)
+
+    def described() -> Ended | None:  # Kafka's broker hears of a change a little later
+        said = kohort("kafka-configs.sh", *quotas, "--describe", "-b", either.address)
+        return said if "producer_byte_rate" in said.out else None
+
+    told = eventually(described)
+    assert told is not None
     assert told.out.startswith("Quota configs for user-principal 'alice', the default client-id are consumer_byte_rate")
     assert tidied(told.out) == theirs(either, CONFIGS, *quotas, "--describe")
 
