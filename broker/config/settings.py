@@ -64,7 +64,7 @@ class Settings(SecuritySettings):
     )
     listener_security_protocol_map: tuple[str, ...] = many(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "Which protocol each listener name speaks: PLAINTEXT or SASL_PLAINTEXT; SSL and SASL_SSL are not served yet.",
+        "Which protocol each listener name speaks: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
     inter_broker_listener_name: str | None = text(None, "Accepted; there is no other broker to talk to.")
     controller_listener_names: tuple[str, ...] = many(
