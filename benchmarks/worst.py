@@ -350,7 +350,7 @@ def frames_of(api: str) -> bytes:
 def furnish(broker: BrokerProcess) -> None:
     """A wide topic, one of large compressed batches, many groups and one with many offsets."""
     create_topic(broker, WIDE, PARTITIONS)
-    create_topic(broker, PACKED, BATCHES)
+    create_topic(broker, PACKED, BATCHES, retention_ms="-1")  # its records are of 2023
     records = [Record(at, 1_700_000_000_000 + at, b"k", b"x" * 100) for at in range(60_000)]
     packed = encode_batch(records, compression=_LZ4)
     with Wire(broker.address) as wire:

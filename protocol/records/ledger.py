@@ -87,7 +87,7 @@ class RebalanceBegan(LedgerRecord):
     rebalance_id: str  # <from_generation>@<began_at_ms>
     from_generation: int
     state_before: str
-    cause: Cause
+    cause: Cause | None
     members_before: int
 
 
@@ -99,7 +99,7 @@ class RebalanceEnded(LedgerRecord):
     to_generation: int
     outcome: str  # stable, empty, superseded, removed, interrupted
     by: str | None  # superseded: the next rebalance's id
-    first_cause: Cause
+    first_cause: Cause | None
     further_causes: list[Cause]
     further_causes_truncated: int
     began_at_ms: int

@@ -204,7 +204,7 @@ def test_why_says_what_is_wrong_with_the_question(broker: BrokerProcess, name: s
         unknown = why(broker.address, f"{name}-paymentz")
         assert (unknown.returncode, unknown.stdout) == (1, "")
         assert f"did you mean '{name}-payments'?" in unknown.stderr
-    for words in (["--last", "0", "g"], ["--since", "yesterday", "g"], ["--trigger", "moon", "g"], []):
+    for words in (["--last", "0", "g"], ["--since", "yesterday", "g"], ["--trigger", "moon", "g"]):
         answer = why(broker.address, *words)
         assert answer.returncode == 2, answer
         assert len(answer.stderr.splitlines()) <= 2

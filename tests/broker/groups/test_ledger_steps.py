@@ -27,7 +27,7 @@ def a_partition(folder: Path, busy: int) -> Any:
     for group, count in (("quiet", 1), ("busy", busy)):
         record = {
             "kind": "rebalance_began", "group_id": group, "at_ms": 1_000, "rebalance_id": "0@1", "from_generation": 0,
-            "cause": None, "members": "x" * 600,
+            "cause": None, "padding": "x" * 600,
         }  # fmt: skip
         value = json.dumps(record).encode()
         for start in range(0, count, 500):
@@ -57,7 +57,7 @@ def look_back(partition: Any) -> tuple[int, int]:
 
 
 def test_a_look_far_back_is_taken_in_more_steps_and_no_longer_ones(partition: Any, tmp_path: Path):
-    near, _ = look_back(a_partition(tmp_path / "near", 1_000))
+    near, _ = look_back(a_partition(tmp_path / "near", 2_000))
     far, steps = look_back(partition)
 
     assert steps > 100

@@ -184,7 +184,7 @@ def test_a_directory_that_holds_only_a_snapshot_goes_on_at_its_end(tmp_path: Pat
     [
         (batches(frames(MV_21)), "does not begin with a snapshot header"),
         (batches((True, [HEADER]), frames(MV_21)), "does not end with a snapshot footer"),
-        (snapshot(MV_21)[:-1], "only"),
+        (snapshot(MV_21)[:-1], "no whole batch"),
         (b"", "does not begin"),
         (snapshot(MV_21)[:-5] + b"\x55" + snapshot(MV_21)[-4:], "CRC"),
     ],
