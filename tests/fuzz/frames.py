@@ -100,6 +100,8 @@ class Frames:
             return rng.choice((0, 100, 6_000, 10_000))
         if name in ("num_partitions", "count", "replication_factor", "partition_index", "partition", "index"):
             return rng.choice((-1, 0, 1, 1, 2))
+        if wire == "Float64":
+            return rng.choice((0.0, 1.0, -1.0, 1e6, 5e-324, 1.7e308, float("inf"), float("nan")))
         bits = _BITS[wire]
         if rng.random() < 0.7:
             return rng.choice((0, 0, 1, 1, 2, -1))
