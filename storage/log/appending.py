@@ -36,19 +36,30 @@ NOT_PREPARED = -1  # as the most index entries: the first append takes the slow 
 class Appender:
     """The writer's side of one log: works on the log's state, and knows when the active segment is full."""
 
-    __slots__ = ("_file", "_indexed", "_latest_epoch", "_max_index_entries", "_roll_above", "_segment_bytes", "_state")
+    __slots__ = (
+        "_file",
+        "_indexed",
+        "_latest_epoch",
+        "_max_index_entries",
+        "_roll_above",
+        "_segment_bytes",
+        "_state",
+        "has_appended",
+    )
 
     def __init__(self, state: LogState) -> None:
         self._state = state
         self._file: LogFile
         self._indexed: Sequence[int] = ()
         self._roll_above = INT64_MAX
+        self.has_appended = False  # to the active segment, since it is that: its index files are to be written
         self.activate()
 
     def activate(self) -> None:
         """The last segment is the active one. Part of opening, rolling and truncating."""
         state = self._state
         state.active = state.segments[-1]
+        self.has_appended = False
         self._latest_epoch = state.epochs.latest
         self.configure(state.config)
 
@@ -58,11 +69,6 @@ class Appender:
         self._segment_bytes = config.segment_bytes
         self._state.active.index_interval_bytes = config.index_interval_bytes
         self._max_index_entries = NOT_PREPARED
-
-    @property
-    def has_appended(self) -> bool:
-        """Was anything appended to the active segment since it is that, or since its settings were changed?"""
-        return self._max_index_entries != NOT_PREPARED
 
     # -- appending -----------------------------------------------------------------------------------------
 
@@ -203,6 +209,7 @@ class Appender:
     def _prepare(self) -> None:
         """Get ready to append to the active segment: its indexes, and when it is full. Left until a batch comes."""
         active = self._state.active
+        self.has_appended = True
         self._file = active.file
         self._indexed = active.offset_index.offsets
         self._max_index_entries = self._state.config.segment_index_bytes // 12 - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge
 from storage.files import Disk
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import LogConfig
-from tests.storage.logs import batch, opened, records_in
+from tests.storage.logs import SMALL, batch, marker, opened, records_in, transactional
 
 
 def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **options: Any) -> list[int]:
@@ -103,6 +104,21 @@ def test_a_closed_log_refuses_everything(tmp_path: Path) -> None:
         log.append(batch(), leader_epoch=0)
     with pytest.raises(LogClosed):
         log.read(0, 1)
+
+
+def test_a_log_whose_settings_changed_after_its_last_batch_closes_with_its_indexes(tmp_path: Path) -> None:
+    """A clean start reads no batch, and so would take what was aborted for committed."""
+    log = opened(tmp_path)
+    log.append(transactional(7, 0, (b"k", b"v")), leader_epoch=0)
+    log.append(marker(7, 0, abort=True), leader_epoch=0)
+    aborted = log.aborted_transactions(0, 2)
+    log.config = replace(SMALL, retention_ms=1)
+    log.close()
+
+    log = opened(tmp_path, clean=True, recovery_point=2)
+
+    assert log.aborted_transactions(0, 2) == aborted != []
+    assert log.offset_of_max_timestamp() is not None
 
 
 def test_a_gap_between_given_offsets_stays(tmp_path: Path) -> None:
