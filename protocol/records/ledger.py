@@ -58,7 +58,7 @@ class LedgerMember(TypedDict):
     instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
+    session_timeout_ms: int | None  # null: a consumer group's, of a rebalance that was interrupted
     rebalance_timeout_ms: int
     change: str  # joined, stayed, replaced, left, expired, removed
     joined_after_ms: int | None

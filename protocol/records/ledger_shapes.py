@@ -12,6 +12,8 @@ from functools import cache
 from typing import Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 _MOMENT_MAX = 1 << 47  # ms since 1970: the year 6429
+_OFFSET_MAX = 1 << 63
+_OFFSETS = frozenset({"from", "to"})  # any that a client may commit
 _PAIRS = "topics"  # of a detail: old and new partition counts by topic
 _LISTS = frozenset({"topics_added", "topics_removed", "made_anew"})
 
@@ -55,7 +57,8 @@ def _fits(content: Any, kind: Any, name: str = "") -> bool:
             return all(_is_detail(key, one) for key, one in content.items())
         return all(isinstance(one, str) and _is_spans(one) for one in content.values())
     if kind is int:
-        return isinstance(content, int) and not isinstance(content, bool) and abs(content) < _MOMENT_MAX
+        most = _OFFSET_MAX if name in _OFFSETS else _MOMENT_MAX
+        return isinstance(content, int) and not isinstance(content, bool) and abs(content) < most
     return isinstance(content, kind)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from broker.groups.ledger.event_records import interrupted
 from coordinator.why import cause_words, words
 from protocol.errors import ErrorCode
-from protocol.records.ledger import KINDS, LedgerMember
+from protocol.records.ledger import KINDS, LedgerMember, decode_whole, encode_value
 from tests.support.ledger_fixture import House
 
 SESSION_MS = 45_000
@@ -179,3 +180,27 @@ def test_a_group_s_live_state_has_its_epochs(house: House):
     assert (live["state"], live["generation"], live["target_epoch"], live["group_type"]) == ("Stable", 3, 3, "consumer")
     assert sorted(member["partitions"]["t"] for member in live["members"]) == ["0-1", "2-3"]
     assert {member["epoch"] for member in live["members"]} == {3}
+
+
+def test_an_epoch_that_everybody_had_reached_before_a_crash_is_told_with_its_members(house: House):
+    """The ledger is written after the answers: the end of the rebalance may be missing, and its members be there."""
+    two_members(house)
+    began = next(one for one in house.log() if one["kind"] == "rebalance_began")
+    group = house.broker.groups.leader_of("g").shard.consumer_groups["g"]
+    common = {"coordinator_partition": 0, "broker_epoch": 1}
+
+    told = decode_whole(encode_value(interrupted(began, group, house.broker.catalogue.image, common, began["at_ms"])))
+
+    assert changes(told) == {"a": "stayed", "b": "stayed"}
+    assert told["to_generation"] == group.epoch
+
+
+def test_any_offset_that_somebody_sets_is_told(house: House):
+    """A mistake of many digits is what one looks for."""
+    two_members(house)
+    house.beat("a", -1)
+    house.beat("b", -1)
+    changed = [{"topic": "t", "partition": 0, "from": 1, "to": (1 << 63) - 1}]
+    record = {**house.log()[-1], "kind": "offsets_changed", "by": "client", "client_id": "c", "client_host": "/1"}
+
+    assert decode_whole(encode_value({**record, "offsets": changed, "truncated": 0}))["offsets"] == changed
