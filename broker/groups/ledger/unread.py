@@ -1,7 +1,8 @@
 """How long partitions that moved were read by nobody: from the old owner's last sign to the first fetch of the new one.
 
 A fetch pays for one look at `waiting`, which is empty but after a rebalance. Classic groups; of a consumer group the
-rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are left out.
+rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are left out; in
+several groups what one of them fetches counts for all.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Unread:
     """A listener of the ledger's records; `tell` gets an event of each round."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
-        self.waiting: dict[_Client, dict[_Place, _Round]] = {}
-        """By client id and host, what is awaited of it; the fetch handler looks."""
+        self.waiting: dict[_Client, dict[_Place, tuple[_Round, ...]]] = {}
+        """By client id and host, what is awaited of it, in one group or in several; the fetch handler looks."""
         self._runtime = runtime
         self._tell = tell
         self._rounds: dict[str, _Round] = {}  # by group
@@ -89,14 +90,15 @@ class Unread:
         for topic in topics:
             name = name_of(topic)
             for wanted in topic.partitions:
-                one = mine.get((name, wanted.partition))
-                if one is not None:
-                    self._read(one, (name, wanted.partition), now_ms)
+                place = name, wanted.partition
+                for one in mine.get(place, ()):
+                    self._read(one, place, now_ms)
 
     def _await(self, one: _Round) -> None:
         self._rounds[one.group_id] = one
         for place, client in one.clients.items():
-            self.waiting.setdefault(client, {})[place] = one
+            mine = self.waiting.setdefault(client, {})
+            mine[place] = (*mine.get(place, ()), one)
             self._count += 1
         deadline_ms = self._runtime.now_ms() + GIVE_UP_MS
         self._runtime.timers.set(("unread", one.group_id), deadline_ms, lambda: self._gave_up(one.group_id))
@@ -113,8 +115,10 @@ class Unread:
     def _forget(self, one: _Round, place: _Place) -> None:
         client = one.clients[place]
         mine = self.waiting.get(client, {})
-        if mine.pop(place, None) is not None:
-            self._count -= 1
+        left = tuple(other for other in mine.pop(place, ()) if other is not one)
+        self._count -= 1
+        if left:
+            mine[place] = left
         if not mine:
             self.waiting.pop(client, None)
 

@@ -72,3 +72,16 @@ def test_what_nobody_took_up_is_told_after_a_while_or_with_the_next_rebalance():
     assert [one[1:3] for one in told_by(events)[1:]] == [(1, 5_800), (0, 5_800)]
     assert not unread.waiting
     assert unread._count == 0
+
+
+def test_clients_of_one_name_in_two_groups_are_not_accused_of_each_others_partitions():
+    """Clients that were given no name have the library's, and one host may run many of them."""
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    unread.on_ledger(ended(runtime, [["t", 0, "b", "a"]]))
+    unread.on_ledger(ended(runtime, [["t", 0, "b", "a"]], group_id="other"))
+    reads(unread, "a", 0)
+    runtime.advance(GIVE_UP_MS)
+    assert [one[1] for one in told_by(events)] == [0, 0]
+    assert not unread.waiting
+    assert unread._count == 0
