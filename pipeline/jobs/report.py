@@ -6,8 +6,7 @@ series, strips of a group. Every table is made once; each is a handful of Spark 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,8 @@ from pipeline.report import (
 from pipeline.report.findings import of_rows
 from pipeline.spans import counted
 from pipeline.transformations.keys import TP, moment
+from protocol.records.errors import UnparsableRecord
+from protocol.records.ledger import decode_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -223,9 +224,8 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
         sound = sound.where(F.col("at") < moment(asked.until))
     order = Window.partitionBy("group_id").orderBy(F.desc("log_offset"))
     newest = sound.withColumn("age", F.row_number().over(order)).where(F.col("age") <= EVENTS_READ)
-    events: dict[str, list[dict[str, Any]]] = {}
-    for row in newest.select("group_id", "log_offset", "event").orderBy("group_id", "log_offset").toLocalIterator():
-        events.setdefault(row.group_id, []).append(json.loads(row.event))
+    rows = newest.select("group_id", "log_offset", "event").orderBy("group_id", "log_offset").toLocalIterator()
+    events = events_of((row.group_id, row.event) for row in rows)
     now_ms = round((asked.until or asked.asked_at).timestamp() * 1000)
     if asked.broker is None:
         # A directory is looked at as it was when its last record was written.
@@ -242,6 +242,18 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
         for group_id, records in events.items()
         for found in findings(records, now_ms=now_ms)
     ]
+
+
+def events_of(rows: Iterable[tuple[str, str]]) -> dict[str, list[dict[str, Any]]]:
+    """The ledger's records of each group, from (group id, JSON); what is no record of ours is passed over."""
+    events: dict[str, list[dict[str, Any]]] = {}
+    for group_id, text in rows:
+        try:
+            record = decode_whole(text.encode("utf-8", "replace"))
+        except UnparsableRecord:
+            continue  # a client may write into the topic as well
+        events.setdefault(group_id, []).append(record)
+    return events
 
 
 def _of_ms(at_ms: int | None) -> datetime | None:

@@ -1,9 +1,10 @@
 """What the report leaves to Spark: a series that is too long is thinned before it is collected."""
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from pipeline.jobs.report import _thinned, rows_of
+from pipeline.jobs.report import _thinned, events_of, rows_of
 from pipeline.report import POINTS_SHOWN
 from tests.pipeline.rows import NOON
 
@@ -35,3 +36,12 @@ def test_a_long_series_keeps_its_peaks_and_its_gaps(spark: "SparkSession"):
     assert by_value[1] == NOON + timedelta(minutes=12345)
     assert None in by_value
     assert len([row for row in rows if row["group_id"] == "short"]) == 2
+
+
+def test_findings_are_made_of_ledger_records_alone():
+    """A client may write into the topic too: what has its form and not its fields must not end the page."""
+    sound = {"kind": "group_removed", "group_id": "g", "at_ms": 1, "version": 1, "by": "expired"}
+    ended = {"from_generation": 1, "to_generation": 2, "rebalance_id": "1@1", "first_cause": None, "outcome": "stable"}
+    odd = {**sound, **ended, "kind": "rebalance_ended", "further_causes": 5, "members": []}
+    rows = [("g", json.dumps(odd)), ("g", json.dumps(sound)), ("h", json.dumps({**sound, "at_ms": "now"}))]
+    assert events_of(rows) == {"g": [sound]}
