@@ -1,6 +1,7 @@
 """Whether a ledger record has the types that it declares: a client may write into the topic, and versions differ.
 
-Made of the declarations in `protocol.records.ledger`; a field that is missing is no fault, one of another type is.
+Made of the declarations in `protocol.records.ledger`; a field of another type is a fault, one that is missing is none,
+unless readers reckon with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
+_NEEDED = {
+    "WaitedFor": ("after_ms",),
+    "LedgerMember": ("member_id", "change"),
+    "ChangedOffset": ("topic", "partition", "from", "to"),
+}
+"""Of what lies in records, by the name of its declaration."""
 _MOMENT_MAX = 1 << 47  # ms since 1970: the year 6429
 _OFFSET_MAX = 1 << 63
 _OFFSETS = frozenset({"from", "to"})  # any that a client may commit
@@ -19,7 +26,10 @@ _LISTS = frozenset({"topics_added", "topics_removed", "made_anew"})
 
 
 def fault(record: Mapping[str, Any], declared: type) -> str | None:
-    """The name of the first field that is of another type than declared; None when there is none."""
+    """The name of the first field that is needed and missing, or of another type than declared; None: there is none."""
+    for name in _NEEDED.get(declared.__name__, ()):
+        if name not in record:
+            return name
     for name, kind in _fields(declared).items():
         if name in record and not _fits(record[name], kind, name):
             return name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cli.why_reading import Told
 from cli.why_showing import lines
 from coordinator.why.findings import findings
+from coordinator.why.replay import replay
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import NewerRecord, decode_whole
@@ -94,6 +96,45 @@ def test_records_with_anything_in_any_place_end_no_reader(seed: int):
         findings(whole, now_ms=NOW + MINUTE)
         verdicts(whole)
     assert 5 < kept < 145, "some mutations matter, some do not"
+
+
+def places(content: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """The way to every field, however deep it lies."""
+    if isinstance(content, dict):
+        for name in content:
+            yield (*way, name)
+            yield from places(content[name], *way, name)
+    elif isinstance(content, list):
+        for at, one in enumerate(content):
+            yield from places(one, *way, at)
+
+
+def test_records_with_any_one_field_missing_end_no_reader():
+    """Also inside of what they hold: a scrape of the metrics reads them as `kohort why` does."""
+    waited = {"member_id": "a-id", "instance_id": None, "client_id": "a", "client_host": "/1", "after_ms": 2_000}
+    changed = {
+        "kind": "offsets_changed", "at_ms": NOW, "group_id": "g", "generation": 2, "by": "client", "client_id": "c",
+        "client_host": "/1", "offsets": [{"topic": "t", "partition": 0, "from": 1, "to": 2}], "truncated": 0,
+    }  # fmt: skip
+    whole = [*story(), changed]
+    for record in whole:
+        if record["kind"] == "rebalance_ended":
+            record |= {"slowest_to_join": waited, "slowest_to_sync": waited}
+    ways = list(places(whole))
+    assert len(read(whole)) == len(whole)
+    for way in ways:
+        records = copy.deepcopy(whole)
+        inner: Any = records
+        for step in way[:-1]:
+            inner = inner[step]
+        del inner[way[-1]]
+        left = read(records)
+        told = Told("g", "Stable", 2, left)
+        told.choose(last=10, judged=100, since_ms=None, until_ms=None, triggers=None)
+        assert list(lines(told, NOW + MINUTE, verbose=True)), way
+        findings(left, now_ms=NOW + MINUTE)
+        verdicts(left)
+        list(replay(left))
 
 
 def test_a_newer_version_is_left_out_and_an_older_field_may_be_missing():
