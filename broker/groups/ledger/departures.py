@@ -57,9 +57,12 @@ class Departures:
         peer = self._peers.gone(event.group_id, cause.member_id or "")
         if peer is None or peer.client is None or peer.closed_ms is not None or cause.trigger in _UNTRACED:
             return
+        key = (event.group_id, *peer.client)
+        for earlier in list(self._traces.get(key, ())):
+            if earlier.cause.member_id == cause.member_id:
+                self._drop(key, earlier)  # it came back under the same id: their timer is one
         if self._count >= TRACES_MAX:
             return
-        key = (event.group_id, *peer.client)
         trace = _Trace(event, cause, peer)
         self._traces.setdefault(key, []).append(trace)
         self._count += 1

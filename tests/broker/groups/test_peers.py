@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.groups.ledger.departures import AFTER_MS, Departures
+from broker.groups.ledger.departures import AFTER_MS, WATCHED_MS, Departures
 from broker.groups.peers import CLOSED_MAX, KEPT_MS, Peer, Peers
 from coordinator.cause import Cause
 from coordinator.events import DepartureTraced, GroupEvent, MemberLeft, SessionExpired
@@ -82,3 +82,20 @@ def test_a_client_that_gives_its_coordinator_up_and_lives_on_is_the_same():
         runtime.advance(AFTER_MS)
         saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
         assert saw == ([("closed", None)] if namesake else [("returned", True)])
+
+
+def test_who_goes_twice_under_one_id_leaves_nothing_behind():
+    """Members of the consumer protocol choose their id, and keep it when they come again."""
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    departures = Departures(runtime, peers, lambda event: None)
+    for _ in range(3):
+        peer = connected(peers)
+        peers.joined(peer, "g", "m")
+        left = MemberLeft(Cause(runtime.now_ms(), "member_left", "m", None, "b", "/10.0.0.1"))
+        departures.happened(GroupEvent(left, "g", 3))
+        runtime.advance(AFTER_MS)
+        peers.closed(peer, "end of file")
+    runtime.advance(WATCHED_MS)
+    assert not departures._traces
+    assert departures._count == 0
