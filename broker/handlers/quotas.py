@@ -150,7 +150,8 @@ def _altering(
             return
         if not request.validate_only:
             for wish in wishes:
-                if result.value[wish.entity] is None:
+                # One that names an entity again, its parts in another order, is told under the first one's.
+                if wish.entity in result.value and result.value[wish.entity] is None:
                     for key, value in wish.ops:
                         entity = {kind: "<default>" if name is None else name for kind, name in wish.entity}
                         log.info(

@@ -310,6 +310,15 @@ def test_what_is_only_asked_for_changes_nothing(world: World) -> None:
     assert not world.whole.broker.catalogue.state.kept.quotas
 
 
+def test_who_names_an_entity_twice_in_another_order_is_answered(world: World) -> None:
+    parts = [EntityData(entity_type="user", entity_name="u"), EntityData(entity_type="client-id", entity_name="c")]
+    entries = [
+        EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=5.0)]) for entity in (parts, parts[::-1])
+    ]
+    (told,) = world.admin.ask(AlterClientQuotasRequest(entries=entries), 1).entries
+    assert (told.error_code, told.entity[0].entity_type) == (ErrorCode.INVALID_REQUEST, "user")
+
+
 def test_quotas_are_there_after_a_restart(world: World, tmp_path: Path) -> None:
     world.quota("producer_byte_rate", 2_000)
     world.quota("connection_creation_rate", 3, (("ip", None),))
