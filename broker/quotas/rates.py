@@ -5,6 +5,9 @@ Source: Kafka's Rate, SampledStat, TokenBucket, QuotaUtils.
 
 from __future__ import annotations
 
+_MOST_MS = 2**31 - 1
+"""What an answer can say."""
+
 
 class Rate:
     """A sum over the last `samples` windows, by the time that they span, which is taken for at least all but one."""
@@ -55,7 +58,7 @@ class Rate:
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """How long to wait until the rate is back at `bound` a second, if nothing more comes."""
         total, span_ms = self.measure(now_ms)
-        return max(int(total / bound * 1_000 - span_ms + 0.5), 0)
+        return _whole_ms(total / bound * 1_000 - span_ms)
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether forgetting it changes nothing."""
@@ -88,8 +91,13 @@ class TokenBucket:
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
         """How long until nothing is owed."""
-        return max(int(-self.tokens(bound, now_ms) / bound * 1_000 + 0.5), 0)
+        return _whole_ms(-self.tokens(bound, now_ms) / bound * 1_000)
 
     def is_idle(self, bound: float, now_ms: int) -> bool:
         """Whether it is full, so that forgetting it changes nothing."""
         return self.tokens(bound, now_ms) >= bound * self._span_s
+
+
+def _whole_ms(ms: float) -> int:
+    """What can be waited: bounds may be as small, or as large, as a double."""
+    return int(min(_MOST_MS, max(0.0, ms + 0.5)))  # in this order it is 0 for what is no number: infinity by infinity

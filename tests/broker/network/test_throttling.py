@@ -126,6 +126,14 @@ def test_who_writes_too_fast_is_told_how_long_to_wait_and_is_not_heard_before(wo
     assert [answer.throttle_time_ms for answer in client.answers()][3] == pytest.approx(6_150, abs=150)
 
 
+def test_who_would_wait_for_longer_than_an_answer_can_say_is_answered(world: World) -> None:
+    world.quota("producer_byte_rate", 1)
+    for _ in range(3):
+        client = Client(world)
+        client.produce(900_000)
+    assert [one.throttle_time_ms for one in client.answers()] == [2**31 - 1]
+
+
 def test_a_user_quota_is_one_meter_and_a_client_quota_one_for_each(world: World) -> None:
     """SE54"""
     world.quota("producer_byte_rate", 2_000)

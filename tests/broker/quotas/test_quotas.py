@@ -88,6 +88,15 @@ def test_a_bucket_is_full_at_first_may_owe_and_comes_back_at_its_rate() -> None:
     assert bucket.is_idle(1, 1_030_000)
 
 
+def test_what_is_to_be_waited_is_a_number_that_an_answer_can_say() -> None:
+    """Any double above 0 may be a bound, infinity too: nobody waits for ever, or loses the connection over it."""
+    for bound, waits_ms in ((5e-324, 2**31 - 1), (1e-7, 2**31 - 1), (1.0, 2**31 - 1), (float("inf"), 0)):
+        rate, bucket = Rate(11, 1_000), TokenBucket(11, 1_000)
+        rate.record(3_000_000, 1_000)
+        bucket.take(3_000_000, bound, 1_000)
+        assert (rate.throttle_ms(bound, 1_000), bucket.throttle_ms(bound, 1_000)) == (waits_ms, waits_ms)
+
+
 def test_meters_are_forgotten_when_that_makes_no_difference() -> None:
     """Client ids by the million leave nothing behind."""
     quota = Quota("producer_byte_rate", lambda: Rate(11, 1_000))
