@@ -42,7 +42,7 @@ class Quota(Generic[M]):
         found = self.meters.get(entity)
         if found is None:
             if len(self.meters) >= self._sweep_at:
-                self._sweep(bound, now_ms)
+                self._sweep(now_ms)
             found = self.meters[entity] = self._make()
         return found
 
@@ -53,12 +53,8 @@ class Quota(Generic[M]):
             self.throttled_ms += throttle_ms
         return throttle_ms
 
-    def _sweep(self, bound: float, now_ms: int) -> None:
-        self.meters = {
-            entity: meter
-            for entity, meter in self.meters.items()
-            if not (meter.is_idle(now_ms) if isinstance(meter, Rate) else meter.is_idle(bound, now_ms))
-        }
+    def _sweep(self, now_ms: int) -> None:
+        self.meters = {entity: meter for entity, meter in self.meters.items() if not meter.is_idle(now_ms)}
         self._sweep_at = max(_SWEPT_AT, 2 * len(self.meters))
 
 

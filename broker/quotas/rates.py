@@ -71,17 +71,19 @@ class TokenBucket:
     It starts full.
     """
 
-    __slots__ = ("_refilled_ms", "_span_s", "_tokens")
+    __slots__ = ("_bound", "_refilled_ms", "_span_s", "_tokens")
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._span_s = samples * window_ms / 1_000
         self._tokens = float("inf")
         self._refilled_ms = 0
+        self._bound = 0.0  # that it was held against last
 
     def tokens(self, bound: float, now_ms: int) -> float:
         """What is there; negative: what is owed."""
         come = bound * max(now_ms - self._refilled_ms, 0) / 1_000
         self._refilled_ms = now_ms
+        self._bound = bound
         self._tokens = min(bound * self._span_s, self._tokens + come)
         return self._tokens
 
@@ -93,8 +95,9 @@ class TokenBucket:
         """How long until nothing is owed."""
         return _whole_ms(-self.tokens(bound, now_ms) / bound * 1_000)
 
-    def is_idle(self, bound: float, now_ms: int) -> bool:
+    def is_idle(self, now_ms: int) -> bool:
         """Whether it is full, so that forgetting it changes nothing."""
+        bound = self._bound
         return self.tokens(bound, now_ms) >= bound * self._span_s
 
 

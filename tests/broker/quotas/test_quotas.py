@@ -84,8 +84,8 @@ def test_a_bucket_is_full_at_first_may_owe_and_comes_back_at_its_rate() -> None:
     bucket.take(30, 1, 1_000_000)
     assert bucket.tokens(1, 1_000_000) == -19
     assert bucket.throttle_ms(1, 1_004_000) == 15_000
-    assert not bucket.is_idle(1, 1_029_000)
-    assert bucket.is_idle(1, 1_030_000)
+    assert not bucket.is_idle(1_029_000)
+    assert bucket.is_idle(1_030_000)
 
 
 def test_what_is_to_be_waited_is_a_number_that_an_answer_can_say() -> None:
@@ -104,6 +104,16 @@ def test_meters_are_forgotten_when_that_makes_no_difference() -> None:
         now_ms = number * 100
         quota.meter(Entity(ABSENT, f"c{number}"), 1_000, now_ms).record(1, now_ms)
     assert len(quota.meters) <= 1_000
+
+
+def test_who_owes_goes_on_owing_when_others_meters_are_forgotten() -> None:
+    """Each bucket fills at the rate of its own bound, whoever came when there were many."""
+    quota = Quota("controller_mutation_rate", lambda: TokenBucket(11, 1_000))
+    slow = Entity("slow", ABSENT)
+    quota.meter(slow, 1, 0).take(100, 1, 0)
+    for number in range(2_000):
+        quota.meter(Entity(f"u{number}", ABSENT), 1_000_000, 1_000).tokens(1_000_000, 1_000)
+    assert quota.meter(slow, 1, 1_000).tokens(1, 1_000) == 11 - 100 + 1
 
 
 def test_addresses_are_one_in_any_spelling() -> None:
