@@ -203,6 +203,11 @@ class Catalogue(CatalogueRequests):
                 change.result = Result(refusal.code, str(refusal))
                 changes.append(change)
                 continue
+            except Exception:  # a bug of one plan, which has changed nothing: others' changes go on
+                log.exception("change_failed")
+                change.result = Result(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+                changes.append(change)
+                continue
             changes.append(change)
             change.result.value = value
             for number, record in enumerate(planned, start=1):
@@ -297,9 +302,12 @@ class Catalogue(CatalogueRequests):
     def _end_round(self, changes: list[_Change]) -> None:
         for change in changes:
             result = change.result
-            if callable(result.value):
-                result.value = result.value()
-            change.answer(result)
+            try:
+                if callable(result.value):
+                    result.value = result.value()
+                change.answer(result)
+            except Exception:  # a bug of who asked: others are answered, and the queue goes on
+                log.exception("callback_failed", callback=repr(change.answer))
         if self.failed is None and self._snapshots.due(self._log, self._runtime.now_ms()):
             self._take_snapshot()
         else:

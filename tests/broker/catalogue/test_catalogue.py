@@ -147,6 +147,23 @@ def test_a_topic_is_shown_and_answered_only_when_it_is_durable(tmp_path: Path) -
     assert driver.folders.published == [TopicsDelta(created=(topic,))]
 
 
+def test_a_bug_of_one_change_stops_no_other(tmp_path: Path) -> None:
+    """Whoever comes after it would else wait for ever."""
+    driver = CatalogueDriver(tmp_path)
+
+    def fail(*_: object) -> None:
+        raise ValueError("a bug")
+
+    driver.catalogue.create_topic(NewTopic("a"), fail)
+    refused, made = driver.all(
+        partial(driver.catalogue.create_topic, NewTopic("b"), pay=fail),
+        partial(driver.catalogue.create_topic, NewTopic("c")),
+    )
+    assert (refused.error, made.error) == (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE)
+    assert driver.create("d").error is ErrorCode.NONE
+    assert sorted(topic.name for topic in driver.catalogue.image) == ["a", "c", "d"]
+
+
 def test_a_wish_for_a_topic_that_is_on_its_way_joins_it(tmp_path: Path) -> None:
     driver = CatalogueDriver(tmp_path)
     first, second, third = driver.all(
