@@ -145,6 +145,19 @@ def test_what_is_wrong_is_said(testbed: Testbed):
     assert (status, "by SIGKILL" in told) == (410, True), told
 
 
+def test_pages_in_browsers_command_nothing(testbed: Testbed):
+    """Without a body, a page may have anything asked of another server: by an image, or by a form."""
+    path = f"/brokers/{testbed.ok('POST', '/brokers', {'topics': {'t': 1}})['broker']}"
+    for act in ("produce?topic=t&value=a", "kill", "clock/shift?span=1h", "groups/g/rebalance"):
+        assert testbed("GET", f"{path}/{act}")[0] == 400
+    inside = f"POST {path}/kill HTTP/1.1\r\n\r\n"
+    testbed.connection.request("POST", f"{path}/kill", inside, headers={"origin": "http://example.org"})
+    answer = testbed.connection.getresponse()
+    assert (answer.status, answer.getheader("connection")) == (400, "close")
+    assert b"a page in a browser" in answer.read()
+    assert testbed.ok("GET", f"{path}/records?topic=t") == []
+
+
 def test_brokers_end_with_it(tmp_path: Path):
     testbed = Testbed("--override", "num.partitions=3")
     opened = testbed.ok("POST", "/brokers")

@@ -27,6 +27,12 @@ _GROUP = (
 _OF_GROUP = ("state", "generation", "members")
 _CLOCK, _OF_CLOCK = ("shift", "freeze", "unfreeze"), ("now_ms", "is_frozen")
 _FAULT, _OF_FAULT = ("wait_hit", "release", "remove"), ("hits",)
+_ONLY_LOOK = {
+    *("records", "assert_produced", "requests", "log", "story", "config", "committed", "lag", "why"),
+    *("wait_stable", "wait_committed", "wait_hit"),
+}
+CHANGES = frozenset((*_BROKER, *_GROUP, *_CLOCK, *_FAULT)) - _ONLY_LOOK
+"""What GET does not do: any page in a browser of this machine can have it asked."""
 _ACTS = ("error", "delay", "drop", "disconnect", "hold", "throttle")
 _WHICH = ("times", "skip", "always", "optional")
 

@@ -84,6 +84,8 @@ class Testbed:
         return {"broker": number, "bootstrap_servers": self._brokers[number].bootstrap_servers}
 
     def _of(self, broker: Broker, number: str, method: str, path: list[str], words: dict[str, Any]) -> Any:
+        if method in _LOOKS and path and path[-1] in calls.CHANGES:
+            raise Refused(f"{path[-1]} is no mere look: it takes POST")
         match path:
             case [] if method == "DELETE":
                 return self._close(broker, number, **{"verify": words.get("verify") not in ("false", False)})
@@ -149,12 +151,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-type", "application/json; charset=utf-8")
         self.send_header("content-length", str(len(body)))
+        if self.close_connection:
+            self.send_header("connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
     def _result(self) -> tuple[int, Any]:
         try:
+            if "origin" in self.headers:
+                # Whoever has a browser open on this machine has not asked for what its pages send here. Their bodies
+                # are not read, and must not be taken for the next request.
+                self.close_connection = True
+                raise Refused("a page in a browser has sent this (origin): a testbed takes nothing from those")
             asked = urlsplit(self.path)
             words = {**dict(parse_qsl(asked.query)), **self._body()}
             path = [unquote(one) for one in asked.path.split("/") if one]
