@@ -145,6 +145,13 @@ def test_what_is_wrong_is_said(testbed: Testbed):
     assert (status, "by SIGKILL" in told) == (410, True), told
 
 
+def test_a_query_says_what_a_body_would(testbed: Testbed):
+    path = f"/brokers/{testbed.ok('POST', '/brokers', {'topics': {'t': 2}})['broker']}"
+    testbed.ok("POST", f"{path}/produce", {"topic": "t", "value": "a", "partition": 1})
+    for query, count in (("partition=0", 0), ("partition=1", 1), ("partition=1&committed=false", 1)):
+        assert len(testbed.ok("GET", f"{path}/records?topic=t&{query}")) == count
+
+
 def test_pages_in_browsers_command_nothing(testbed: Testbed):
     """Without a body, a page may have anything asked of another server: by an image, or by a form."""
     path = f"/brokers/{testbed.ok('POST', '/brokers', {'topics': {'t': 1}})['broker']}"
@@ -156,6 +163,18 @@ def test_pages_in_browsers_command_nothing(testbed: Testbed):
     assert (answer.status, answer.getheader("connection")) == (400, "close")
     assert b"a page in a browser" in answer.read()
     assert testbed.ok("GET", f"{path}/records?topic=t") == []
+
+
+def test_every_request_is_answered(testbed: Testbed):
+    path = f"/brokers/{testbed.ok('POST', '/brokers')['broker']}"
+    status, told = testbed("POST", f"{path}/clock/shift", '{"span": 1e400}')
+    assert (status, "OverflowError" in told) == (500, True)
+    body = iter([b'{"topic": "t",', b' "value": "a"}'])
+    headers = {"content-type": "application/json"}
+    testbed.connection.request("POST", f"{path}/produce", body, headers, encode_chunked=True)
+    answer = testbed.connection.getresponse()
+    assert (answer.status, json.loads(answer.read())) == (200, {"is": [0]})
+    assert testbed.ok("GET", f"{path}/topics") == {"t": 1}
 
 
 def test_brokers_end_with_it(tmp_path: Path):

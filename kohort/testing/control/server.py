@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_BODY_BYTES = 64 << 20
 _LOOKS = frozenset({"GET", "HEAD"})
+_NO_TEXT = frozenset({"partition", "committed", "members", "times", "within"})  # of what a query may hold
 
 
 class Testbed:
@@ -134,6 +135,14 @@ def _known(among: dict[str, T], number: str, what: str) -> T:
     return among[number]
 
 
+def _queried(name: str, text: str) -> Any:
+    """A word of a query, as a body would have it."""
+    if name in _NO_TEXT:
+        with suppress(ValueError):
+            return json.loads(text)
+    return text
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     testbed: Testbed
@@ -165,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 raise Refused("a page in a browser has sent this (origin): a testbed takes nothing from those")
             asked = urlsplit(self.path)
-            words = {**dict(parse_qsl(asked.query)), **self._body()}
+            words = {**{name: _queried(name, text) for name, text in parse_qsl(asked.query)}, **self._body()}
             path = [unquote(one) for one in asked.path.split("/") if one]
             return 200, {"is": self.testbed.answer(self.command, path, words)}
         except Refused as error:
@@ -176,13 +185,35 @@ class _Handler(BaseHTTPRequestHandler):
             return 409, {"error": str(error)}
         except BrokerDied as error:
             return 410, {"error": str(error)}
+        except Exception as error:
+            return 500, {"error": f"a fault of Kohort's own: {error!r}"}
 
     def _body(self) -> dict[str, Any]:
         size = self.headers.get("content-length", "0")
-        if not size.isdigit() or int(size) > MAX_BODY_BYTES:
+        if "transfer-encoding" in self.headers:
+            return self._parsed(self._chunked())
+        if not size.isdecimal() or int(size) > MAX_BODY_BYTES:
             self.close_connection = True
             raise Refused(f"content-length: {size}: a body has up to {MAX_BODY_BYTES} bytes, and says how many")
-        data = self.rfile.read(int(size))
+        return self._parsed(self.rfile.read(int(size)))
+
+    def _chunked(self) -> bytes:
+        """As clients send what they do not know the length of."""
+        data = bytearray()
+        try:
+            while size := int(self.rfile.readline(1_000).partition(b";")[0], 16):
+                if not 0 < size <= MAX_BODY_BYTES - len(data):
+                    raise ValueError
+                data += self.rfile.read(size)
+                self.rfile.readline(1_000)
+            while self.rfile.readline(1_000).strip():
+                pass  # trailers
+        except ValueError:
+            self.close_connection = True
+            raise Refused(f"a body has up to {MAX_BODY_BYTES} bytes, in chunks or with content-length") from None
+        return bytes(data)
+
+    def _parsed(self, data: bytes) -> dict[str, Any]:
         if not data:
             return {}
         if "json" not in self.headers.get("content-type", ""):
