@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+AGAIN_AFTER_S = 1.0
+"""When it could not begin to accept: for want of descriptors, most likely."""
+
 log = get_logger()
 
 
@@ -52,13 +55,23 @@ class Listening:
     async def _begin(self) -> asyncio.Server:
         # Its copy is closed with the server; the socket itself goes on to listen.
         assert self._sock is not None
-        return await self._loop.create_server(self._make_protocol, sock=self._sock.dup(), backlog=self._backlog)
+        copy = self._sock.dup()
+        try:
+            return await self._loop.create_server(self._make_protocol, sock=copy, backlog=self._backlog)
+        except BaseException:
+            copy.close()
+            raise
 
     def _began(self, task: asyncio.Task[asyncio.Server]) -> None:
         self._starting = None
         if task.cancelled() or task.exception() is not None:
             log.error("not_listening", error=str(None if task.cancelled() else task.exception()))
+            self._loop.call_later(AGAIN_AFTER_S, self._again)
         elif self._paused:
             task.result().close()
         else:
             self._server = task.result()
+
+    def _again(self) -> None:
+        if not self._paused:
+            self.resume()
