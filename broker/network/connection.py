@@ -736,6 +736,7 @@ class Connection(TransportSide):
             self._gate.over()
         if self._limits is not None:
             settle(self._routes.values())
+        if self._stalled:  # perhaps by a quota that is gone by now
             self._broker.runtime.timers.cancel(("mute", self))
         for deferred in waiting:
             deferred.abandon()

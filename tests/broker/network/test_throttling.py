@@ -340,10 +340,13 @@ def test_quotas_are_there_after_a_restart(world: World, tmp_path: Path) -> None:
     again.whole.forget()
 
 
-def test_a_peer_that_goes_while_it_is_muted_leaves_no_timer(world: World) -> None:
+@pytest.mark.parametrize("then", [2_000, None])
+def test_a_peer_that_goes_while_it_is_muted_leaves_no_timer(world: World, then: float | None) -> None:
+    """Nor if the quota is taken away meanwhile."""
     world.quota("producer_byte_rate", 2_000)
     client = Client(world)
     client.produce(50_000)
+    world.quota("producer_byte_rate", then)
     assert ("mute", client.connection) in world.runtime.timers
     client.transport.closed = True
     client.connection.connection_lost(None)
