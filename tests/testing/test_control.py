@@ -165,6 +165,13 @@ def test_pages_in_browsers_command_nothing(testbed: Testbed):
     assert testbed.ok("GET", f"{path}/records?topic=t") == []
 
 
+def test_a_fault_is_known_to_its_broker_alone(testbed: Testbed):
+    one, other = (f"/brokers/{testbed.ok('POST', '/brokers')['broker']}" for _ in range(2))
+    fault = testbed.ok("POST", f"{one}/faults", {"on": "Fetch", "hold": True, "optional": True})["fault"]
+    assert testbed("GET", f"{other}/faults/{fault}/hits") == (404, f"there is no fault '{fault}'; there is none")
+    assert testbed.ok("GET", f"{one}/faults/{fault}/hits") == 0
+
+
 def test_every_request_is_answered(testbed: Testbed):
     path = f"/brokers/{testbed.ok('POST', '/brokers')['broker']}"
     status, told = testbed("POST", f"{path}/clock/shift", '{"span": 1e400}')

@@ -38,7 +38,7 @@ class Testbed:
         self._settings = dict(settings)
         self._numbers = count(1)
         self._brokers: dict[str, Broker] = {}
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, dict[str, Fault]] = {}  # by broker
         self._chaos: dict[str, Chaos] = {}
         self._snapshots: dict[str, Snapshot] = {}
 
@@ -99,10 +99,10 @@ class Testbed:
             case ["faults"] if method == "POST":
                 fault = calls.fault(broker, words)
                 numbered = str(next(self._numbers))
-                self._faults[numbered] = fault
+                self._faults.setdefault(number, {})[numbered] = fault
                 return {"fault": numbered, "is": str(fault)}
             case ["faults", numbered, name]:
-                return calls.of_fault(_known(self._faults, numbered, "fault"), name, words)
+                return calls.of_fault(_known(self._faults.get(number, {}), numbered, "fault"), name, words)
             case ["snapshot"] if method == "POST":
                 taken = str(next(self._numbers))
                 self._snapshots[taken] = broker.snapshot()
@@ -121,6 +121,7 @@ class Testbed:
     def _close(self, broker: Broker, number: str, *, verify: bool) -> dict[str, Any]:
         del self._brokers[number]
         self._chaos.pop(number, None)
+        self._faults.pop(number, None)
         try:
             if verify:
                 broker.verify()
