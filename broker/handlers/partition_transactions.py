@@ -53,8 +53,14 @@ def describe_producers(
 def _described(
     broker: Broker, context: RequestContext, request: DescribeProducersRequest
 ) -> Steps[DescribeProducersResponse]:
-    for topic in request.topics:
-        yield from refuse_repetition(topic.partition_indexes, len(topic.partition_indexes))
+    count = 0
+    for number, topic in enumerate(request.topics, start=1):
+        count += len(topic.partition_indexes)
+        if not number % _A_STEP:
+            yield None
+    # A topic may stand in any number of entries: each partition is one and the same, with all of its producers.
+    asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    yield from refuse_repetition(asked, count)
     topics = []
     for topic in request.topics:
         refusal = _refusal(broker, context, topic.name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.handlers.context import RequestContext
+from broker.handlers.context import CloseConnection, RequestContext
 from broker.handlers.partition_transactions import describe_producers, write_txn_markers
 from protocol.errors import ErrorCode
 from protocol.messages import describe_producers as producers_api
@@ -32,6 +32,13 @@ def described(plane: DataPlane, name: str, *indexes: int) -> Any:
     wanted = producers_api.DescribeProducersTopicRequest(name=name, partition_indexes=list(indexes))
     request = producers_api.DescribeProducersRequest(topics=[wanted])
     return describe_producers(plane.broker, RequestContext(), request).topics[0].partitions
+
+
+def test_a_partition_that_is_named_in_many_entries_closes_the_connection(plane: DataPlane) -> None:
+    """A megabyte of one partition's name would be told of all its producers a hundred thousand times."""
+    wanted = [producers_api.DescribeProducersTopicRequest(name="t", partition_indexes=[0]) for _ in range(102)]
+    with pytest.raises(CloseConnection, match="101 of 102 entries"):
+        describe_producers(plane.broker, RequestContext(), producers_api.DescribeProducersRequest(topics=wanted))
 
 
 def state(producer_id: int, epoch: int, sequence: int, timestamp: int, coordinator_epoch: int, first: int) -> Any:
