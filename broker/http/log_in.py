@@ -49,7 +49,7 @@ class LogIn:
         if not self._taken or target.partition("?")[0] in OPEN:
             return None
         scheme, _, shown = headers.get("authorization", "").partition(" ")
-        said = f"{scheme.lower()} {shown.strip()}".encode()
+        said = f"{scheme.lower()} {shown.strip()}".encode("latin-1")  # the bytes that came, which are those of UTF-8
         # Each is compared, whatever came of the others: what it takes tells nothing.
         if sum([hmac.compare_digest(said, taken) for taken in self._taken]):
             return None

@@ -46,6 +46,12 @@ def test_the_token_or_the_password_opens(shown: str, status: int) -> None:
     assert (0 if refusal is None else refusal.status) == status
 
 
+def test_a_token_may_have_any_letters() -> None:
+    log_in = LogIn(Settings({"kohort.http.token": "schl\u00fcssel"}))
+    came = "Bearer schl\u00fcssel".encode().decode("latin-1")  # as headers are read
+    assert log_in.refusal("/metrics", {"authorization": came}) is None
+
+
 def test_without_either_nobody_is_asked() -> None:
     assert LogIn(Settings({})).refusal("/metrics", {}) is None
 
