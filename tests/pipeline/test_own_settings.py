@@ -154,7 +154,7 @@ def test_spark_submit_says_where(log: Path, tmp_path: Path) -> None:
 def test_the_example_of_the_docs_works_in_a_plain_script(log: Path, tmp_path: Path) -> None:
     """As it stands, in a script and a session that know nothing of us, and with another `python3` on PATH."""
     text = (ROOT / "docs" / "pipeline.md").read_text()
-    [example] = re.findall(r"```python\n(from pyspark\.sql import SparkSession\n.*?)```", text, re.DOTALL)
+    [example, _] = re.findall(r"```python\n(from pyspark\.sql import SparkSession\n.*?)```", text, re.DOTALL)
     places = {"/var/lib/kafka/data": str(log), "localhost:9092": "127.0.0.1:1"}
     for place, ours in places.items():
         assert place in example
