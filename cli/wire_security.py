@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Ask = Callable[[Message, int], Any]
 
 _HANDSHAKE, _AUTHENTICATE = 1, 2  # versions
+_LEAST_ITERATIONS, _MOST_ITERATIONS = 4_096, 10_000_000
+"""The least that Kafka's client takes, too; the most is some seconds of work."""
 
 
 def protocol_of(settings: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -127,7 +129,10 @@ def _scram(user: str, password: str, digest: str) -> Generator[bytes, bytes, Non
     facts = dict(part.partition("=")[::2] for part in told.split(","))
     if not facts["r"].startswith(nonce):
         raise ValueError("another nonce")
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(facts["s"]), int(facts["i"]))
+    iterations = int(facts["i"])
+    if not _LEAST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+        raise Failed(f"asked for {iterations} SCRAM iterations: not from {_LEAST_ITERATIONS} to {_MOST_ITERATIONS}")
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(facts["s"]), iterations)
     client_key = hmac.digest(salted, b"Client Key", digest)
     bare = f"c=biws,r={facts['r']}"
     said = f"{first},{told},{bare}".encode()

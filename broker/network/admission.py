@@ -57,6 +57,7 @@ class Admission:
         self._queues: dict[str, deque[_Waiting]] = {}
         self._rates: dict[str, Rate] = {}  # by listener, and of the broker under ""
         self._rates_of_hosts: dict[str, Rate] = {}
+        self._rates_at_most = _MOST_RATES  # before idle ones are looked for
         broker.settings.on_change(self._read_limits)
         self._read_limits()
 
@@ -159,10 +160,11 @@ class Admission:
         rates = self._rates_of_hosts
         rate = rates.get(host)
         if rate is None:
-            if len(rates) >= _MOST_RATES:
+            if len(rates) >= self._rates_at_most:
                 self._rates_of_hosts = rates = {
                     name: known for name, known in rates.items() if not known.is_idle(now_ms)
                 }
+                self._rates_at_most = max(_MOST_RATES, 2 * len(rates))
             rate = rates[host] = self._new_rate()
         rate.record(1, now_ms)
         delay_ms = self._at_most_a_window(rate.throttle_ms(bound, now_ms))
