@@ -36,6 +36,23 @@ def names(prefix: str, size: int = MEGABYTE) -> list[str]:
     return [f"{prefix}-{number}" for number in range(size // (len(prefix) + 8))]
 
 
+def _acls_of(topics: list[str]) -> create_acls.CreateAclsRequest:
+    """One on each of these topics."""
+    return create_acls.CreateAclsRequest(
+        creations=[
+            create_acls.AclCreation(
+                resource_type=2,
+                resource_name=name,
+                principal="User:hostile",
+                host="*",
+                operation=3,
+                permission_type=3,
+            )
+            for name in topics
+        ]
+    )
+
+
 def worst_of_admins() -> dict[str, Callable[[], Worst]]:
     """By API: what its worst client asks for."""
     return {
@@ -139,38 +156,8 @@ def worst_of_admins() -> dict[str, Callable[[], Worst]]:
             consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=names("absent")),
             0,
         ),
-        "CreateAcls": lambda: (
-            create_acls.CreateAclsRequest(
-                creations=[
-                    create_acls.AclCreation(
-                        resource_type=2,
-                        resource_name=name,
-                        principal="User:hostile",
-                        host="*",
-                        operation=3,
-                        permission_type=3,
-                    )
-                    for name in names("t", 9_000)
-                ]
-            ),
-            2,
-        ),
-        "CreateAcls, too many": lambda: (
-            create_acls.CreateAclsRequest(
-                creations=[
-                    create_acls.AclCreation(
-                        resource_type=2,
-                        resource_name=name,
-                        principal="User:hostile",
-                        host="*",
-                        operation=3,
-                        permission_type=3,
-                    )
-                    for name in names("maybe", MEGABYTE // 3)
-                ]
-            ),
-            2,
-        ),
+        "CreateAcls": lambda: (_acls_of(names("t", 9_000)), 2),
+        "CreateAcls, too many": lambda: (_acls_of(names("maybe", MEGABYTE // 3)), 2),
         "DeleteAcls": lambda: (
             delete_acls.DeleteAclsRequest(
                 filters=[

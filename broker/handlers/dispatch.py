@@ -53,6 +53,19 @@ if TYPE_CHECKING:
     # A handler takes the request of its own API, which `Route` decodes for it: no other type says that here.
     Handler = Callable[[Broker, RequestContext, Any], Message | Deferred | None]
 
+
+def _commit(handle: Handler) -> Divided:
+    return Divided(
+        handle,
+        lists="topics",
+        entries="partitions",
+        answers="topics",
+        answer_entries="partitions",
+        key=("name", "topic_id"),
+        most=1_000,  # a commit that somebody really makes is one batch, whole or not at all
+    )
+
+
 HANDLERS: dict[int, Handler] = {
     ApiKey.PRODUCE: Divided(
         produce.produce,
@@ -65,15 +78,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.FETCH: fetch.fetch,
     ApiKey.LIST_OFFSETS: list_offsets.list_offsets,
     ApiKey.METADATA: metadata.metadata,
-    ApiKey.OFFSET_COMMIT: Divided(
-        offsets.offset_commit,
-        lists="topics",
-        entries="partitions",
-        answers="topics",
-        answer_entries="partitions",
-        key=("name", "topic_id"),
-        most=1_000,  # a commit that somebody really makes is one batch, whole or not at all
-    ),
+    ApiKey.OFFSET_COMMIT: _commit(offsets.offset_commit),
     ApiKey.OFFSET_FETCH: offsets.offset_fetch,
     ApiKey.FIND_COORDINATOR: groups.find_coordinator,
     ApiKey.JOIN_GROUP: groups.join_group,
@@ -92,15 +97,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
     ApiKey.END_TXN: transactions.end_txn,
     ApiKey.WRITE_TXN_MARKERS: partition_transactions.write_txn_markers,
-    ApiKey.TXN_OFFSET_COMMIT: Divided(
-        txn_offsets.txn_offset_commit,
-        lists="topics",
-        entries="partitions",
-        answers="topics",
-        answer_entries="partitions",
-        key=("name", "topic_id"),
-        most=1_000,
-    ),
+    ApiKey.TXN_OFFSET_COMMIT: _commit(txn_offsets.txn_offset_commit),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
     ApiKey.DESCRIBE_ACLS: acls.describe_acls,
     ApiKey.CREATE_ACLS: acls.create_acls,

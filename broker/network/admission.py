@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from broker.quotas.meters import Kept
 from broker.quotas.rates import Rate
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Admission:
         self._host_limits: dict[str, int] = {}
         self._queues: dict[str, deque[_Waiting]] = {}
         self._rates: dict[str, Rate] = {}  # by listener, and of the broker under ""
-        self._rates_of_hosts: dict[str, Rate] = {}
-        self._rates_at_most = _MOST_RATES  # before idle ones are looked for
+        self._rates_of_hosts: Kept[str, Rate] = Kept(self._new_rate, _MOST_RATES)
         broker.settings.on_change(self._read_limits)
         self._read_limits()
 
@@ -157,15 +157,7 @@ class Admission:
         if bound is None:
             return 0
         now_ms = self._now_ms()
-        rates = self._rates_of_hosts
-        rate = rates.get(host)
-        if rate is None:
-            if len(rates) >= self._rates_at_most:
-                self._rates_of_hosts = rates = {
-                    name: known for name, known in rates.items() if not known.is_idle(now_ms)
-                }
-                self._rates_at_most = max(_MOST_RATES, 2 * len(rates))
-            rate = rates[host] = self._new_rate()
+        rate = self._rates_of_hosts.of(host, now_ms)
         rate.record(1, now_ms)
         delay_ms = self._at_most_a_window(rate.throttle_ms(bound, now_ms))
         if delay_ms:

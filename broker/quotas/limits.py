@@ -57,7 +57,7 @@ class Limits:
         """It is a Produce of so many bytes, done already."""
         if self._produce is not None:
             quota, (entity, bound), now_ms = self._meters.produce, self._produce, self._meters.now_ms()
-            meter = quota.meter(entity, bound, now_ms)
+            meter = quota.meters.of(entity, now_ms)
             meter.record(size_bytes, now_ms)
             self._owes(quota.told(meter.throttle_ms(bound, now_ms)))
 
@@ -78,7 +78,7 @@ class Limits:
         """The ms to wait instead of being told these bytes, 0: they may be told."""
         if self._fetch is not None:
             quota, (entity, bound), now_ms = self._meters.fetch, self._fetch, self._meters.now_ms()
-            meter = quota.meter(entity, bound, now_ms)
+            meter = quota.meters.of(entity, now_ms)
             meter.record(size_bytes, now_ms)
             waits_ms = quota.told(meter.throttle_ms(bound, now_ms))
             self._owes(waits_ms)
@@ -97,7 +97,7 @@ class Limits:
 
         def pay(partitions: int) -> None:
             now_ms = meters.now_ms()
-            bucket = meters.mutations.meter(entity, bound, now_ms)
+            bucket = meters.mutations.meters.of(entity, now_ms)
             owes = bucket.tokens(bound, now_ms) < 0
             if not (strict and owes):
                 bucket.take(partitions, bound, now_ms)
@@ -118,7 +118,7 @@ class Limits:
             waits_ms = max(self._owed_until_ms - now_ms, 0)
             if self._request is not None and not exempt:
                 quota, (entity, bound) = self._meters.request, self._request
-                meter = quota.meter(entity, bound, now_ms)
+                meter = quota.meters.of(entity, now_ms)
                 meter.record(self._loop_ns * _PERCENT_PER_NS, now_ms)
                 over_ms = min(meter.throttle_ms(bound, now_ms), self._meters.window_ms)
                 waits_ms = max(waits_ms, quota.told(over_ms))

@@ -21,7 +21,30 @@ if TYPE_CHECKING:
 
 _SWEPT_AT = 1_000  # meters, the least
 
+K = TypeVar("K")
 M = TypeVar("M", Rate, TokenBucket)
+
+
+class Kept(Generic[K, M]):
+    """Meters by whom they hold. From `least` on the idle ones are forgotten each time that there are twice as many."""
+
+    def __init__(self, make: Callable[[], M], least: int) -> None:
+        self._make: Callable[[], M] = make
+        self._least = self._sweep_at = least
+        self._meters: dict[K, M] = {}
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    def of(self, whom: K, now_ms: int) -> M:
+        """The meter of those who share it."""
+        found = self._meters.get(whom)
+        if found is None:
+            if len(self._meters) >= self._sweep_at:
+                self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle(now_ms)}
+                self._sweep_at = max(self._least, 2 * len(self._meters))
+            found = self._meters[whom] = self._make()
+        return found
 
 
 class Quota(Generic[M]):
@@ -30,21 +53,10 @@ class Quota(Generic[M]):
     def __init__(self, key: str, make: Callable[[], M]) -> None:
         self.key = key
         self.values: dict[Entity, float] = {}
-        self.meters: dict[Entity, M] = {}
+        self.meters: Kept[Entity, M] = Kept(make, _SWEPT_AT)
         self.throttled = 0
         """Answers that were held against it and found too many."""
         self.throttled_ms = 0
-        self._make: Callable[[], M] = make
-        self._sweep_at = _SWEPT_AT
-
-    def meter(self, entity: Entity, bound: float, now_ms: int) -> M:
-        """The meter of those who share it."""
-        found = self.meters.get(entity)
-        if found is None:
-            if len(self.meters) >= self._sweep_at:
-                self._sweep(now_ms)
-            found = self.meters[entity] = self._make()
-        return found
 
     def told(self, throttle_ms: int) -> int:
         """Count somebody's waiting; what it takes."""
@@ -52,10 +64,6 @@ class Quota(Generic[M]):
             self.throttled += 1
             self.throttled_ms += throttle_ms
         return throttle_ms
-
-    def _sweep(self, now_ms: int) -> None:
-        self.meters = {entity: meter for entity, meter in self.meters.items() if not meter.is_idle(now_ms)}
-        self._sweep_at = max(_SWEPT_AT, 2 * len(self.meters))
 
 
 class Meters:

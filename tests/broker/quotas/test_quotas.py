@@ -102,7 +102,7 @@ def test_meters_are_forgotten_when_that_makes_no_difference() -> None:
     quota = Quota("producer_byte_rate", lambda: Rate(11, 1_000))
     for number in range(100_000):
         now_ms = number * 100
-        quota.meter(Entity(ABSENT, f"c{number}"), 1_000, now_ms).record(1, now_ms)
+        quota.meters.of(Entity(ABSENT, f"c{number}"), now_ms).record(1, now_ms)
     assert len(quota.meters) <= 1_000
 
 
@@ -110,10 +110,10 @@ def test_who_owes_goes_on_owing_when_others_meters_are_forgotten() -> None:
     """Each bucket fills at the rate of its own bound, whoever came when there were many."""
     quota = Quota("controller_mutation_rate", lambda: TokenBucket(11, 1_000))
     slow = Entity("slow", ABSENT)
-    quota.meter(slow, 1, 0).take(100, 1, 0)
+    quota.meters.of(slow, 0).take(100, 1, 0)
     for number in range(2_000):
-        quota.meter(Entity(f"u{number}", ABSENT), 1_000_000, 1_000).tokens(1_000_000, 1_000)
-    assert quota.meter(slow, 1, 1_000).tokens(1, 1_000) == 11 - 100 + 1
+        quota.meters.of(Entity(f"u{number}", ABSENT), 1_000).tokens(1_000_000, 1_000)
+    assert quota.meters.of(slow, 1_000).tokens(1, 1_000) == 11 - 100 + 1
 
 
 def test_addresses_are_one_in_any_spelling() -> None:
