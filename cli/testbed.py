@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli import entry
@@ -32,10 +33,12 @@ def main(words: list[str]) -> int:
     host, _, port = http.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"--http {http}: it takes HOST:PORT")
+    if options.load_from is not None and not options.load_from.is_dir():
+        raise UsageError(f"--load-from {options.load_from}: there is no such directory")
     # What tests import is no room of the broker, and knows none: it is named here as verbs are.
     serve = entry("kohort testbed", "kohort.testing.control:serve")
     try:
-        serve(host.strip("[]"), int(port), settings)
+        serve(host.strip("[]"), int(port), settings, options.load_from, options.host_name)
     except OSError as error:
         raise Failed(f"cannot listen on {http}: {(error.strerror or str(error)).lower()}") from None
     return DONE
@@ -50,6 +53,19 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument(
         "--override", metavar="key=value", action="append", default=[], help="one setting of every broker that it opens"
+    )
+    whole.add_argument(
+        "--load-from",
+        metavar="DIRECTORY",
+        type=Path,
+        help='brokers may begin with a copy of a directory of logs in this one: {"load": NAME}',
+    )
+    whole.add_argument(
+        "--host-name",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name with dots that tests know it by; it takes addresses, localhost and names without a dot",
     )
     whole.add_argument(
         "--container",

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from cli import main
+from kohort.testing import Broker
 from tests.support.broker_process import ROOT, eventually
 
 
@@ -165,6 +167,54 @@ def test_pages_in_browsers_command_nothing(testbed: Testbed):
     assert testbed.ok("GET", f"{path}/records?topic=t") == []
 
 
+def test_it_answers_to_names_that_nobody_else_can_own():
+    """A page may have its own name stand for 127.0.0.1, and then ask without an Origin."""
+    testbed = Testbed("--host-name", "testbed.example.org")
+    for host, status in (
+        ("localhost:9645", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:9645", 200),
+        ("kohort:9645", 200),
+        ("host.docker.internal:9645", 200),
+        ("Testbed.Example.org:9645", 200),
+        ("evil.example.org:9645", 400),
+        ("127.0.0.1.example.org", 400),
+        ("[::1", 400),
+        ("", 400),
+    ):
+        testbed.connection.request("GET", "/brokers", headers={"host": host})
+        answer = testbed.connection.getresponse()
+        told = json.loads(answer.read())
+        assert answer.status == status, host
+        assert told == {"is": []} or "a testbed answers to" in told["error"], told
+    testbed.connection.putrequest("GET", "/brokers", skip_host=True)
+    testbed.connection.endheaders()
+    assert testbed.connection.getresponse().status == 400
+    testbed.connection.close()
+    testbed.close()
+
+
+def test_brokers_begin_with_what_lies_where_it_may_be_taken_from(tmp_path: Path):
+    with Broker(topics={"orders": 1}) as broker, broker.snapshot() as snapshot:
+        shutil.copytree(snapshot.path, tmp_path / "free" / "stocked")
+    shutil.copytree(tmp_path / "free" / "stocked", tmp_path / "secret")
+    (tmp_path / "free" / "way-out").symlink_to(tmp_path / "secret")
+    testbed = Testbed("--load-from", str(tmp_path / "free"))
+    for load in ("stocked", str(tmp_path / "free" / "stocked")):
+        path = f"/brokers/{testbed.ok('POST', '/brokers', {'load': load})['broker']}"
+        assert testbed.ok("GET", f"{path}/topics") == {"orders": 1}
+    for load in ("../secret", str(tmp_path / "secret"), "way-out", "/"):
+        status, told = testbed("POST", "/brokers", {"load": load})
+        assert (status, told) == (400, f"load={load!r}: it takes a directory in {tmp_path / 'free'}")
+    status, told = testbed("POST", "/brokers", {"load": "nothing"})
+    assert (status, "there is no such directory" in told) == (400, True), told
+    testbed.close()
+    testbed = Testbed()
+    status, told = testbed("POST", "/brokers", {"load": str(tmp_path / "free" / "stocked")})
+    assert (status, "--load-from DIRECTORY" in told) == (400, True), told
+    testbed.close()
+
+
 def test_a_fault_is_known_to_its_broker_alone(testbed: Testbed):
     one, other = (f"/brokers/{testbed.ok('POST', '/brokers')['broker']}" for _ in range(2))
     fault = testbed.ok("POST", f"{one}/faults", {"on": "Fetch", "hold": True, "optional": True})["fault"]
@@ -200,5 +250,7 @@ def test_where_it_cannot_listen_is_said(capsys: pytest.CaptureFixture[str]):
     assert main(["testbed", "--http", "here"]) == 2
     assert "--http here: it takes HOST:PORT" in capsys.readouterr().err
     assert main(["testbed", "--override", "x"]) == 2
+    assert main(["testbed", "--load-from", "/nowhere"]) == 2
+    assert "--load-from /nowhere: there is no such directory" in capsys.readouterr().err
     assert main(["testbed", "--http", "192.0.2.1:1"]) == 1
     assert "cannot listen on 192.0.2.1:1" in capsys.readouterr().err

@@ -14,11 +14,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from kohort.testing.broker import Broker
 from kohort.testing.chaos import KINDS
 from kohort.testing.control import calls
+from kohort.testing.control.hosts import check_host
 from kohort.testing.control.values import called
 from kohort.testing.errors import BrokerDied, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from kohort.testing.chaos import Chaos
     from kohort.testing.faults import Fault
@@ -33,9 +35,10 @@ _NO_TEXT = frozenset({"partition", "committed", "members", "times", "within"})  
 class Testbed:
     """All brokers, by number; what is asked by path and method is done here."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        """`settings` are those of every broker that does not say otherwise."""
+    def __init__(self, settings: Mapping[str, str], load_from: Path | None = None) -> None:
+        """`settings` are those of every broker that does not say otherwise; `load` is a directory in `load_from`."""
         self._settings = dict(settings)
+        self._load_from = load_from
         self._numbers = count(1)
         self._brokers: dict[str, Broker] = {}
         self._faults: dict[str, dict[str, Fault]] = {}  # by broker
@@ -48,7 +51,7 @@ class Testbed:
             case ["brokers"] if method == "POST":
                 return called("POST /brokers", self._open, words)
             case ["brokers"] if method in _LOOKS:
-                return [self._told(number) for number in self._brokers]
+                return [self._told(number) for number in list(self._brokers)]
             case ["snapshots", number] if method == "DELETE":
                 _known(self._snapshots, number, "snapshot").remove()
                 return {"removed": self._snapshots.pop(number) is not None}
@@ -72,8 +75,22 @@ class Testbed:
         load: str | None = None,
         snapshot: str | None = None,
     ) -> dict[str, Any]:
-        begins_with = load if snapshot is None else _known(self._snapshots, snapshot, "snapshot")
+        begins_with: Snapshot | Path | None = None
+        if snapshot is not None:
+            begins_with = _known(self._snapshots, snapshot, "snapshot")
+        elif load is not None:
+            begins_with = self._loaded(load)
         return self._opened(Broker({**self._settings, **(settings or {})}, topics, begins_with))
+
+    def _loaded(self, load: str) -> Path:
+        """What lies elsewhere on this machine is nothing for who reaches the port."""
+        if self._load_from is None:
+            raise Refused(f"load={load!r}: it takes a directory in that of `kohort testbed --load-from DIRECTORY`")
+        inside = self._load_from.resolve()
+        path = (inside / load).resolve()
+        if not path.is_relative_to(inside):
+            raise Refused(f"load={load!r}: it takes a directory in {self._load_from}")
+        return path
 
     def _opened(self, broker: Broker) -> dict[str, Any]:
         broker.open()
@@ -147,6 +164,7 @@ def _queried(name: str, text: str) -> Any:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     testbed: Testbed
+    host_names: Collection[str]
 
     def handle_one_request(self) -> None:
         """As always, but that a client may go."""
@@ -169,11 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _result(self) -> tuple[int, Any]:
         try:
-            if "origin" in self.headers:
-                # Whoever has a browser open on this machine has not asked for what its pages send here. Their bodies
-                # are not read, and must not be taken for the next request.
-                self.close_connection = True
-                raise Refused("a page in a browser has sent this (origin): a testbed takes nothing from those")
+            self._check_who()
             asked = urlsplit(self.path)
             words = {**{name: _queried(name, text) for name, text in parse_qsl(asked.query)}, **self._body()}
             path = [unquote(one) for one in asked.path.split("/") if one]
@@ -188,6 +202,14 @@ class _Handler(BaseHTTPRequestHandler):
             return 410, {"error": str(error)}
         except Exception as error:
             return 500, {"error": f"a fault of Kohort's own: {error!r}"}
+
+    def _check_who(self) -> None:
+        """Whoever has a browser open on this machine has not asked for what its pages send here. Raises: Refused."""
+        closes, self.close_connection = self.close_connection, True  # the body of who is refused is no next request
+        check_host(self.headers["host"], self.host_names)
+        if "origin" in self.headers:
+            raise Refused("a page in a browser has sent this (origin): a testbed takes nothing from those")
+        self.close_connection = closes
 
     def _body(self) -> dict[str, Any]:
         size = self.headers.get("content-length", "0")
@@ -239,10 +261,13 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-def serve(host: str, port: int, settings: Mapping[str, str]) -> None:
+def serve(
+    host: str, port: int, settings: Mapping[str, str], load_from: Path | None = None, host_names: Collection[str] = ()
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises: OSError when it cannot listen there."""
-    testbed = Testbed(settings)
-    server = _Server((host, port), type("Handler", (_Handler,), {"testbed": testbed}))
+    testbed = Testbed(settings, load_from)
+    names = {name.lower() for name in (host, *host_names)}
+    server = _Server((host, port), type("Handler", (_Handler,), {"testbed": testbed, "host_names": names}))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
     address = f"[{host}]" if ":" in host else host
