@@ -42,14 +42,21 @@ class Alteration:
     ops: tuple[tuple[str, float | None], ...]
 
 
-def alter(
-    state: ClusterState, wishes: Sequence[Alteration]
-) -> tuple[list[records.ClientQuotaRecord], dict[EntityKey, Refusal | None]]:
-    """The records of what can be done, and for each entity why nothing is; None where all is done.
+@dataclass(frozen=True, slots=True)
+class Altered:
+    """What is done of many, and for each entity why nothing is; None where all is done.
 
-    Of an entity that is named twice the first wish counts, and the second is refused.
+    Of an entity that is named twice the first wish counts, and the second is refused: it is in both.
     """
+
+    done: list[Alteration]
+    verdicts: dict[EntityKey, Refusal | None]
+
+
+def alter(state: ClusterState, wishes: Sequence[Alteration]) -> tuple[list[records.ClientQuotaRecord], Altered]:
+    """The records of what can be done, and what that is."""
     made: list[records.ClientQuotaRecord] = []
+    done: list[Alteration] = []
     verdicts: dict[EntityKey, Refusal | None] = {}
     named: dict[EntityKey, EntityKey] = {}  # as it was named first
     for wish in wishes:
@@ -66,7 +73,8 @@ def alter(
         verdicts[wish.entity] = refusal
         if refusal is None:
             made += _changes(state, entity, wish.ops)
-    return made, verdicts
+            done.append(wish)
+    return made, Altered(done, verdicts)
 
 
 def _changes(

@@ -56,7 +56,7 @@ class RequestContext:
 class Session:
     """What is known of one connection besides its requests. Source: KIP-511 (software name and version)."""
 
-    __slots__ = ("api", "client", "peer", "software_name", "software_version")
+    __slots__ = ("api", "client", "peer", "software_name", "software_version", "took")
 
     def __init__(self) -> None:
         self.api = ""  # of the request that was parked last
@@ -64,6 +64,9 @@ class Session:
         self.peer = Peer()
         self.software_name = "unknown"
         self.software_version = "unknown"
+        self.took: Callable[[int], None] | None = (
+            None  # is told the ns of works of it that are taken later, or in threads
+        )
 
 
 class Encoded:

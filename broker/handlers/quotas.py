@@ -149,20 +149,18 @@ def _altering(
             deferred.complete(_altered({wish.entity: told for wish in wishes}))
             return
         if not request.validate_only:
-            for wish in wishes:
-                # One that names an entity again, its parts in another order, is told under the first one's.
-                if wish.entity in result.value and result.value[wish.entity] is None:
-                    for key, value in wish.ops:
-                        entity = {kind: "<default>" if name is None else name for kind, name in wish.entity}
-                        log.info(
-                            "quota_removed" if value is None else "quota_set",
-                            entity=entity,
-                            quota=key,
-                            value=value,
-                            by=context.principal,
-                            host=context.host,
-                        )
-        deferred.complete(_altered(result.value))
+            for wish in result.value.done:
+                for key, value in wish.ops:
+                    entity = {kind: "<default>" if name is None else name for kind, name in wish.entity}
+                    log.info(
+                        "quota_removed" if value is None else "quota_set",
+                        entity=entity,
+                        quota=key,
+                        value=value,
+                        by=context.principal,
+                        host=context.host,
+                    )
+        deferred.complete(_altered(result.value.verdicts))
 
     broker.catalogue.alter_quotas(wishes, answer, validate_only=request.validate_only)
 

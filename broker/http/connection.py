@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.http.answers import Answer, Later
     from broker.loop.runtime import Runtime
 
-    Respond = Callable[[str, str, dict[str, str]], Answer | Later]
+    Respond = Callable[[str, str, dict[str, str], str], Answer | Later]
 
 MAX_HEAD_BYTES = 16_384
 MAX_BODY_BYTES = 65_536  # of a request: none has a use here
@@ -34,8 +34,8 @@ log = get_logger()
 
 
 class HttpParts:
-    """What is imported with the first connection: h11, and `respond(method, target, headers)`, which makes answers.
-    Header names are in lower case.
+    """What is imported with the first connection: h11, and `respond(method, target, headers, host)`, which makes
+    answers. Header names are in lower case; `host` is the bare address of the peer.
     """
 
     __slots__ = ("h11", "respond")
@@ -73,6 +73,7 @@ class HttpConnection:
         "_server",
         "_transport",
         "closed",
+        "host",
         "peer",
     )
 
@@ -90,7 +91,7 @@ class HttpConnection:
         self._paused = False  # the peer does not read
         self._sending = False  # the answer is being made
         self.closed = False
-        self.peer = ""
+        self.host = self.peer = ""
 
     # --- called by the event loop
 
@@ -99,6 +100,7 @@ class HttpConnection:
 
         self._transport = transport
         name = transport.get_extra_info("peername") or ("", 0)
+        self.host = name[0]
         self.peer = f"{name[0]}:{name[1]}"
         if len(self._server.connections) >= MAX_CONNECTIONS:
             log.warning("http_refused", peer=self.peer, reason=f"{MAX_CONNECTIONS} connections are open")
@@ -212,6 +214,7 @@ class HttpConnection:
                 request.method.decode("ascii"),
                 request.target.decode("ascii"),
                 {name.decode("ascii"): value.decode("latin-1") for name, value in request.headers},
+                self.host,
             )
         except Exception:
             answer = self._bug()

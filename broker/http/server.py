@@ -6,6 +6,7 @@ that neither a start nor a broker that nobody watches pays for it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.http.connection import HttpConnection, HttpParts
@@ -72,11 +73,11 @@ def loader(app: App) -> Callable[[], Respond]:
     """What `HttpServer` calls, in a worker thread, when the first connection comes."""
 
     def load() -> Respond:
-        from broker.http.log_in import LogIn  # noqa: PLC0415  a start does not pay for it
+        from broker.http.door import Door  # noqa: PLC0415  a start does not pay for it
+        from broker.http.log_in import LogIn  # noqa: PLC0415
         from broker.http.routes import respond  # noqa: PLC0415
 
         app.version  # noqa: B018  reads files
-        log_in = LogIn(app.broker.settings)
-        return lambda method, target, headers: log_in.refusal(target, headers) or respond(app, method, target, headers)
+        return Door(app.broker.runtime, LogIn(app.broker.settings), partial(respond, app)).respond
 
     return load

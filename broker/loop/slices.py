@@ -4,6 +4,9 @@ Work is a generator whose steps are short, at best well under a millisecond: it 
 their turn, and `InThread(work)` for what would take longer than a step, whose result it is resumed with. What it
 returns goes to `done`.
 
+An owner with a `took` is told what its works took in later turns, and in threads; what they take at once its caller
+sees.
+
 All works together have `SLICE_NS` of a turn. Owners (a connection, a background task) take turns in that, so who asks
 for much waits for himself; the works of one owner follow each other. In threads the same holds for one at a time.
 
@@ -14,6 +17,8 @@ never when the work is no longer wanted.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
+from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.loop.logs import get_logger
@@ -61,7 +66,7 @@ class Turns(Protocol):
 class _Work:
     """One work: where it stands, and who waits for it."""
 
-    __slots__ = ("done", "error", "failed", "owner", "result", "steps", "wanted")
+    __slots__ = ("done", "error", "failed", "owner", "result", "steps", "thread_ns", "wanted")
 
     def __init__(
         self,
@@ -78,6 +83,7 @@ class _Work:
         self.wanted = wanted
         self.result: Any = None  # of the last thread, for the next step
         self.error: Exception | None = None
+        self.thread_ns = 0  # what the last thread took
 
 
 class Slices:
@@ -123,11 +129,18 @@ class Slices:
     def _turn(self) -> None:
         """One slice, in which the owners take turns."""
         order, clock_ns = self._order, self._clock_ns
-        end_ns = clock_ns() + SLICE_NS
+        began_ns = clock_ns()
+        end_ns = began_ns + SLICE_NS
         while order:
-            self._advance(self._owned[order.popleft()][0], QUANTUM_NS)
-            if clock_ns() >= end_ns:
+            owner = order.popleft()
+            took = getattr(owner, "took", None)
+            self._advance(self._owned[owner][0], QUANTUM_NS)
+            now_ns = clock_ns()
+            if took is not None:
+                took(now_ns - began_ns)
+            if now_ns >= end_ns:
                 break
+            began_ns = now_ns
         self._scheduled = bool(order)
         if order:
             self._runtime.next_turn(self._turn)
@@ -200,7 +213,7 @@ class Slices:
                 continue
             self._thread_busy = True
             self._runtime.in_thread(
-                step.work,
+                step.work if getattr(work.owner, "took", None) is None else partial(_timed, work, step.work),
                 lambda result, work=work: self._back(work, result, None),  # type: ignore[misc]
                 lambda error, work=work: self._back(work, None, error),  # type: ignore[misc]
             )
@@ -208,9 +221,21 @@ class Slices:
 
     def _back(self, work: _Work, result: Any, error: Exception | None) -> None:
         work.result, work.error = result, error
+        took = getattr(work.owner, "took", None)
+        if took is not None:
+            took(work.thread_ns)
         self._thread_busy = False
         self._next_in_thread()
         self._wait_for_turn(work.owner)
+
+
+def _timed(work: _Work, step: Callable[[], T]) -> T:
+    """What `step` returns; the CPU that it took is noted. Any thread."""
+    began_ns = thread_time_ns()
+    try:
+        return step()
+    finally:
+        work.thread_ns = thread_time_ns() - began_ns
 
 
 def _tell(whom: Callable[[Any], None], what: Any) -> None:

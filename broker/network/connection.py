@@ -538,6 +538,7 @@ class Connection(TransportSide):
         if limits is not None or self._limits is not None:
             settle(self._routes.values())
             self._limits = limits
+            self._session.took = None if limits is None else limits.took
             self._routes = self._owner.routes.made if limits is None else {}
 
     def mute(self, for_ms: int) -> None:

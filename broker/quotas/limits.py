@@ -44,8 +44,7 @@ class Limits:
     # --- one request, in this order
 
     def began(self) -> None:
-        """A request has come."""
-        self._loop_ns = 0
+        """A request has come. What was worked after the answer before it said how long to wait counts with this one."""
         self._waits_ms = None
         self._owed_until_ms = 0
 
@@ -120,6 +119,7 @@ class Limits:
                 quota, (entity, bound) = self._meters.request, self._request
                 meter = quota.meters.of(entity, now_ms)
                 meter.record(self._loop_ns * _PERCENT_PER_NS, now_ms)
+                self._loop_ns = 0
                 over_ms = min(meter.throttle_ms(bound, now_ms), self._meters.window_ms)
                 waits_ms = max(waits_ms, quota.told(over_ms))
             self._waits_ms = waits_ms

@@ -27,7 +27,7 @@ class HttpHarness:
         self.connection, self.transport = self.connect()
         self.runtime.turn()
 
-    def _respond(self, method: str, target: str, headers: dict[str, str]) -> Any:
+    def _respond(self, method: str, target: str, headers: dict[str, str], _host: str) -> Any:
         self.requests.append((method, target, headers))
         return self.answer(method, target, headers)
 

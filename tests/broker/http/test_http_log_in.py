@@ -13,10 +13,13 @@ import pytest
 
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
+from broker.http.answers import Later, json_answer
+from broker.http.door import Door
 from broker.http.listener import check_log_in
 from broker.http.log_in import LogIn
 from tests.support.broker_process import Kohort
 from tests.support.certificates import Authority
+from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,4 +124,28 @@ def test_https_with_a_token(tmp_path: Path) -> None:
         assert get("/metrics", "Bearer planted-wrong-77")[0] == 401
         with pytest.raises(OSError, match=r"(?i)certificate"):
             urllib.request.urlopen(f"{broker.http}/healthz", context=ssl.create_default_context(), timeout=20)
+    told = [line for line in broker.log().splitlines() if "authentication_failed" in line]
+    assert len(told) == 2
+    assert all("listener=HTTP" in line and "peer=127.0.0.1" in line for line in told)
+    assert "none was shown" in told[0]
+    assert "mechanism=bearer" in told[1]
     assert "planted" not in broker.log()
+
+
+def test_who_is_refused_often_is_told_so_later_and_later() -> None:
+    runtime, answers = VirtualRuntime(), []
+    door = Door(runtime, LogIn(Settings(BOTH)), lambda *_: json_answer({}))
+
+    def waits_ms(host: str) -> int:
+        answers.clear()
+        answer = door.respond("GET", "/groups", {"authorization": "Bearer no"}, host)
+        assert isinstance(answer, Later)
+        answer.when_there(answers.append)
+        began_ms = runtime.now_ms()
+        while not answers:
+            runtime.advance(50)
+        assert answers[0].status == 401
+        return runtime.now_ms() - began_ms
+
+    assert [waits_ms("10.0.0.1") for _ in range(12)] == [100] * 10 + [200, 400]
+    assert waits_ms("10.0.0.2") == 100

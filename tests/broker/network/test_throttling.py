@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.handlers.dispatch import HANDLERS
+from broker.loop.slices import AT_ONCE_NS
 from broker.network.throttling import ThrottledRoute
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
@@ -233,6 +234,29 @@ def test_request_percentage_counts_the_loops_time_and_delays_for_one_window_at_m
     assert len(client.answers()) == 2
     world.runtime.advance(1_000)
     assert len(client.answers()) == 3
+
+
+def test_request_percentage_counts_every_slice_of_a_request(world: World) -> None:
+    """A request that takes turns costs them all."""
+    world.quota("request_percentage", 0.05)  # five milliseconds of ten seconds
+    client = Client(world)
+    world.runtime.step_ns = AT_ONCE_NS  # each look at the clock is the last of its slice
+    assert client.ask(HEARTBEAT, 1).throttle_time_ms == 0
+    op = OpData(key="producer_byte_rate", value=1.0)
+    many = [EntryData(entity=[EntityData(entity_type="user", entity_name=f"u{n}")], ops=[op]) for n in range(800)]
+    client.send(AlterClientQuotasRequest(entries=many, validate_only=True), 1)
+    assert client.answers()[1].throttle_time_ms == 1_000
+
+
+def test_who_changed_a_quota_is_told_though_the_request_names_it_twice(world: World) -> None:
+    """The first wish is done, the second refused, and the answer only says the refusal, as Kafka's."""
+    entity = [EntityData(entity_type="user", entity_name="u")]
+    twice = [EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=rate)]) for rate in (1.0, 2.0)]
+    answer = world.admin.ask(AlterClientQuotasRequest(entries=twice), 1)
+    assert [one.error_code for one in answer.entries] == [ErrorCode.INVALID_REQUEST]
+    told = [line for line in world.whole.log.getvalue().splitlines() if "quota_set" in line]
+    assert len(told) == 1
+    assert "value=1.0" in told[0]
 
 
 @pytest.mark.parametrize(("version", "refused"), [(5, False), (7, True)])

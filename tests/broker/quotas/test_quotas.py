@@ -135,8 +135,8 @@ BYTES = "producer_byte_rate"
 
 def altered(entity: EntityKey, *ops: tuple[str, float | None]) -> tuple[int, str | None]:
     """The verdict on one alteration of nothing."""
-    _, verdicts = alter(ClusterState(), [Alteration(entity, ops)])
-    (verdict,) = verdicts.values()
+    _, altered = alter(ClusterState(), [Alteration(entity, ops)])
+    (verdict,) = altered.verdicts.values()
     return (0, None) if verdict is None else verdict
 
 
@@ -186,9 +186,10 @@ def test_an_entity_that_is_named_twice_keeps_what_was_first() -> None:
     """SE53"""
     first = Alteration((("user", "u"), ("client-id", "c")), ((BYTES, 1.0),))
     second = Alteration((("client-id", "c"), ("user", "u")), ((BYTES, 2.0),))
-    made, verdicts = alter(ClusterState(), [first, second])
+    made, done = alter(ClusterState(), [first, second])
     assert [one.value for one in made] == [1.0]
-    ((code, text),) = filter(None, verdicts.values())
+    assert done.done == [first]
+    ((code, text),) = filter(None, done.verdicts.values())
     assert code == ErrorCode.INVALID_REQUEST
     assert text.startswith("Ignoring duplicate entity")
     assert altered((("user", "u"),), (BYTES, 1.0), (BYTES, 2.0))[0] == ErrorCode.INVALID_REQUEST
