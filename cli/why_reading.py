@@ -55,6 +55,7 @@ class Told:
     records: list[Record] = field(default_factory=list)  # chosen, the oldest first
     every: list[Record] = field(default_factory=list)  # of the window of time
     judged: list[Record] = field(default_factory=list)  # of those, what findings look at
+    known: list[Record] = field(default_factory=list)  # of any time: what was seen later of those who went
     until_ms: int | None = None
     ended_later: set[str] = field(default_factory=set)  # rebalances that ended after the window of time
     last: int = 10  # so many rebalances, and so many lines of other kinds
@@ -71,7 +72,7 @@ class Told:
         self, *, last: int, judged: int, since_ms: int | None, until_ms: int | None, triggers: Collection[str] | None
     ) -> None:
         """Keep what was asked for: the last rebalances of a window of time, and what happened between them."""
-        self.until_ms, self.last = until_ms, last
+        self.until_ms, self.last, self.known = until_ms, last, self.records
         if until_ms is not None:
             late = [one for one in self.records if one["kind"] == "rebalance_ended" and one["at_ms"] > until_ms]
             self.ended_later = {one["rebalance_id"] for one in late if one.get("rebalance_id")}
@@ -112,7 +113,7 @@ class Told:
             "lag_seconds": self.lag_s,
             "records": self.records,
             "rebalance_in_progress": self.in_progress,
-            "verdicts": verdicts(self.judged),
+            "verdicts": verdicts(self.judged, now_ms=now_ms, traced=self.known),
             "findings": self.findings(now_ms),
         }
 

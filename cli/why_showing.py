@@ -80,8 +80,8 @@ def heading(told: Told, now_ms: int) -> str:
 def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
     records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
-    traces = traces_of(told.every)
-    reads = {one["rebalance_id"]: one for one in told.every if one["kind"] == "partitions_read"}
+    traces = traces_of(told.known)
+    reads = {one["rebalance_id"]: one for one in told.known if one["kind"] == "partitions_read"}
     others = 0
     for record in reversed(records):
         kind = record["kind"]
@@ -139,7 +139,7 @@ def _rebalance(
     below = [] if inferred else [text for text in [words.consequences(record)] if text]
     below += [text for text in [words.unread(reads.get(str(record.get("rebalance_id"))))] if text]
     below += [
-        f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces)[1]}"
+        f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces, now_ms=now_ms)[1]}"
         for one in (record.get("first_cause"), *(record.get("further_causes") or ()))
         if one and one.get("trigger") in DEPARTURES
     ][:_VERDICTS_MAX]

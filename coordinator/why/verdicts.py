@@ -12,13 +12,28 @@ from coordinator.why.terms import Facts, duration, who
 DEPARTURES = frozenset(
     {"session_expired", "member_left", "join_timeout", "sync_timeout", "poll_timeout", "rebalance_timeout"}
 )
+TRACED_AFTER_MS = 3_000
+"""So long after a departure the broker looks at its connection: who closes in good order has closed it by then."""
+_WRITTEN_MS = 1_000  # what was seen then is in the topic
 _HELD_SHARE = 0.3
 _HELD_MS = 1_000
 _ALIVE_MS = 10_000  # who was heard of so short ago sends heartbeats: no client's interval is longer by default
 
 
+_LEFT_UNSEEN = "untold", "whether it ended or was too slow cannot be told: nothing is known of its connection"
+_SILENT_UNSEEN = (
+    "hung",
+    "it hangs, is paused or was cut off, and which of these cannot be told: its connection is open, and nothing comes "
+    "over it",
+)
+_LATE_UNSEEN = "untold", "whether it was too slow, hung or was cut off cannot be told"
+_OPEN = frozenset({_LEFT_UNSEEN, _SILENT_UNSEEN, _LATE_UNSEEN})
+"""What is seen later may say more."""
+
+
 class Verdict(TypedDict):
-    """`verdict` is `died`, `closed`, `too_slow`, `hung`, `paused`, `cut_off`, `rejoined`, `broker_slow` or `untold`."""
+    """`verdict` is `died`, `closed`, `too_slow`, `hung`, `paused`, `cut_off`, `rejoined`, `broker_slow`, `untold` or
+    `not_yet`: what is seen of it is not known yet."""
 
     rebalance_id: str | None
     at_ms: int | None
@@ -29,9 +44,13 @@ class Verdict(TypedDict):
     says: str
 
 
-def verdicts(records: Sequence[Facts]) -> list[Verdict]:
-    """One for each departure that these records of a group tell of, in their order."""
-    traces = traces_of(records)
+def verdicts(records: Sequence[Facts], *, now_ms: int, traced: Sequence[Facts] | None = None) -> list[Verdict]:
+    """One for each departure that these records of a group tell of, in their order.
+
+    `traced`: records among which traces are looked for, when that is more than these.
+    """
+    traces = traces_of(records if traced is None else traced)
+    now_ms = max([now_ms, *(int(one.get("at_ms") or 0) for one in records)])  # clocks of two machines differ
     found: list[Verdict] = []
     seen: set[tuple[object, object]] = set()
     for record in records:
@@ -42,7 +61,7 @@ def verdicts(records: Sequence[Facts]) -> list[Verdict]:
             key = one.get("member_id"), one.get("at_ms")
             if key not in seen:
                 seen.add(key)
-                kind, says = verdict(one, traces)
+                kind, says = verdict(one, traces, now_ms=now_ms)
                 found.append(
                     {
                         "rebalance_id": record.get("rebalance_id"),
@@ -66,8 +85,17 @@ def traces_of(records: Iterable[Facts]) -> Mapping[str, list[Facts]]:
     return traces
 
 
-def verdict(cause: Facts, traces: Mapping[str, list[Facts]]) -> tuple[str, str]:
-    """What became of the member, and what says so."""
+def verdict(cause: Facts, traces: Mapping[str, list[Facts]], *, now_ms: int) -> tuple[str, str]:
+    """What became of the member, and what says so; `not_yet` where that may still be seen."""
+    kind, says = _seen(cause, traces)
+    ago_ms = now_ms - int(cause.get("at_ms") or 0)
+    if (kind, says) in _OPEN and ago_ms < TRACED_AFTER_MS + _WRITTEN_MS and str(cause.get("member_id")) not in traces:
+        after = duration(TRACED_AFTER_MS)
+        return "not_yet", f"what became of it is not known yet: its connection is looked at {after} after it went"
+    return kind, says
+
+
+def _seen(cause: Facts, traces: Mapping[str, list[Facts]]) -> tuple[str, str]:
     seen = {str(one.get("saw")): one for one in traces.get(str(cause.get("member_id")), ())}
     detail: Facts = cause.get("detail") or {}
     trigger = cause.get("trigger")
@@ -98,7 +126,7 @@ def _left(cause: Facts, seen: Mapping[str, Facts]) -> tuple[str, str]:
             f"it was too slow: it left and kept its connection{came}, as librdkafka and others do when "
             "max.poll.interval.ms has passed (or somebody called unsubscribe)",
         )
-    return "untold", "whether it ended or was too slow cannot be told: nothing is known of its connection"
+    return _LEFT_UNSEEN
 
 
 def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str, str]:
@@ -143,11 +171,7 @@ def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str
             "died",
             f"it hung or was paused, and its connection was closed {duration(seen['closed'].get('after_ms'))} later",
         )
-    return (
-        "hung",
-        "it hangs, is paused or was cut off, and which of these cannot be told: its connection is open, and nothing "
-        "comes over it",
-    )
+    return _SILENT_UNSEEN
 
 
 def _closed(cause: Facts, connection: Facts) -> tuple[str, str]:
@@ -182,4 +206,4 @@ def _late(detail: Facts, seen: Mapping[str, Facts]) -> tuple[str, str]:
             "it was too slow, or paused: it joined again over the same connection "
             f"{duration(back.get('after_ms'))} later",
         )
-    return "untold", "whether it was too slow, hung or was cut off cannot be told"
+    return _LATE_UNSEEN

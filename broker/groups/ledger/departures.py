@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.events import DepartureTraced, MemberExpelled, MemberLeft, SessionExpired
 from coordinator.values import altered
+from coordinator.why.verdicts import TRACED_AFTER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from coordinator.cause import Cause
     from coordinator.events import GroupEvent
 
-AFTER_MS = 3_000
-"""A client that closes in good order has closed its connection by then."""
 WATCHED_MS = 15 * 60_000
 TRACES_MAX = 10_000
 _UNTRACED = frozenset({"member_removed", "poll_timeout"})
@@ -66,7 +65,7 @@ class Departures:
         trace = _Trace(event, cause, peer)
         self._traces.setdefault(key, []).append(trace)
         self._count += 1
-        self._later(key, trace, AFTER_MS, self._look)
+        self._later(key, trace, TRACED_AFTER_MS, self._look)
 
     def joined(self, peer: Peer, group_id: str) -> None:
         """A member joins over this connection: one that had gone from the group, perhaps."""

@@ -403,7 +403,8 @@ class Ledger:
         records = yield from self.records_in_steps(group_id, last)
         records = [record for record in records if record["at_ms"] >= since_ms]
         live = yield from self.live_in_steps(group_id)
-        return findings(records, live, now_ms=self._runtime.now_ms()), verdicts(records)
+        now_ms = self._runtime.now_ms()
+        return findings(records, live, now_ms=now_ms), verdicts(records, now_ms=now_ms)
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.groups.ledger.departures import AFTER_MS, WATCHED_MS, Departures
+from broker.groups.ledger.departures import WATCHED_MS, Departures
 from broker.groups.peers import CLOSED_MAX, KEPT_MS, Peer, Peers
 from coordinator.cause import Cause
 from coordinator.events import DepartureTraced, GroupEvent, MemberLeft, SessionExpired
+from coordinator.why.verdicts import TRACED_AFTER_MS
 from tests.support.virtual_runtime import VirtualRuntime
 
 
@@ -53,7 +54,7 @@ def test_who_left_and_kept_its_connection_is_told_and_so_is_its_return():
     departures.happened(
         GroupEvent(MemberLeft(Cause(runtime.now_ms(), "member_left", "m", None, "b", "/10.0.0.1")), "g", 3)
     )
-    runtime.advance(AFTER_MS)
+    runtime.advance(TRACED_AFTER_MS)
     peers.joined(peer, "g", "m-2")
     saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
     assert saw == [("open", None), ("returned", True)]
@@ -79,7 +80,7 @@ def test_a_client_that_gives_its_coordinator_up_and_lives_on_is_the_same():
         runtime.advance(1_000)
         other.heard_ns = runtime.clock_ns() + 1
         peers.joined(connected(peers), "g", "m-2")
-        runtime.advance(AFTER_MS)
+        runtime.advance(TRACED_AFTER_MS)
         saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
         assert saw == ([("closed", None)] if namesake else [("returned", True)])
 
@@ -94,7 +95,7 @@ def test_who_goes_twice_under_one_id_leaves_nothing_behind():
         peers.joined(peer, "g", "m")
         left = MemberLeft(Cause(runtime.now_ms(), "member_left", "m", None, "b", "/10.0.0.1"))
         departures.happened(GroupEvent(left, "g", 3))
-        runtime.advance(AFTER_MS)
+        runtime.advance(TRACED_AFTER_MS)
         peers.closed(peer, "end of file")
     runtime.advance(WATCHED_MS)
     assert not departures._traces

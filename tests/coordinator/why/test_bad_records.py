@@ -94,7 +94,7 @@ def test_records_with_anything_in_any_place_end_no_reader(seed: int):
         told.choose(last=10, judged=100, since_ms=None, until_ms=None, triggers=None)
         assert list(lines(told, NOW + MINUTE, verbose=True)), (seed, records[at])
         findings(whole, now_ms=NOW + MINUTE)
-        verdicts(whole)
+        verdicts(whole, now_ms=NOW)
     assert 5 < kept < 145, "some mutations matter, some do not"
 
 
@@ -133,7 +133,7 @@ def test_records_with_any_one_field_missing_end_no_reader():
         told.choose(last=10, judged=100, since_ms=None, until_ms=None, triggers=None)
         assert list(lines(told, NOW + MINUTE, verbose=True)), way
         findings(left, now_ms=NOW + MINUTE)
-        verdicts(left)
+        verdicts(left, now_ms=NOW)
         list(replay(left))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.why.verdicts import traces_of, verdict, verdicts
+from coordinator.why.verdicts import TRACED_AFTER_MS, traces_of, verdict, verdicts
 from tests.coordinator.why.records import NOW, cause, rebalance
 
 SILENT = {"session_timeout_ms": 10_000, "last_heard_ms": 10_000}
@@ -59,7 +59,7 @@ CASES: list[tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = [
 def test_each_verdict_has_what_says_so(
     trigger: str, detail: dict[str, Any], traces: list[dict[str, Any]], kind: str, words: str
 ):
-    found, says = verdict(cause(trigger, "b", **detail), traces_of(traces))
+    found, says = verdict(cause(trigger, "b", **detail), traces_of(traces), now_ms=NOW + 60_000)
     assert found == kind
     assert words in says
 
@@ -67,5 +67,28 @@ def test_each_verdict_has_what_says_so(
 def test_every_departure_is_judged_once_and_arrivals_are_not():
     left = cause("member_left", "b")
     records = [*rebalance(NOW, cause("member_joined")), *rebalance(NOW + 1, left), traced("closed")]
-    (one,) = verdicts(records)
+    (one,) = verdicts(records, now_ms=NOW)
     assert (one["member_id"], one["verdict"], one["trigger"]) == ("b-id", "closed", "member_left")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "detail"),
+    [("member_left", {}), ("session_expired", {**SILENT, "connection": OPEN}), ("join_timeout", {"connection": OPEN})],
+)
+def test_who_asks_before_the_connection_was_looked_at_hears_that_it_is_not_known_yet(
+    trigger: str, detail: dict[str, Any]
+):
+    why = cause(trigger, "b", **detail)
+    (early,) = verdicts(rebalance(NOW, why), now_ms=NOW + TRACED_AFTER_MS - 1)
+    assert (early["verdict"], "not known yet" in early["says"]) == ("not_yet", True)
+    (late,) = verdicts(rebalance(NOW, why), now_ms=NOW + 2 * TRACED_AFTER_MS)
+    assert late["verdict"] in ("untold", "hung")
+    (seen,) = verdicts([*rebalance(NOW, why), traced("closed")], now_ms=NOW + TRACED_AFTER_MS - 1)
+    assert seen["verdict"] != "not_yet"
+
+
+def test_what_no_later_look_can_change_is_said_at_once():
+    why = cause("session_expired", "b", **SILENT, connection=GONE)
+    assert [one["verdict"] for one in verdicts(rebalance(NOW, why), now_ms=NOW)] == ["died"]
+    why = cause("session_expired", "b", **SILENT)
+    assert [one["verdict"] for one in verdicts(rebalance(NOW, why), now_ms=NOW)] == ["untold"]
