@@ -32,7 +32,10 @@ class StandingFindings:
         self.ledger: Ledger | None = None  # put in its place by `broker.composition`
         self._runtime = runtime
         self._changed: dict[str, None] = {}
-        self._found: dict[str, _Found] = {}  # when it was looked at, and (rule, last moment)
+        self._found: dict[str, _Found] = {}  # when it was looked at, and (rule, last moment), of those with any
+        self._looks: list[
+            list[str]
+        ] = []  # the group that each who asks looks at now; emptied if it is removed meanwhile
 
     def on_ledger(self, record: Mapping[str, Any]) -> None:
         """The group is to be looked at."""
@@ -40,6 +43,9 @@ class StandingFindings:
         if record["kind"] == "group_removed":
             self._changed.pop(group_id, None)
             self._found.pop(group_id, None)
+            for look in self._looks:
+                if group_id in look:
+                    look.clear()
         elif len(self._changed) < GROUPS_MAX:
             self._changed[group_id] = None
 
@@ -50,19 +56,32 @@ class StandingFindings:
         now_ms = self._runtime.now_ms()
         due = list(self._changed)[:AT_ONCE]
         if len(due) < AT_ONCE:
-            stale = [
-                group_id for group_id, (at_ms, found) in self._found.items() if found and at_ms < now_ms - STALE_MS
-            ]
+            stale = [group_id for group_id, (at_ms, _) in self._found.items() if at_ms < now_ms - STALE_MS]
             due += [group_id for group_id in stale if group_id not in self._changed][: AT_ONCE - len(due)]
-        for group_id in due:
-            self._changed.pop(group_id, None)
-            try:
-                found, _ = yield from self.ledger.findings_in_steps(group_id, _JUDGED, since_ms=now_ms - RECENT_MS)
-            except KafkaError:
+        look: list[str] = []
+        self._looks.append(look)
+        try:
+            for group_id in due:
+                if group_id in self._changed or group_id in self._found:  # it may have been removed meanwhile
+                    look[:] = [group_id]
+                    yield from self._look_at(group_id, now_ms, look)
+        finally:
+            self._looks = [one for one in self._looks if one is not look]
+
+    def _look_at(self, group_id: str, now_ms: int, look: list[str]) -> Iterator[None]:
+        assert self.ledger is not None
+        self._changed.pop(group_id, None)
+        try:
+            found, _ = yield from self.ledger.findings_in_steps(group_id, _JUDGED, since_ms=now_ms - RECENT_MS)
+        except KafkaError:
+            if look:
                 self._changed[group_id] = None  # its log cannot be read now
-                continue
-            told = tuple([(one["rule"], one["last_at_ms"] or now_ms) for one in found if one["severity"] == "warning"])
+            return
+        told = tuple([(one["rule"], one["last_at_ms"] or now_ms) for one in found if one["severity"] == "warning"])
+        if look and told:
             self._found[group_id] = now_ms, told
+        else:
+            self._found.pop(group_id, None)
 
     def standing(self) -> Iterator[tuple[str, str]]:
         """(group id, rule) of what was found, and is not over."""
