@@ -70,6 +70,9 @@ def offset_commit(
     )
     if not commit.topics:
         return OffsetCommitResponse(topics=commit.refused)
+    unread = broker.ledger.unread
+    if unread.waiting:
+        unread.committed(group_id, request.member_id, commit.topics)
     broker.groups.leader_of(group_id).submit(commit)
     return deferred
 

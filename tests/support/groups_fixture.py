@@ -1,6 +1,7 @@
 """Groups of several partitions behind the handlers, on fake logs in virtual time."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from broker.broker import Endpoint
@@ -62,6 +63,7 @@ class GroupBroker:
         self.catalogue = FakeCatalogue(*made)
         self.partitions = partitions or FakePartitions()
         self.groups = Groups(self.runtime, self.settings, self.catalogue, self.partitions)  # type: ignore[arg-type]  # fakes
+        self.ledger = SimpleNamespace(unread=SimpleNamespace(waiting={}))
         self.events: list[Any] = []
         self.groups.event_listeners[:] = [self.events.append]
         self.groups.open()

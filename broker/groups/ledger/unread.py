@@ -1,12 +1,15 @@
-"""How long partitions that moved were read by nobody: from the old owner's last sign to the first fetch of the new one.
+"""How long partitions that moved were read by nobody: from the old owner's last sign to the new one's first fetch or
+commit.
 
-A fetch pays for one look at `waiting`, which is empty but after a rebalance. Classic groups; of a consumer group the
-rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are left out; in
-several groups what one of them fetches counts for all.
+A fetch or commit pays for one look at `waiting`, which is empty but after a rebalance. Classic groups; of a consumer
+group the rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are
+left out; in several groups what one of them fetches counts for all. A client may reach its coordinator over IPv4 and
+read over IPv6: then its client id has to do, if no other member has it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from coordinator.events import GroupEvent, PartitionsRead
@@ -16,11 +19,13 @@ if TYPE_CHECKING:
 
     from broker.loop.runtime import Runtime
     from protocol.messages.fetch import FetchTopic
+    from protocol.messages.offset_commit import OffsetCommitRequestTopic
 
 GIVE_UP_MS = 5 * 60_000
 WAITING_MAX = 100_000
 SPANS_MAX = 200
 
+_GONE = frozenset({"left", "expired", "removed"})
 _Place = tuple[str, int]
 _Client = tuple[str, str]
 
@@ -28,14 +33,16 @@ _Client = tuple[str, str]
 class _Round:
     """One rebalance whose moved partitions are awaited."""
 
-    __slots__ = ("began_ms", "clients", "generation", "group_id", "rebalance_id", "took_ms")
+    __slots__ = ("began_ms", "clients", "generation", "group_id", "owners", "rebalance_id", "shared", "took_ms")
 
-    def __init__(self, group_id: str, rebalance_id: str, generation: int) -> None:
+    def __init__(self, group_id: str, rebalance_id: str, generation: int, shared: frozenset[str]) -> None:
         self.group_id = group_id
         self.rebalance_id = rebalance_id
         self.generation = generation
         self.began_ms: dict[_Place, int] = {}  # of those that are not read yet: since when
         self.clients: dict[_Place, _Client] = {}  # who owns them now
+        self.owners: dict[_Place, str] = {}  # the same by member id
+        self.shared = shared  # client ids that several members have
         self.took_ms: dict[_Place, int] = {}
 
 
@@ -43,8 +50,8 @@ class Unread:
     """A listener of the ledger's records; `tell` gets an event of each round."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
-        self.waiting: dict[_Client, dict[_Place, tuple[_Round, ...]]] = {}
-        """By client id and host, what is awaited of it, in one group or in several; the fetch handler looks."""
+        self.waiting: dict[str, dict[_Place, tuple[_Round, ...]]] = {}
+        """By client id, what is awaited of it, in one group or in several; handlers look."""
         self._runtime = runtime
         self._tell = tell
         self._rounds: dict[str, _Round] = {}  # by group
@@ -63,8 +70,10 @@ class Unread:
         if record.get("group_type") == "consumer" or record.get("partitions_moved") is None:
             return
         nobodys = self._nobodys.pop(group_id, {})
-        one = _Round(group_id, record["rebalance_id"], record["to_generation"])
         clients = {m["member_id"]: (m["client_id"], m["client_host"]) for m in record["members"]}
+        there = Counter(m["client_id"] for m in record["members"] if m.get("change") not in _GONE)
+        shared = frozenset(name for name, count in there.items() if count > 1)
+        one = _Round(group_id, record["rebalance_id"], record["to_generation"], shared)
         signs = _signs(record)
         for topic, partition, before, after in record["moves"]:
             place = topic, partition
@@ -73,8 +82,8 @@ class Unread:
                 continue
             if after is None:
                 nobodys[place] = since_ms
-            elif after in clients and clients[after] != clients.get(before):
-                one.began_ms[place], one.clients[place] = since_ms, clients[after]
+            elif after in clients and not _alike(clients[after], clients.get(before)):
+                one.began_ms[place], one.clients[place], one.owners[place] = since_ms, clients[after], after
         left = {place: at for place, at in nobodys.items() if place not in one.began_ms}
         if left and len(self._nobodys) < WAITING_MAX:
             self._nobodys[group_id] = left
@@ -83,7 +92,7 @@ class Unread:
 
     def fetched(self, client: _Client, topics: Iterable[FetchTopic], name_of: Callable[[FetchTopic], str]) -> None:
         """This client reads these partitions."""
-        mine = self.waiting.get(client)
+        mine = self.waiting.get(client[0])
         if mine is None:
             return
         now_ms = self._runtime.now_ms()
@@ -92,12 +101,27 @@ class Unread:
             for wanted in topic.partitions:
                 place = name, wanted.partition
                 for one in mine.get(place, ()):
+                    if one.clients[place] == client:
+                        self._read(one, place, now_ms)
+                    elif _alike(one.clients[place], client):
+                        self._read(one, place, None if client[0] in one.shared else now_ms)
+
+    def committed(self, group_id: str, member_id: str, topics: Iterable[OffsetCommitRequestTopic]) -> None:
+        """This member commits what it has read of these partitions."""
+        one = self._rounds.get(group_id)
+        if one is None:
+            return
+        now_ms = self._runtime.now_ms()
+        for topic in topics:
+            for partition in topic.partitions:
+                place = topic.name, partition.partition_index
+                if place in one.began_ms and one.owners[place] == member_id:
                     self._read(one, place, now_ms)
 
     def _await(self, one: _Round) -> None:
         self._rounds[one.group_id] = one
         for place, client in one.clients.items():
-            mine = self.waiting.setdefault(client, {})
+            mine = self.waiting.setdefault(client[0], {})
             mine[place] = (*mine.get(place, ()), one)
             self._count += 1
         deadline_ms = self._runtime.now_ms() + GIVE_UP_MS
@@ -106,21 +130,24 @@ class Unread:
     def _gave_up(self, group_id: str) -> None:
         self._finish(group_id)
 
-    def _read(self, one: _Round, place: _Place, now_ms: int) -> None:
+    def _read(self, one: _Round, place: _Place, now_ms: int | None) -> None:
+        """`now_ms`: None when another of the same name may have read it, so that nothing can be told."""
         self._forget(one, place)
-        one.took_ms[place] = max(now_ms - one.began_ms.pop(place), 0)
+        since_ms = one.began_ms.pop(place)
+        if now_ms is not None:
+            one.took_ms[place] = max(now_ms - since_ms, 0)
         if not one.began_ms:
             self._finish(one.group_id)
 
     def _forget(self, one: _Round, place: _Place) -> None:
-        client = one.clients[place]
-        mine = self.waiting.get(client, {})
+        client_id = one.clients[place][0]
+        mine = self.waiting.get(client_id, {})
         left = tuple(other for other in mine.pop(place, ()) if other is not one)
         self._count -= 1
         if left:
             mine[place] = left
         if not mine:
-            self.waiting.pop(client, None)
+            self.waiting.pop(client_id, None)
 
     def _finish(self, group_id: str) -> Mapping[_Place, int]:
         """Tell of the group's round, if there is one; since when those are unread that nobody has read."""
@@ -132,11 +159,20 @@ class Unread:
         for place in one.began_ms:
             self._forget(one, place)
         took = one.took_ms | {place: max(now_ms - at_ms, 0) for place, at_ms in one.began_ms.items()}
+        if not took:
+            return {}
         worst = max(took, key=lambda place: (took[place], place))
         spans = tuple([(*place, ms) for place, ms in sorted(took.items(), key=lambda item: -item[1])[:SPANS_MAX]])
         what = PartitionsRead(one.rebalance_id, len(took), len(one.began_ms), took[worst], *worst, spans)
         self._tell(GroupEvent(what, group_id, one.generation, now_ms))
         return one.began_ms
+
+
+def _alike(one: _Client, other: _Client | None) -> bool:
+    """Whether they may be one process: a client that speaks IPv4 and IPv6 has two addresses."""
+    if other is None or one[0] != other[0]:
+        return False
+    return one[1] == other[1] or (":" in one[1]) != (":" in other[1])
 
 
 def _signs(record: Mapping[str, Any]) -> dict[str, int]:

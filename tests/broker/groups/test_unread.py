@@ -7,6 +7,7 @@ from typing import Any
 from broker.groups.ledger.unread import GIVE_UP_MS, Unread
 from coordinator.events import GroupEvent, PartitionsRead
 from protocol.messages.fetch import FetchPartition, FetchTopic
+from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.support.virtual_runtime import VirtualRuntime
 
 
@@ -23,9 +24,9 @@ def ended(
     }  # fmt: skip
 
 
-def reads(unread: Unread, client: str, *partitions: int) -> None:
+def reads(unread: Unread, client: str, *partitions: int, host: str = "/10.0.0.1") -> None:
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=number) for number in partitions])]
-    unread.fetched((client, "/10.0.0.1"), topics, lambda topic: topic.topic)
+    unread.fetched((client, host), topics, lambda topic: topic.topic)
 
 
 def told_by(events: list[GroupEvent]) -> list[tuple[int, int, int, tuple[Any, ...]]]:
@@ -83,5 +84,48 @@ def test_clients_of_one_name_in_two_groups_are_not_accused_of_each_others_partit
     reads(unread, "a", 0)
     runtime.advance(GIVE_UP_MS)
     assert [one[1] for one in told_by(events)] == [0, 0]
+    assert not unread.waiting
+    assert unread._count == 0
+
+
+def test_a_commit_of_the_new_owner_says_that_it_reads():
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    unread.on_ledger(ended(runtime, [["t", 0, "b", "a"], ["t", 1, "b", "a"]]))
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)])]
+    runtime.advance(100)
+    unread.committed("g", "b", topics)
+    unread.committed("other", "a", topics)
+    runtime.advance(100)
+    unread.committed("g", "a", topics)
+    runtime.advance(100)
+    reads(unread, "a", 0, 1)
+    assert told_by(events) == [(2, 0, 1_100, (("t", 1, 1_100), ("t", 0, 1_000)))]
+    assert not unread.waiting
+
+
+def test_a_client_that_reads_over_the_other_family_of_addresses_is_known_by_its_client_id():
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    unread.on_ledger(ended(runtime, [["t", 0, "b", "a"]]))
+    reads(unread, "a", 0, host="/10.0.0.9")
+    assert not events
+    reads(unread, "a", 0, host="/fd00:0:0:0:0:0:0:1")
+    assert told_by(events) == [(1, 0, 800, (("t", 0, 800),))]
+
+
+def test_nothing_is_told_of_one_that_may_be_another_of_its_name():
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    record = ended(runtime, [["t", 0, "b", "a"], ["t", 1, "b", "a"]])
+    record["members"].append({**record["members"][0], "member_id": "twin", "client_host": "/10.0.0.9"})
+    unread.on_ledger(record)
+    reads(unread, "a", 0, host="/fd00:0:0:0:0:0:0:1")
+    reads(unread, "a", 1)
+    assert told_by(events) == [(1, 0, 800, (("t", 1, 800),))]
+    unread.on_ledger(record)
+    reads(unread, "a", 0, 1, host="/fd00:0:0:0:0:0:0:1")
+    runtime.advance(GIVE_UP_MS)
+    assert len(events) == 1
     assert not unread.waiting
     assert unread._count == 0
