@@ -94,7 +94,8 @@ def left_cause(now_ms: int, member: ConsumerMember, leaver: Leaver, request: Lea
 
 def migrated_cause(cause: Cause, old: str, new: str) -> Cause:
     """What somebody did made the group change its protocol, `classic` or `consumer`."""
-    detail = {**cause.detail, "old": old, "new": new, "because": cause.trigger}
+    own = {f"because_{name}": cause.detail[name] for name in ("old", "new") if name in cause.detail}
+    detail = {**cause.detail, **own, "old": old, "new": new, "because": cause.trigger}
     return Cause(
         cause.at_ms,
         "migrated",

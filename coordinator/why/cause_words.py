@@ -135,7 +135,8 @@ def _assignor(name: str, detail: Facts, reason: str | None) -> str:
 def _migrated(name: str, detail: Facts, reason: str | None) -> str:
     new = detail.get("new")
     tell = _CAUSES.get(str(detail.get("because")))
-    what = tell(name, detail, reason) if tell is not None else name
+    own = {**detail, "old": detail.get("because_old"), "new": detail.get("because_new")}
+    what = tell(name, own, reason) if tell is not None else name
     return f"{what}, and the group went over to the {new} protocol"
 
 

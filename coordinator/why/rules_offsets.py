@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.why.terms import duration, plural
-from coordinator.why.window import Finding, Window, finding, name_of
+from coordinator.why.window import Facts, Finding, Window, finding, name_of
 
 COMMITS_PER_SECOND = 5
 EXPIRES_WITHIN_MS = 24 * 60 * 60_000
 # A commit in the log: batch and record framing, key and value without the names of group and topic.
 _COMMIT_BYTES = 120
 _DAY_S = 86_400
+_PAST = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
 def commit_per_record(window: Window) -> Finding | None:
@@ -29,24 +30,50 @@ def commit_per_record(window: Window) -> Finding | None:
 
 
 def refused_commits(window: Window) -> Finding | None:
-    """Commits were refused: what they spoke of is read again."""
-    refused = window.of_kind("commits_refused")
-    if not refused:
+    """Commits were refused: what they spoke of is read again, unless the member kept its partitions."""
+    every = window.of_kind("commits_refused")
+    refused = [record for record in every if not _reads_on(record, window)]
+    told = refused or every
+    if not told:
         return None
-    total = sum(int(record.get("count") or 1) for record in refused)
-    by = Counter(name_of([record]) for record in refused)
-    topics = sorted({topic for record in refused for topic in record.get("topics") or ()})
+    total = sum(int(record.get("count") or 1) for record in told)
+    by = Counter(name_of([record]) for record in told)
+    topics = sorted({topic for record in told for topic in record.get("topics") or ()})
     names = ", ".join(topics[:3]) + (", ..." if len(topics) > 3 else "")
     ended = window.ended
     nobody = bool(ended) and ended[-1].get("outcome") == "empty"
     again = "the second time by whoever comes: nobody is in the group" if nobody else "the second time by who reads on"
     says = (
         f"{plural(total, 'commit')} of {', '.join(name for name, _ in by.most_common(3))} "
-        f"{'was' if total == 1 else 'were'} refused: what it read of {names or 'its topics'} since its last good "
-        f"commit is processed twice, {again}"
+        f"{'was' if total == 1 else 'were'} refused: "
     )
-    facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in refused})}
-    return finding("refused_commits", says, facts, refused)
+    if refused:
+        says += f"what it read of {names or 'its topics'} since its last good commit is processed twice, {again}"
+    else:
+        says += f"nothing is processed twice for it, since it kept what it reads of {names or 'its topics'} and went on"
+    facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in told})}
+    return finding("refused_commits", says, {**facts, "twice": bool(refused)}, told, hint=not refused)
+
+
+def _reads_on(refused: Facts, window: Window) -> bool:
+    """Whether the member went on from where it was: it speaks of a past generation, and has lost nothing since.
+
+    With an eager protocol it begins again from its last commit, whatever it keeps.
+    """
+    spoke_of, group_at = refused.get("request_generation"), refused.get("generation")
+    if refused.get("error") not in _PAST or spoke_of is None or group_at is None:
+        return False
+    since = [one for one in window.ended if spoke_of < int(one.get("to_generation") or 0) <= group_at]
+    return bool(since) and all(_kept(one, refused) for one in since)
+
+
+def _kept(ended: Facts, refused: Facts) -> bool:
+    if ended.get("group_type") != "consumer" and ended.get("mode") != "cooperative":
+        return False
+    mine = next((one for one in ended.get("members") or () if one.get("member_id") == refused.get("member_id")), None)
+    if mine is None or mine.get("change") != "stayed" or mine.get("lost") is None:
+        return False
+    return not set(mine["lost"]) & set(refused.get("topics") or mine["lost"])
 
 
 def offsets_expiring(window: Window) -> Finding | None:

@@ -30,7 +30,7 @@ _TRIGGER_NAMES = {
 
 def repeat_offender(window: Window) -> Finding | None:
     """One client host or instance caused at least 3, and at least half, of the rebalances."""
-    firsts = [record["cause"] for record in window.began if record.get("cause")]
+    firsts = [record["cause"] for record in window.began if record.get("cause") and not _came_and_went_alone(record)]
     firsts = [one for one in firsts if one.get("trigger") != "cooperative_followup"]
     by: dict[tuple[str, str], list[Facts]] = {}
     for one in firsts:
@@ -55,6 +55,12 @@ def repeat_offender(window: Window) -> Finding | None:
     )
 
 
+def _came_and_went_alone(record: Facts) -> bool:
+    """A member that has the group to itself may start and stop: it is in nobody's way."""
+    trigger, before = (record.get("cause") or {}).get("trigger"), record.get("members_before")
+    return (trigger, before) in (("member_joined", 0), ("member_left", 1))
+
+
 def _names_everybody(window: Window, key: tuple[str, str]) -> bool:
     """Whether all of several members go by this name, so that it says nothing."""
     there = [identity(member) for member in _there(window.last_stable or {})]
@@ -71,9 +77,10 @@ def slow_joiner(window: Window) -> Finding | None:
     """One member was waited for in at least half of the rebalances, over a second each time.
 
     A member that is alone holds nobody up. What passes until it is asked to, in the answer of its heartbeat, is not its
-    slowness.
+    slowness. The second round of a cooperative protocol is part of the first: who is slow is so in that.
     """
     ended = [record for record in window.ended if not record.get("initial_delay_ms") and len(_there(record)) != 1]
+    ended = [one for one in ended if (one.get("first_cause") or {}).get("trigger") != "cooperative_followup"]
     by: dict[tuple[str, str], list[Facts]] = {}
     for record in ended:
         slowest = record.get("slowest_to_revoke") or record.get("slowest_to_join")

@@ -228,6 +228,49 @@ def test_no_new_owner_is_told_of_where_nobody_is_in_the_group():
     assert "nobody is in the group" in finding["says"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "lost", "change", "severity"),
+    [
+        ("cooperative", {}, "stayed", "hint"),
+        ("cooperative", {"other": "0"}, "stayed", "hint"),
+        ("cooperative", {"orders": "0"}, "stayed", "warning"),
+        ("cooperative", {}, "expired", "warning"),
+        ("eager", {}, "stayed", "warning"),
+    ],
+)
+def test_nothing_is_processed_twice_where_a_member_keeps_its_partitions(
+    mode: str, lost: dict[str, str], change: str, severity: str
+):
+    """With an eager protocol it begins again from its last commit."""
+    came = rebalance(NOW, cause("member_joined", "new"), mode=mode, members=[member("worker-1", change, lost=lost)])
+    refused = event(
+        "commits_refused", client_id="worker-1", client_host="/10.0.0.1", error="ILLEGAL_GENERATION", count=2,
+        request_generation=came[1]["from_generation"], topics=["orders"],
+    ) | {"member_id": "worker-1-id", "generation": came[1]["to_generation"]}  # fmt: skip
+    finding = RULES["refused_commits"](Window([*came, refused], {}, NOW))
+    assert finding is not None
+    assert finding["severity"] == severity
+    assert ("is processed twice, " in finding["says"]) == (severity == "warning")
+
+
+def test_who_has_a_group_to_itself_may_start_and_stop():
+    ways = [("member_joined", 0), ("member_left", 1)] * 4
+    told = [rebalance(NOW + at, cause(trigger)) for at, (trigger, _) in enumerate(ways)]
+    for (began, _), (_, before) in zip(told, ways, strict=True):
+        began["members_before"] = before
+    records = [record for pair in told for record in pair]
+    assert RULES["repeat_offender"](Window(records, {}, NOW)) is None
+    for began, _ in told:
+        began["members_before"] += 1
+    assert RULES["repeat_offender"](Window(records, {}, NOW)) is not None
+
+
+def test_the_second_round_of_a_cooperative_protocol_accuses_nobody():
+    waits = {"slowest_to_join": {**waited(2_400), "told_after_ms": 1_100}}
+    records = rebalance(NOW, cause("member_joined", "new")) + rebalance(NOW, cause("cooperative_followup"), **waits)
+    assert RULES["slow_joiner"](Window(records, {}, NOW)) is None
+
+
 def test_unknown_fields_and_triggers_do_no_harm():
     """Ledger 2: readers ignore what they do not know, and records may lack what is newer than they."""
     strange = cause("a_trigger_of_later", "x")

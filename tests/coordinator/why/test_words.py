@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.cause import TRIGGERS
+from coordinator.classic.rebalance_tracking import cause_record
+from coordinator.consumer.causes import migrated_cause, regex_cause
+from coordinator.consumer.group import ConsumerMember
 from coordinator.why import cause_words, terms, words
 from tests.coordinator.why.records import NOW, cause, member, rebalance
 
@@ -84,3 +87,13 @@ def test_refused_commits_are_told_with_both_generations():
     record = {"kind": "commits_refused", "client_id": "worker-2", "client_host": "/h", "error": "ILLEGAL_GENERATION",
               "count": 14, "request_generation": 5, "generation": 6}  # fmt: skip
     assert words.event(record) == "worker-2's commits were refused 14 times: generation 5, the group was at 6"
+
+
+def test_a_group_that_goes_over_to_another_protocol_is_told_with_what_somebody_did():
+    """Both have an old and a new: the pattern, and the protocol."""
+    why = regex_cause(NOW, ConsumerMember("m", regex="a.*"), ConsumerMember("m", regex="b.*", client_id="c"))
+    moved = cause_record(migrated_cause(why, "classic", "consumer"))
+    assert (
+        cause_words.cause(moved) == "c subscribed to the pattern b.*, and the group went over to the consumer protocol"
+    )
+    assert (moved["detail"]["old"], moved["detail"]["new"]) == ("classic", "consumer")
