@@ -100,8 +100,9 @@ def _segments(data: Path) -> list[Path]:
     return sorted((data / "__cluster_metadata-0").glob("*.log"))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    ("version", "killed"), [("3.9.2", False), ("4.3.1", True), ("4.4.0", False)], ids=["3.9.2", "4.3.1-killed", "4.4.0"]
+)
 def test_kafka_starts_on_a_snapshot_that_kohort_made(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
     """DD24, DD31, DD32, DD33: the log begins at the snapshot; topics, configs, records and offsets are there."""
     port = free_port()
@@ -143,9 +144,12 @@ def test_kafka_starts_on_a_snapshot_that_kohort_made(tmp_path: Path, tidy: Any, 
     kohort.stop()
 
 
-@pytest.mark.parametrize("version", VERSIONS[1:])
-@pytest.mark.parametrize("snapshots", [False, True], ids=["log", "snapshots"])
-@pytest.mark.parametrize("standalone", [False, True], ids=["kraft-0", "kraft-1"])
+@pytest.mark.parametrize(
+    ("version", "standalone", "snapshots"),
+    # Each two of the three together once.
+    [("4.3.1", False, False), ("4.3.1", True, True), ("4.4.0", False, True), ("4.4.0", True, False)],
+    ids=["4.3.1-kraft-0-log", "4.3.1-kraft-1-snapshots", "4.4.0-kraft-0-snapshots", "4.4.0-kraft-1-log"],
+)
 def test_a_round_trip_keeps_every_record_and_offset(
     tmp_path: Path, tidy: Any, standalone: bool, snapshots: bool, version: str
 ) -> None:
