@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline.errors import UsageError
 from pipeline.paths import check_target, is_taken, local_path, place_of
 from pipeline.session import LOCAL
 from pipeline.sources.access import Access, access, read_settings
+from pipeline.sources.files import is_remote
 from pipeline.spans import span_ms
 
 VERBS = {
@@ -92,6 +94,7 @@ class Asked:
     execute: bool = False
     bootstrap: str | None = None
     client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    file_system: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     stream: bool = False
     once: bool = False
     trigger_ms: int = 10_000
@@ -147,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="DIR|HOST:PORT",
-        help="log directories (a comma list, or given again), or a broker",
+        help="log directories (a comma list, or given again), s3:// and the like among them; or a broker",
     )
     add("--to", metavar="PATH", help="where to write; without it the answer goes to standard output")
     add("--format", choices=FORMATS, help="parquet (default with --to), json, csv, or table (default on the screen)")
@@ -188,6 +191,11 @@ def parser() -> argparse.ArgumentParser:
         help="how the broker is spoken to: settings of a client as Kafka's tools take them (TLS, SASL)",
     )
     add(
+        "--fs-config",
+        metavar="FILE",
+        help="how the file system of a remote directory is spoken to: access_key=..., endpoint_override=... in lines",
+    )
+    add(
         "--stream",
         action="store_true",
         help=f"go on as the log grows: {', '.join(STREAMED)}; needs --to and --checkpoint",
@@ -211,7 +219,8 @@ def read(words: list[str]) -> Asked:
     given = parser().parse_args(_with_ago(words))
     _check_heeded(given)
     now = datetime.now(UTC)
-    paths, broker, has_groups = _source(",".join(given.source))
+    file_system = {} if given.fs_config is None else read_settings(given.fs_config, "--fs-config")
+    paths, broker, has_groups = _source(",".join(given.source), file_system)
     to = None if given.to is None else place_of("--to", given.to)
     format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
     asked = Asked(
@@ -245,6 +254,7 @@ def read(words: list[str]) -> Asked:
         execute=given.execute,
         bootstrap=given.bootstrap or broker,
         client=() if given.command_config is None else tuple(read_settings(given.command_config).items()),
+        file_system=tuple(file_system.items()),
         stream=given.stream,
         once=given.once,
         trigger_ms=_span("--trigger", given.trigger or "10s"),
@@ -287,7 +297,7 @@ def _with_ago(words: list[str]) -> list[str]:
     return joined
 
 
-def _source(text: str) -> tuple[tuple[str, ...], str | None, bool]:
+def _source(text: str, file_system: Mapping[str, str]) -> tuple[tuple[str, ...], str | None, bool]:
     """(directories, broker, whether the records of groups may be there)."""
     given = [path.strip() for path in text.split(",") if path.strip()]
     paths = tuple(local_path(path) or path for path in given)
@@ -303,7 +313,10 @@ def _source(text: str) -> tuple[tuple[str, ...], str | None, bool]:
     from pipeline.sources.log_dir import GROUPS_TOPIC, scan  # noqa: PLC0415
 
     # Raises UsageError for what is no log directory.
-    return paths, None, any(partition.topic == GROUPS_TOPIC for partition in scan(paths))
+    if file_system and not any(map(is_remote, paths)):
+        raise UsageError("--fs-config is for a directory in an object store or in HDFS")
+    wanted = scan(paths, file_system, lambda topic, _number: topic == GROUPS_TOPIC)
+    return paths, None, bool(wanted)
 
 
 def _setting(text: str) -> tuple[str, str]:

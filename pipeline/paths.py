@@ -42,7 +42,7 @@ def check_target(
     target = place.resolve()
     if not target.name:
         raise UsageError(f"{option} {place} is no place to write to")
-    for source in map(_log_directory, sources):
+    for source in [_log_directory(source) for source in sources if local_path(source) is not None]:
         if target == source or source in target.parents:
             raise UsageError(f"{option} {place} lies in the log directory {source}, where nothing is ever written")
         if replaced and target in source.parents:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pyspark.sql import Observation
@@ -19,7 +18,7 @@ from pipeline import decode
 from pipeline.asked import NO_GROUPS
 from pipeline.errors import UsageError
 from pipeline.sources import log_ends, plan
-from pipeline.sources.log_dir import GROUPS_TOPIC, Partition
+from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, is_there
 from pipeline.sources.options import parse
 from pipeline.transformations.keys import moment
 
@@ -194,7 +193,11 @@ class Inputs:
         if self.asked.broker is not None:
             return {"bootstrap": self.asked.broker, **{f"kafka.{key}": text for key, text in self.asked.client}}
         more = {"dedupeReplicas": "true"} if self.asked.dedupe_replicas else {}
-        return {"path": ",".join(self.asked.paths), **more}
+        return {
+            "path": ",".join(self.asked.paths),
+            **more,
+            **{f"fs.{key}": text for key, text in self.asked.file_system},
+        }
 
     def _time_range(self) -> dict[str, str]:
         bounds = {"startingTimestamp": self.asked.since, "endingTimestamp": self.asked.until}
@@ -260,7 +263,7 @@ class Inputs:
         rows = []
         for (topic, number), parts in self._copies().items():
             dirty = _least_cleaned(parts)
-            whole = any((Path(part.directory).parent / "meta.properties").exists() for part in parts)
+            whole = any(_lies_in_a_log_directory(part) for part in parts)
             if topic == GROUPS_TOPIC and (dirty is not None or whole):
                 start = max(part.log_start_offset for part in parts)
                 rows.append((number, start if dirty is None else dirty))
@@ -355,6 +358,11 @@ class Inputs:
                         f"read up to offset {end.next_offset}"
                     )
         return lines
+
+
+def _lies_in_a_log_directory(partition: Partition) -> bool:
+    above, _, _ = partition.directory.rpartition("/")
+    return is_there(partition.files, f"{above or '.'}/meta.properties")
 
 
 def _least_cleaned(copies: Sequence[Partition]) -> int | None:

@@ -69,14 +69,14 @@ def access(bootstrap: str, given: Mapping[str, str] | None = None, *, timeout_ms
     return found
 
 
-def read_settings(path: str) -> dict[str, str]:
-    """The settings in a file as Kafka's tools take it (`--command-config`). Raises: UsageError."""
+def read_settings(path: str, option: str = "--command-config") -> dict[str, str]:
+    """The settings in a file as Kafka's tools take it, `KEY=VALUE` in each line. Raises: UsageError."""
     try:
         settings = parse_properties(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--command-config {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UsageError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--command-config {path}: it is no text") from None
+        raise UsageError(f"{option} {path}: it is no text") from None
     settings.pop("bootstrap.servers", None)
     return settings
 

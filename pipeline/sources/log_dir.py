@@ -6,19 +6,20 @@ Source: Kafka's LogLoader, LogFileUtils.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
 from pipeline.paths import local_path
+from pipeline.sources.files import LOCAL, REMOTE, Files, files_of, read_whole
 from protocol.types import uuid_text
-from storage.directory.log_directory import METADATA_FOLDER, parse_folder_name, read_topic_id
+from storage.directory.log_directory import METADATA_FOLDER, PARTITION_METADATA, parse_folder_name, parse_topic_id
 from storage.errors import CorruptFile
-from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, read_offsets
-from storage.reading.folder import SWAP, replaced_by, scan_folder, segment_path
+from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, parse_offsets
+from storage.reading.folder import SWAP, Found, base_offset_of, segment_path
+from storage.reading.walk import Walk
 
 GROUPS_TOPIC = "__consumer_offsets"
 METADATA_TOPIC = METADATA_FOLDER.rpartition("-")[0]
@@ -34,20 +35,20 @@ class Segment:
     size_bytes: int
     next_offset: int | None = None
     modified_ms: int = 0
+    files: Files = LOCAL
 
     @property
     def is_last(self) -> bool:
         """The active segment, whose end may still be growing."""
         return self.next_offset is None
 
-    def beside(self, suffix: str) -> Path:
+    def beside(self, suffix: str) -> str:
         """The path of another of the segment's files: `.index`, `.timeindex`, `.txnindex`, `.snapshot`."""
-        log = Path(self.path)
-        name = log.name
-        swapped = name.endswith(".swap")
-        found = log.with_name(name.partition(".")[0] + suffix + (".swap" if swapped else ""))
+        folder, _, name = self.path.rpartition("/")
+        found = f"{folder}/{name.partition('.')[0]}{suffix}"
         # A replacement may be half way through being renamed.
-        return found if not swapped or found.exists() else found.with_suffix("")
+        swapped = name.endswith(SWAP) and is_there(self.files, found + SWAP)
+        return found + SWAP if swapped else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Partition:
     first_dirty_offset: int | None = None
     high_watermark: int | None = None
     checkpointed_start: int | None = None
+    files: Files = LOCAL
 
     @property
     def log_start_offset(self) -> int:
@@ -80,92 +82,149 @@ class Partition:
         return self.topic, self.number
 
 
-def scan(paths: str | Iterable[str]) -> list[Partition]:
-    """Every partition in the given directories (a comma list, or several), sorted by topic and number.
+def scan(
+    paths: str | Iterable[str],
+    settings: Mapping[str, str] | None = None,
+    wants: Callable[[str, int], bool] = lambda _topic, _number: True,
+) -> list[Partition]:
+    """Every wanted partition in the given directories (a comma list, or several), sorted by topic and number.
 
-    A path is a log directory or a single `<topic>-<partition>` directory. The same partition may come up several times.
+    A path is a log directory or a single `<topic>-<partition>` directory, of this machine or of what `pyarrow.fs`
+    reaches, with its `settings`. The same partition may come up several times.
     Raises: UsageError when a path is none or holds no partition; DataError for an unreadable directory or checkpoint.
     """
     given = paths.split(",") if isinstance(paths, str) else list(paths)
+    names = [path.strip() for path in given if path.strip()]
+    if not names:
+        raise UsageError("no path given")
     found: list[Partition] = []
-    for name in [path.strip() for path in given if path.strip()]:
-        place = local_path(name)
+    for name in names:
+        files = files_of(name, settings or {})
+        place = local_path(name) if files is LOCAL else name.rstrip("/")
         if place is None:
             raise UsageError(
-                f"{name} is no local path: Python workers have no Hadoop file system. Copy or mount the directory, "
-                "or read the live broker with format kohort-kafka or Spark's kafka connector"
+                f"{name} is neither a local path nor one of {', '.join(REMOTE)}. Copy or mount the directory, or read "
+                "the live broker with format kohort-kafka or Spark's kafka connector"
             )
-        found += _scan_one(Path(place))
-    if not found:
-        raise UsageError("no path given")
+        found += _scan_one(files, place, wants)
     return sorted(found, key=lambda partition: (partition.topic, partition.number, partition.directory))
 
 
-def _scan_one(path: Path) -> list[Partition]:
-    if not path.exists():
-        raise UsageError(f"{path} does not exist")
-    if not path.is_dir():
-        raise UsageError(f"{path} is a file; give the log directory, or one <topic>-<partition> directory in it")
-    own = parse_folder_name(path.resolve().name)
+def _scan_one(files: Files, path: str, wants: Callable[[str, int], bool]) -> list[Partition]:
     try:
-        names = sorted(entry.name for entry in os.scandir(path))
-        folders = [(name, parse_folder_name(name)) for name in names if (path / name).is_dir()]
-        partitions = [
-            partition_in(path / name, folder.topic, folder.partition)
-            for name, folder in folders
-            if folder is not None and not folder.kind
-        ]
-        if not partitions and own is not None and any(_SEGMENT.fullmatch(name) for name in names):
-            return [_with_checkpoints(partition_in(path, own.topic, own.partition), path.resolve().parent)]
+        entries = files.entries(path)
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist") from None
+    except NotADirectoryError:
+        raise UsageError(
+            f"{path} is a file; give the log directory, or one <topic>-<partition> directory in it"
+        ) from None
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from error
-    if not partitions:
+    whole = str(Path(path).resolve()) if files is LOCAL else path
+    above, _, own_name = whole.rpartition("/")
+    own = parse_folder_name(own_name)
+    parsed = [(entry.name, parse_folder_name(entry.name)) for entry in entries if entry.is_folder]
+    folders = [(name, folder) for name, folder in parsed if folder is not None and not folder.kind]
+    try:
+        if not folders and own is not None and any(_SEGMENT.fullmatch(entry.name) for entry in entries):
+            found = [partition_in(path, own.topic, own.partition, files)] if wants(own.topic, own.partition) else []
+            return _with_checkpoints(found, above)
+        partitions = [
+            partition_in(f"{path.rstrip('/')}/{name}", folder.topic, folder.partition, files)
+            for name, folder in folders
+            if wants(folder.topic, folder.partition)
+        ]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    if not folders:
+        names = [entry.name for entry in entries]
         some = f"only {', '.join(names[:5])}" if names else "it is empty"
         raise UsageError(f"{path} is no log directory: no <topic>-<partition> folder in it, {some}")
-    return [_with_checkpoints(partition, path) for partition in partitions]
+    return _with_checkpoints(partitions, path)
 
 
-def partition_in(directory: Path, topic: str, number: int) -> Partition:
+def partition_in(directory: str, topic: str, number: int, files: Files = LOCAL) -> Partition:
     """The segments in a partition's folder, complete replacements taken for what they replace. May raise OSError."""
-    found = scan_folder(directory)
-    logs = {base_offset: segment_path(directory, base_offset, ".log") for base_offset in found.sizes[".log"]}
+    there = {entry.name: entry for entry in files.entries(directory) if not entry.is_folder}
+    found = Found()
+    for entry in there.values():
+        found.note(Path(entry.name), lambda size=entry.size_bytes: size)  # type: ignore[misc]
+    logs = {base_offset: segment_path(_HERE, base_offset, ".log").name for base_offset in found.sizes[".log"]}
     for swap in sorted(found.swaps_that_count()):
         if swap.name.endswith(".log" + SWAP):
-            covered, _ = replaced_by(swap)
+            covered = _replaced_by(files, directory, swap)
             logs = {base_offset: path for base_offset, path in logs.items() if base_offset not in covered}
-            logs[covered.start] = swap
-    listed = []
-    for base_offset in sorted(logs):
-        try:
-            status = logs[base_offset].stat()
-        except FileNotFoundError:
-            continue  # removed since it was listed: retention, or the cleaner
-        listed.append(
-            Segment(base_offset, str(logs[base_offset]), status.st_size, None, status.st_mtime_ns // 1_000_000)
-        )
-    ends = [segment.base_offset for segment in listed[1:]]
-    segments = [replace(segment, next_offset=end) for segment, end in zip(listed, [*ends, None], strict=False)]
-    try:
-        topic_id = read_topic_id(directory)
-    except CorruptFile:
-        topic_id = None  # only names in rare records depend on it
-    return Partition(topic, number, str(directory), tuple(segments), uuid_text(topic_id) if topic_id else None)
+            logs[covered.start] = swap.name
+    bases = sorted(logs)
+    segments = []
+    for base_offset, next_offset in zip(bases, [*bases[1:], None], strict=False):
+        entry = there[logs[base_offset]]
+        place = f"{directory}/{entry.name}"
+        segments.append(Segment(base_offset, place, entry.size_bytes, next_offset, entry.modified_ms, files))
+    return Partition(topic, number, directory, tuple(segments), _topic_id(files, directory), files=files)
 
 
-def _with_checkpoints(partition: Partition, log_directory: Path) -> Partition:
+_HERE = Path()
+
+
+def _replaced_by(files: Files, directory: str, swap: Path) -> range:
+    """The base offsets of the segments that a replacement stands for. See `storage.reading.folder.replaced_by`."""
+    begin = next_offset = base_offset_of(swap)
+    with files.open(f"{directory}/{swap.name}") as file:
+        for _, header in Walk(file.pread, file.size_bytes).headers():
+            next_offset = header[0] + header[6] + 1
+    return range(begin, max(next_offset, begin + 1))
+
+
+def _topic_id(files: Files, directory: str) -> str | None:
+    path = f"{directory}/{PARTITION_METADATA}"
     try:
-        cleaner, watermark, start = (
-            read_offsets(log_directory / name).get(partition.key) for name in (CLEANER, HIGH_WATERMARK, LOG_START)
-        )
+        data = read_whole(files, path)
+        return None if data is None else uuid_text(parse_topic_id(Path(path), data))
+    except (CorruptFile, OSError):
+        return None  # only names in rare records depend on it
+
+
+def _with_checkpoints(partitions: list[Partition], log_directory: str) -> list[Partition]:
+    if not partitions:
+        return []
+    try:
+        found = [
+            _checkpoint(partitions[0].files, f"{log_directory}/{name}") for name in (CLEANER, HIGH_WATERMARK, LOG_START)
+        ]
     except (CorruptFile, OSError) as error:
         raise DataError(str(error)) from error
-    return replace(partition, first_dirty_offset=cleaner, high_watermark=watermark, checkpointed_start=start)
+    cleaner, watermark, start = found
+    return [
+        replace(
+            partition,
+            first_dirty_offset=cleaner.get(partition.key),
+            high_watermark=watermark.get(partition.key),
+            checkpointed_start=start.get(partition.key),
+        )
+        for partition in partitions
+    ]
 
 
-def again(partition_directory: str, topic: str, number: int) -> Partition:
-    """A partition's folder listed anew, checkpoints included. Raises: DataError when it is gone."""
-    path = Path(partition_directory)
+def _checkpoint(files: Files, path: str) -> dict[tuple[str, int], int]:
+    data = read_whole(files, path)
+    return {} if data is None else parse_offsets(Path(path), data)
+
+
+def is_there(files: Files, path: str) -> bool:
+    """Whether there is such a file. May raise OSError."""
     try:
-        return _with_checkpoints(partition_in(path, topic, number), path.parent)
+        with files.open(path):
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def again(partition_directory: str, topic: str, number: int, files: Files = LOCAL) -> Partition:
+    """A partition's folder listed anew, checkpoints included. Raises: DataError when it is gone."""
+    try:
+        found = partition_in(partition_directory, topic, number, files)
+        return _with_checkpoints([found], partition_directory.rpartition("/")[0])[0]
     except OSError as error:
-        raise DataError(f"{path} cannot be read any more: {error.strerror}") from error
+        raise DataError(f"{partition_directory} cannot be read any more: {error.strerror}") from error

@@ -57,7 +57,7 @@ class LogStreamReader(StreamReader):
         for segment in partition.segments:
             if segment.next_offset is not None and segment.next_offset < target:
                 continue
-            for step in steps(segment.path, plan.position_of(segment, target - 1)):
+            for step in steps(segment.path, plan.position_of(segment, target - 1), None, segment.files):
                 if step.last_offset >= target - 1:
                     return step.last_offset + 1
         return target

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 
 from pipeline.errors import UsageError
 from pipeline.sources.access import TIMEOUT_MS, Access, access
+from pipeline.sources.files import is_remote
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 
 RECORDS = ("raw", "group", "batch", "problems")
@@ -62,6 +63,7 @@ class Options:
     access: Access = field(default_factory=lambda: Access(""))
     columns: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
+    file_system: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def wants(self, topic: str, partition: int) -> bool:
         """Whether a partition was asked for."""
@@ -79,9 +81,13 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
     names = {name.lower(): name for name in known}
     values: dict[str, str] = {}
     security: dict[str, str] = {}
+    file_system: dict[str, str] = {}
     for key, value in given.items():
         if key.lower().startswith("kafka.") and "bootstrap" in known:
             security[key.lower()[6:]] = value
+            continue
+        if key.lower().startswith("fs.") and "path" in known:
+            file_system[key.lower()[3:]] = value
             continue
         if key.lower() == "paths" and "path" in known:
             values["path"] = _several(value)
@@ -95,6 +101,8 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
     where = "path" if "path" in known else "bootstrap"
     if not values.get(where):
         raise UsageError(f"option {where!r} is required")
+    if file_system and not any(is_remote(path.strip()) for path in values["path"].split(",")):
+        raise UsageError(f"fs.{next(iter(file_system))}: the path is none of an object store's or of HDFS's")
     if values.get("topic") and values.get("topicPattern"):
         raise UsageError("topic and topicPattern exclude each other")
     records = _one_of(values, "records", RECORDS, "raw")
@@ -132,6 +140,7 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
         access=access(values.get("bootstrap", ""), security, timeout_ms=_number(values, "timeoutMs", TIMEOUT_MS)),
         columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
         given=values,
+        file_system=file_system,
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 
 from pipeline.decode.batches import Headers
 from pipeline.errors import DataError
 from pipeline.sources import log_dir
+from pipeline.sources.files import LOCAL, Files
 from pipeline.sources.log_dir import Partition, Segment
 from pipeline.sources.options import Options
 from pipeline.sources.segments import (
@@ -48,6 +50,7 @@ class Split:
     base_offset: int = -1  # of the batch at `position`; -1 not known
     is_tail: bool = False  # ends where the log ended when this was planned
     aborted: tuple[Aborted, ...] = ()
+    files: Files = LOCAL
 
     @property
     def size_bytes(self) -> int:
@@ -81,13 +84,15 @@ class Narrowing:
 def choose(options: Options, narrowing: Narrowing | None = None) -> list[Partition]:
     """The partitions that were asked for. Raises: UsageError, DataError."""
     narrow = narrowing or Narrowing()
-    found = [
-        partition
-        for partition in log_dir.scan(options.path)
-        if options.wants(*partition.key)
-        and (narrow.topics is None or partition.topic in narrow.topics)
-        and (narrow.partitions is None or partition.number in narrow.partitions)
-    ]
+
+    def wants(topic: str, number: int) -> bool:
+        return (
+            options.wants(topic, number)
+            and (narrow.topics is None or topic in narrow.topics)
+            and (narrow.partitions is None or number in narrow.partitions)
+        )
+
+    found = log_dir.scan(options.path, options.file_system, wants)
     if not options.dedupe_replicas:
         return found
     furthest: dict[tuple[str, int], tuple[int, Partition]] = {}
@@ -158,7 +163,7 @@ def _survey(partition: Partition, options: Options) -> Headers | None:
     if not options.read_committed and (last.size_bytes >= INDEX_BATCH_LIMIT_BYTES or index_entries(last)):
         return None
     try:
-        return survey(last.path)
+        return survey(last.path, files=last.files)
     except OSError as error:
         raise DataError(f"{last.path} cannot be read: {error.strerror}") from error
 
@@ -228,18 +233,19 @@ def _cut(found: Range, segment: Segment, start: int, end: int, limit: int, split
             base_offset=offset if position else -1,
             is_tail=segment.is_last and end_position == limit,
             aborted=found.outcomes.aborted,
+            files=segment.files,
         )
         for (position, offset), (end_position, end_offset) in zip(pieces, ends, strict=True)
         if end_position > position
     ]
 
 
-def _position_of(segment: Segment, entries: list[tuple[int, int]], offset: int) -> tuple[int, int]:
+def _position_of(segment: Segment, entries: Sequence[tuple[int, int]], offset: int) -> tuple[int, int]:
     """Position and base offset of a batch at or before the one that holds an offset."""
     at = bisect_right(entries, (offset, -1))
     while at:
         last_offset, position = entries[at - 1]
-        header = header_at(segment.path, position)
+        header = header_at(segment.path, position, segment.files)
         if header is not None and segment.base_offset <= header.base_offset <= last_offset <= offset:
             return position, header.base_offset
         at -= 1
@@ -253,7 +259,7 @@ def position_of(segment: Segment, offset: int) -> int:
 
 def _boundaries(
     segment: Segment,
-    entries: list[tuple[int, int]],
+    entries: Sequence[tuple[int, int]],
     first: int,
     limit: int,
     split_bytes: int,
@@ -265,20 +271,19 @@ def _boundaries(
     cuts: list[tuple[int, int]] = []
     target = first + split_bytes
     if entries:
-        positions = [position for _, position in entries]
         # What would be left is not worth a task of its own.
         while target < limit - split_bytes // 4:
-            at = bisect_left(positions, target)
-            if at == len(positions) or positions[at] >= limit:
+            at = bisect_left(entries, target, key=itemgetter(1))
+            if at == len(entries) or entries[at][1] >= limit:
                 break
-            header = header_at(segment.path, positions[at])
+            header = header_at(segment.path, entries[at][1], segment.files)
             if header is not None and segment.base_offset <= header.base_offset <= entries[at][0]:
                 cuts.append((header.position, header.base_offset))
-            target = positions[at] + split_bytes
+            target = entries[at][1] + split_bytes
         return cuts
     if segment.size_bytes >= INDEX_BATCH_LIMIT_BYTES:
         return []
-    headers = survey(segment.path, first, limit) if seen is None else seen
+    headers = survey(segment.path, first, limit, segment.files) if seen is None else seen
     starts, offsets = headers.position, headers.base_offset
     while target < limit - split_bytes // 4:
         at = int(np.searchsorted(starts, target))
@@ -305,7 +310,7 @@ def pack(splits: Sequence[Split], split_bytes: int) -> list[list[Split]]:
 
 def locate(split: Split) -> list[Split]:
     """The same offsets, looked for in a fresh listing of the folder. Raises: DataError when it is gone."""
-    partition = log_dir.again(split.directory, split.topic, split.partition)
+    partition = log_dir.again(split.directory, split.topic, split.partition, split.files)
     found = Range(partition, split.start_offset, split.end_offset, end_of(partition), Outcomes(split.aborted, None))
     return _no_cuts(found)
 

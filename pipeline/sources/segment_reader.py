@@ -5,7 +5,6 @@ Memory: one window, or one batch where that is larger. The rest of the file is n
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ from pipeline.decode.batches import (
 )
 from pipeline.errors import DataError
 from pipeline.sources import plan
+from pipeline.sources.files import File
 from pipeline.sources.plan import NO_END, Split
 from pipeline.sources.segments import header_at
 from protocol.records.batch_header import HEADER_BYTES
@@ -75,7 +75,7 @@ class Problems:
 def windows(split: Split, problems: Problems, *, check_crc: bool, relocate: bool = True) -> Iterator[Window]:
     """The batches of a split in order. Raises: CorruptBatch, DataError."""
     try:
-        descriptor = os.open(split.file, os.O_RDONLY)
+        file = split.files.open(split.file)
     except FileNotFoundError as error:
         if not relocate:
             raise DataError(f"{split.file} vanished while it was read") from error
@@ -85,16 +85,16 @@ def windows(split: Split, problems: Problems, *, check_crc: bool, relocate: bool
         raise DataError(f"{split.file} cannot be read: {error.strerror}") from error
     try:
         if relocate and split.base_offset >= 0 and split.position:
-            found = header_at(split.file, split.position)
+            found = header_at(split.file, split.position, split.files)
             if found is None or found.base_offset != split.base_offset:
                 # The cleaner put another file here.
                 yield from _elsewhere(split, problems, check_crc)
                 return
-        yield from _Reading(descriptor, split, problems, check_crc).windows()
+        yield from _Reading(file, split, problems, check_crc).windows()
     except OSError as error:
         raise DataError(f"{split.file} cannot be read: {error.strerror}") from error
     finally:
-        os.close(descriptor)
+        file.__exit__(None, None, None)
 
 
 def _elsewhere(split: Split, problems: Problems, check_crc: bool) -> Iterator[Window]:
@@ -105,21 +105,21 @@ def _elsewhere(split: Split, problems: Problems, check_crc: bool) -> Iterator[Wi
 class _Reading:
     """One file being read."""
 
-    def __init__(self, descriptor: int, split: Split, problems: Problems, check_crc: bool) -> None:
-        self.descriptor, self.split, self.problems, self.check_crc = descriptor, split, problems, check_crc
-        self.size = os.fstat(descriptor).st_size
+    def __init__(self, file: File, split: Split, problems: Problems, check_crc: bool) -> None:
+        self.file, self.split, self.problems, self.check_crc = file, split, problems, check_crc
+        self.size = file.size_bytes
         self.limit = min(split.end_position, self.size)
         self._window = bytearray()
         self._bases: list[Any] = []  # base offsets of what was handed out: eight bytes a batch
         self._highest = np.full(1, -1, np.int64)
-        name = os.path.basename(split.file).partition(".")[0]  # noqa: PTH119  once a file
+        name = split.file.rpartition("/")[2].partition(".")[0]
         self.first_offset = int(name) if name.isdigit() else max(split.base_offset, 0)
         self.next_offset = max(split.base_offset, split.start_offset if not split.position else 0)
 
     def read(self, position: int, size: int) -> bytearray:
         """Bytes of the file, padded; fewer than asked for when it ends."""
         data = bytearray(size + PAD_BYTES)
-        count = os.preadv(self.descriptor, [memoryview(data)[:size]], position)
+        count = self.file.fill(memoryview(data)[:size], position)
         if count < size:
             del data[count : count + size - count]
         return data
@@ -130,7 +130,7 @@ class _Reading:
             return self.read(position, size)
         if not self._window:
             self._window = bytearray(CHUNK_BYTES + PAD_BYTES)
-        filled = os.preadv(self.descriptor, [memoryview(self._window)[:CHUNK_BYTES]], position)
+        filled = self.file.fill(memoryview(self._window)[:CHUNK_BYTES], position)
         return self._window if filled == CHUNK_BYTES else self.read(position, size)
 
     def windows(self) -> Iterator[Window]:

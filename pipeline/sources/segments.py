@@ -5,19 +5,17 @@ Positions are bytes in the file. An index is believed only as far as the batches
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch, is_zero, read_headers, walk
+from pipeline.sources.files import LOCAL, Files
+from pipeline.sources.index_files import offset_entries, time_entries
 from pipeline.sources.log_dir import Segment
 from protocol.records.batch_header import HEADER_BYTES
-from storage.files import LogFile
 from storage.reading.batches import OVERHEAD
-from storage.reading.indexes import OffsetIndex, TimeIndex
 from storage.reading.walk import Header, Verdict, Walk
 
 WINDOW_BYTES = 4 * 1024 * 1024
@@ -44,33 +42,33 @@ class End(NamedTuple):
     is_broken: bool  # something in front of `position` cannot be read: a reader must look for itself
 
 
-def steps(path: str, position: int = 0, end: int | None = None) -> Iterator[Step]:
+def steps(path: str, position: int = 0, end: int | None = None, files: Files = LOCAL) -> Iterator[Step]:
     """Each batch from `position` on, by its header; stops in front of anything that is no whole batch. OSError."""
-    file = LogFile(Path(path), os.O_RDONLY)
-    size = file.size()
-    walk = Walk(file.pread, size if end is None else min(end, size), position)
-    for at, header in walk.headers():
-        if header[6] < 0:
-            return
-        yield _step(at, header)
+    with files.open(path) as file:
+        size = file.size_bytes
+        walk = Walk(file.pread, size if end is None else min(end, size), position)
+        for at, header in walk.headers():
+            if header[6] < 0:
+                return
+            yield _step(at, header)
 
 
 def _step(position: int, header: Header) -> Step:
     return Step(position, header[1] + OVERHEAD, header[0], header[0] + header[6], header[5])
 
 
-def survey(path: str, position: int = 0, end: int | None = None) -> Headers:
+def survey(path: str, position: int = 0, end: int | None = None, files: Files = LOCAL) -> Headers:
     """The headers of all batches from `position` on, in front of anything that is no whole batch. OSError.
 
     61 bytes a batch; of a file with large batches everything is read all the same.
     """
     found: list[Headers] = []
-    with open(path, "rb") as file:  # noqa: PTH123
-        size = os.fstat(file.fileno()).st_size
+    with files.open(path) as file:
+        size = file.size_bytes
         limit, window_bytes = size if end is None else min(end, size), WINDOW_BYTES
         while position + HEADER_BYTES <= limit:
             count = min(window_bytes, limit - position)
-            data = os.pread(file.fileno(), count, position)
+            data = file.pread(count, position)
             walked = walk(data, 0, len(data), check_crc=False)
             if walked.positions:
                 found.append(read_headers(data, walked.positions, position))
@@ -92,29 +90,26 @@ def end_of_batches(path: str, base_offset: int) -> int:
     return int(headers.last_offset[-1]) + 1 if len(headers) else base_offset
 
 
-def index_entries(segment: Segment) -> list[tuple[int, int]]:
+def index_entries(segment: Segment) -> Sequence[tuple[int, int]]:
     """(last offset, position) of each usable entry: up to the first that is zero or does not rise."""
     try:
-        data = segment.beside(".index").read_bytes()
+        return offset_entries(segment.files, segment.beside(".index"), segment.base_offset, segment.size_bytes)
     except OSError:
         return []
-    index = OffsetIndex.believed(data, segment.size_bytes)
-    return [(segment.base_offset + offset, at) for offset, at in zip(index.offsets, index.positions, strict=True)]
 
 
 def latest_timestamp(segment: Segment) -> int | None:
     """The last entry of the time index (ms): no record of the closed segment is later. None when nothing is known."""
     try:
-        data = segment.beside(".timeindex").read_bytes()
+        times = time_entries(segment.files, segment.beside(".timeindex"), segment.base_offset)
+        return times[-1][0] if times else None
     except OSError:
         return None
-    times = TimeIndex.believed(data).timestamps
-    return times[-1] if times else None
 
 
-def header_at(path: str, position: int) -> Step | None:
+def header_at(path: str, position: int, files: Files = LOCAL) -> Step | None:
     """The batch header at a position, None when there is none that could be one. OSError."""
-    found = next(steps(path, position), None)
+    found = next(steps(path, position, None, files), None)
     return found if found is not None and found.base_offset >= 0 else None
 
 
@@ -130,41 +125,42 @@ def find_end(segment: Segment, *, check_last_crc: bool = False, seen: Headers | 
     if seen is not None and len(seen):
         position = int(seen.position[-1])
     if entries:
-        found = header_at(segment.path, entries[-1][1])
+        found = header_at(segment.path, entries[-1][1], segment.files)
         if found is not None and segment.base_offset <= found.base_offset <= entries[-1][0]:
             position = found.position
-    size = Path(segment.path).stat().st_size
-    for step in steps(segment.path, position, size):
+    with segment.files.open(segment.path) as file:
+        size = file.size_bytes
+    for step in steps(segment.path, position, size, segment.files):
         before, position, next_offset = step, step.position + step.size_bytes, step.last_offset + 1
     if position == size:
-        if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
+        if check_last_crc and before is not None and not _crc_is_right(segment, before):
             return End(before.position, before.base_offset, before.size_bytes, False)
         return End(position, next_offset, 0, False)
-    if only_zeros(segment.path, position, size):
+    if only_zeros(segment, position, size):
         return End(position, next_offset, 0, False)  # a pre-allocated file
-    rest = _rest(segment.path, position, size)
+    rest = _rest(segment, position, size)
     torn = size - position
     if find_batch(rest, 1, torn, next_offset - 1) is not None or _is_whole_but_wrong(rest, torn):
         return End(size, next_offset, 0, True)
-    if check_last_crc and before is not None and not _crc_is_right(segment.path, before):
+    if check_last_crc and before is not None and not _crc_is_right(segment, before):
         return End(before.position, before.base_offset, torn + before.size_bytes, False)
     return End(position, next_offset, torn, False)
 
 
-def only_zeros(path: str, position: int, end: int) -> bool:
+def only_zeros(segment: Segment, position: int, end: int) -> bool:
     """Whether a file has nothing but zeros between two positions. OSError."""
-    with open(path, "rb") as file:  # noqa: PTH123
+    with segment.files.open(segment.path) as file:
         while position < end:
-            data = os.pread(file.fileno(), min(WINDOW_BYTES, end - position), position)
+            data = file.pread(min(WINDOW_BYTES, end - position), position)
             if not data or not is_zero(data):
                 return not data
             position += len(data)
     return True
 
 
-def _rest(path: str, position: int, end: int) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
-        return os.pread(file.fileno(), end - position, position) + bytes(PAD_BYTES)
+def _rest(segment: Segment, position: int, end: int) -> bytes:
+    with segment.files.open(segment.path) as file:
+        return file.pread(end - position, position) + bytes(PAD_BYTES)
 
 
 def _is_whole_but_wrong(rest: bytes, size: int) -> bool:
@@ -173,6 +169,7 @@ def _is_whole_but_wrong(rest: bytes, size: int) -> bool:
     return next(walk.headers(), None) is not None or walk.verdict is Verdict.CORRUPT
 
 
-def _crc_is_right(path: str, step: Step) -> bool:
-    walk = Walk(LogFile(Path(path), os.O_RDONLY).pread, step.position + step.size_bytes, step.position)
-    return next(walk.batches(), None) is not None
+def _crc_is_right(segment: Segment, step: Step) -> bool:
+    with segment.files.open(segment.path) as file:
+        walk = Walk(file.pread, step.position + step.size_bytes, step.position)
+        return next(walk.batches(), None) is not None

@@ -8,14 +8,14 @@ Source: Kafka's TransactionIndex, ProducerStateManager.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch
-from pipeline.sources.log_dir import Partition, Segment
+from pipeline.sources.files import File, read_whole
+from pipeline.sources.log_dir import Partition, Segment, is_there
 from pipeline.sources.segments import only_zeros, survey
 from storage.errors import CorruptFile
 from storage.reading.batches import read_marker
@@ -44,32 +44,25 @@ def outcomes(partition: Partition, seen: Headers | None = None) -> Outcomes:
     first, open_since = _where_to_walk_from(segments)
     aborted = []
     for segment in segments[:first]:
-        entries = _read(segment.beside(".txnindex"))
+        entries = read_whole(segment.files, segment.beside(".txnindex"))
         aborted += [Aborted(*entry[:3]) for entry in parse_transaction_index(entries or b"")]
     for segment in segments[first:]:
         _walk(segment, open_since, aborted, seen if segment is segments[-1] else None)
     return Outcomes(tuple(aborted), min(open_since.values(), default=None))
 
 
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
 def _where_to_walk_from(segments: tuple[Segment, ...]) -> tuple[int, dict[int, int]]:
     """The first segment to walk, and the transactions that are open at its base offset."""
     for index in range(len(segments) - 1, 0, -1):
         snapshot = segments[index].beside(".snapshot")
-        data = _read(snapshot)
+        data = read_whole(segments[index].files, snapshot)
         if data is None:
             continue
         # Indexes are there for closed segments, unless somebody copied only the logs: then nothing says what aborted.
-        if not all(segment.beside(".index").exists() for segment in segments[:index]):
+        if not all(is_there(segment.files, segment.beside(".index")) for segment in segments[:index]):
             break
         try:
-            entries = parse_snapshot(snapshot, data)
+            entries = parse_snapshot(Path(snapshot), data)
         except CorruptFile:
             continue
         opened = {entry.producer_id: entry.transaction_first_offset for entry in entries}
@@ -78,34 +71,33 @@ def _where_to_walk_from(segments: tuple[Segment, ...]) -> tuple[int, dict[int, i
 
 
 def _walk(segment: Segment, open_since: dict[int, int], aborted: list[Aborted], seen: Headers | None) -> None:
-    with open(segment.path, "rb") as file:  # noqa: PTH123
-        descriptor = file.fileno()
-        size = os.fstat(descriptor).st_size
+    with segment.files.open(segment.path) as file:
+        size = file.size_bytes
         position, above = 0, segment.base_offset - 1
         while position < size:
-            headers = survey(segment.path, position, size) if seen is None or position else seen
+            headers = survey(segment.path, position, size, segment.files) if seen is None or position else seen
             for index in np.flatnonzero(headers.is_transactional).tolist():
-                _note(descriptor, headers[index : index + 1], open_since, aborted)
+                _note(file, headers[index : index + 1], open_since, aborted)
             if len(headers):
                 position, above = int(headers.position[-1] + headers.size_bytes[-1]), int(headers.last_offset[-1])
             if position >= size:
                 return
             # Something is broken here: what readers skip must not hide how later transactions ended.
-            if only_zeros(segment.path, position, size):
+            if only_zeros(segment, position, size):
                 return
-            rest = os.pread(descriptor, size - position, position) + bytes(PAD_BYTES)
+            rest = file.pread(size - position, position) + bytes(PAD_BYTES)
             found = find_batch(rest, 1, size - position, above)
             if found is None:
                 return
             position += found
 
 
-def _note(descriptor: int, header: Headers, open_since: dict[int, int], aborted: list[Aborted]) -> None:
+def _note(file: File, header: Headers, open_since: dict[int, int], aborted: list[Aborted]) -> None:
     producer_id, base_offset = int(header.column("producer_id")[0]), int(header.base_offset[0])
     if not header.is_control[0]:
         open_since.setdefault(producer_id, base_offset)
         return
-    marker = read_marker(os.pread(descriptor, int(header.size_bytes[0]), int(header.position[0])))
+    marker = read_marker(file.pread(int(header.size_bytes[0]), int(header.position[0])))
     if marker is None:
         return
     first = open_since.pop(producer_id, None)

@@ -247,10 +247,19 @@ def read_topic_id(folder: Path) -> bytes | None:
     """The topic id in a folder's `partition.metadata`, None when there is no such file. Raises: CorruptFile."""
     path = folder / PARTITION_METADATA
     try:
-        lines = path.read_text().splitlines()
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise CorruptFile(path, str(error)) from error
+    return parse_topic_id(path, data)
+
+
+def parse_topic_id(path: Path, data: bytes) -> bytes:
+    """As `read_topic_id`, of a file's content. `path` is for the error's text."""
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
         raise CorruptFile(path, str(error)) from error
     values = dict(re.split(r":\s+", line, maxsplit=1) for line in lines if re.search(r":\s+", line))
     try:

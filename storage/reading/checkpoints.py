@@ -60,6 +60,11 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         data = path.read_bytes()
     except FileNotFoundError:
         return {}
+    return parse_offsets(path, data)
+
+
+def parse_offsets(path: Path, data: bytes) -> dict[TopicPartition, int]:
+    """As `read_offsets`, of a file's content. `path` is for the error's text."""
     offsets = {}
     for number, entry in enumerate(parse_checkpoint(path, data), start=3):
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from storage.files import DISK
 from storage.reading.walk import Walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage.files import Disk
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -35,6 +38,21 @@ class Found:
     cleaned: list[Path] = field(default_factory=list)
     swaps: list[Path] = field(default_factory=list)
     odd: list[Path] = field(default_factory=list)  # named as a segment's file, and without an offset
+
+    def note(self, path: Path, size_bytes: Callable[[], int]) -> None:
+        """A file by its name; its size is asked for only where it counts."""
+        stem, _, last = path.name.rpartition(".")
+        suffix = "." + last
+        if suffix == DELETED:
+            self.deleted.append(path)
+        elif suffix in self.sizes:
+            digits = path.name.partition(".")[0]
+            if _is_offset(digits):
+                self.sizes[suffix][int(digits)] = size_bytes()
+            else:
+                self.odd.append(path)
+        elif stem.endswith(SEGMENT_SUFFIXES) and suffix in (CLEANED, SWAP):
+            (self.cleaned if suffix == CLEANED else self.swaps).append(path)
 
     def drop(self, suffix: str, offset: int) -> None:
         """The file is gone."""
@@ -56,19 +74,8 @@ def scan_folder(directory: Path) -> Found:
     found = Found()
     with os.scandir(directory) as entries:
         for entry in entries:
-            stem, _, last = entry.name.rpartition(".")
-            path, suffix = directory / entry.name, "." + last
-            if suffix == DELETED:
-                found.deleted.append(path)
-            elif suffix in found.sizes:
-                digits = entry.name.partition(".")[0]
-                if not _is_offset(digits):
-                    found.odd.append(path)
-                    continue
-                with suppress(FileNotFoundError):
-                    found.sizes[suffix][int(digits)] = entry.stat().st_size
-            elif stem.endswith(SEGMENT_SUFFIXES) and suffix in (CLEANED, SWAP):
-                (found.cleaned if suffix == CLEANED else found.swaps).append(path)
+            with suppress(FileNotFoundError):
+                found.note(directory / entry.name, partial(_size_of, entry))
     return found
 
 
@@ -90,6 +97,10 @@ def base_offset_of(path: Path) -> int:
     if not _is_offset(digits):
         raise CorruptFile(path, "its name does not begin with an offset; move it out of the partition's folder")
     return int(digits)
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    return entry.stat().st_size
 
 
 def _is_offset(digits: str) -> bool:

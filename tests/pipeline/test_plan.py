@@ -314,7 +314,7 @@ def test_paths_that_are_no_log_directory_are_named(tmp_path: Path):
         (tmp_path / "none", "does not exist"),
         (tmp_path / "notes.txt", "is a file"),
         (tmp_path, "no <topic>-<partition> folder in it, only notes.txt"),
-        ("hdfs://cluster/logs", "no Hadoop file system"),
+        ("ftp://cluster/logs", "neither a local path nor one of s3, s3a,"),
     ):
         with pytest.raises(UsageError, match=says):
             log_dir.scan(str(path))

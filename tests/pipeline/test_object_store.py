@@ -1,0 +1,173 @@
+"""Logs that lie in an object store, spoken to as S3: what is read is what the same files give on this machine."""
+
+import struct
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from pipeline import cli
+from pipeline.errors import DataError, UsageError
+from pipeline.sources import log_dir, plan
+from pipeline.sources.files import LOCAL, File
+from pipeline.sources.index_files import WHOLE_BYTES, offset_entries, time_entries
+from pipeline.sources.options import parse
+from pipeline.sources.read import read_splits
+from tests.pipeline.capture import unpack
+
+NAMES = ("kafka-4.3.1-compacted-zstd", "kohort")
+
+Store = tuple[Path, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """(a folder with directories that brokers wrote, settings of an S3 server that has them in its bucket `logs`)."""
+    from moto.server import ThreadedMotoServer
+
+    folder = tmp_path_factory.mktemp("golden")
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        address = "http://{}:{}".format(*server.get_host_and_port())
+        settings = {"endpoint_override": address, "access_key": "reader", "secret_key": "s3cret", "region": "us-east-1"}
+        made = urllib.request.Request(f"{address}/logs", method="PUT")
+        urllib.request.urlopen(made, timeout=30).close()
+        there = fs.S3FileSystem(**settings)
+        for name in NAMES:
+            unpack(name, folder)
+        fs.copy_files(str(folder), "logs", fs.LocalFileSystem(), there)
+        yield folder, settings
+    finally:
+        server.stop()
+
+
+def rows(path: str, settings: dict[str, str], **options: str) -> list[dict[str, Any]]:
+    """What a read gives, places without the folder in which everything lies."""
+    given = parse({"path": path, **{f"fs.{key}": text for key, text in settings.items()}, **options})
+    splits = [split for task in plan.plan(given) for split in task]
+    found = [row for batch in read_splits(splits, given) for row in batch.to_pylist()]
+    for row in found:
+        if "file" in row:
+            row["file"] = row["file"].rpartition(path)[2]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_object_store_gives_what_the_same_files_give(store: Store, name: str):
+    folder, settings = store
+    several: list[dict[str, str]] = [
+        {"records": "group", "includeSource": "true"},
+        {"records": "batch"},
+        {"isolationLevel": "read_committed", "upTo": "highWatermark"},
+        {"startingTimestamp": "2020-01-01", "topic": "__consumer_offsets", "splitBytes": "4k"},
+    ]
+    for options in several:
+        found = rows(f"s3://logs/{name}", settings, **options)
+        assert found == rows(str(folder / name), {}, **options)
+        assert found
+
+
+def test_one_partition_of_an_object_store(store: Store):
+    folder, settings = store
+    found = log_dir.scan(f"s3a://logs/{NAMES[0]}/__consumer_offsets-0/", settings)
+    [here] = log_dir.scan(str(folder / NAMES[0] / "__consumer_offsets-0"))
+    assert [(one.key, one.topic_id, one.high_watermark, one.first_dirty_offset) for one in found] == [
+        (here.key, here.topic_id, here.high_watermark, here.first_dirty_offset)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "error", "says"),
+    [
+        ("s3://logs/nothing/here", {}, UsageError, "s3://logs/nothing/here does not exist"),
+        ("s3://other/logs", {}, DataError, "s3://other/logs cannot be read: .*bucket does not exist"),
+        ("s3://logs/kohort/meta.properties", {}, UsageError, "is a file; give the log directory"),
+        ("s3://logs/kohort", {"acces_key": "x"}, UsageError, "acces_key"),
+        ("hdfs://nobody:9/logs", {}, DataError, "hdfs://nobody:9/logs cannot be read: Unable to load lib(jvm|hdfs)"),
+    ],
+)
+def test_what_cannot_be_read_is_named(store: Store, path: str, more: dict[str, str], error: type[Exception], says: str):
+    settings = {} if path.startswith("hdfs") else store[1] | more
+    with pytest.raises(error, match=says):
+        log_dir.scan(path, settings)
+
+
+def test_settings_are_for_a_remote_path_and_shown_to_nobody(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"fs\.access_key: the path is none"):
+        parse({"path": str(tmp_path), "fs.access_key": "k"})
+    assert "s3cret" not in repr(parse({"path": "s3://b/c", "fs.secret_key": "s3cret"}))
+
+
+class Counting:
+    """This machine's files; `read_bytes` counts what was asked of them."""
+
+    def __init__(self) -> None:
+        self.read_bytes = 0
+
+    entries = LOCAL.entries
+
+    def open(self, path: str) -> File:
+        file = LOCAL.open(path)
+        before = file.pread
+
+        def pread(count: int, position: int) -> bytes:
+            data = before(count, position)
+            self.read_bytes += len(data)
+            return data
+
+        class Counted:
+            size_bytes = file.size_bytes
+
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *of_error: object) -> None:
+                file.__exit__(None, None, None)
+
+        counted: Any = Counted()
+        counted.pread, counted.fill = pread, file.fill
+        return counted  # type: ignore[no-any-return]
+
+
+def test_a_large_index_is_not_read_whole(tmp_path: Path):
+    """A pre-sized index of a running broker, zero behind its entries: a look-up reads a few blocks of it."""
+    count = 3 * WHOLE_BYTES // 8
+    offsets = b"".join(struct.pack(">ii", 10 * at + 9, 4096 * at) for at in range(1, count + 1))
+    times = b"".join(struct.pack(">qi", 1_700_000_000_000 + at, 10 * at + 9) for at in range(1, count + 1))
+    (tmp_path / "0.index").write_bytes(offsets + bytes(10 * 1024 * 1024 - len(offsets)))
+    (tmp_path / "0.timeindex").write_bytes(times + bytes(1024 * 1024 * 12 - len(times)))
+    files: Any = Counting()
+
+    entries = offset_entries(files, str(tmp_path / "0.index"), 1000, 1 << 40)
+    assert (len(entries), entries[-1], entries[7]) == (count, (1000 + 10 * count + 9, 4096 * count), (1089, 4096 * 8))
+    moments = time_entries(files, str(tmp_path / "0.timeindex"), 1000)
+    assert (len(moments), moments[-1]) == (count, (1_700_000_000_000 + count, 1000 + 10 * count + 9))
+    assert files.read_bytes < 200_000
+    assert not offset_entries(files, str(tmp_path / "1.index"), 0, 1)
+
+
+def test_a_verb_reads_an_object_store(
+    spark: SparkSession,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """Settings come out of a file and travel to the tasks."""
+    folder, settings = store
+    monkeypatch.setattr("pipeline.session.build", lambda **_: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    config = tmp_path / "s3.properties"
+    config.write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
+
+    words = ["--from", "s3://logs/kohort", "--fs-config", str(config), "--to", str(tmp_path / "out"), "--format", "csv"]
+    assert cli.main(["records", *words]) == 0
+    spark.sparkContext.setLogLevel("ERROR")
+    count = len(rows(str(folder / "kohort"), {}, records="group"))
+    assert count
+    assert f"{count} rows from {count} records, 0 undecoded" in capsys.readouterr().err
