@@ -36,6 +36,15 @@ class Who(NamedTuple):
     client_host: str
 
 
+class LeftBehind(NamedTuple):
+    """A partition, and the last sign of who read it before, as far as that is known."""
+
+    topic: str
+    partition: int
+    sign_ms: int | None
+    client: tuple[str, str] | None  # client id and host
+
+
 class Happening:
     """One kind of thing that happens. A cause and a `Who` are told field by field; a default is left out of `facts`."""
 
@@ -231,6 +240,18 @@ class DepartureTraced(Happening):
     after_ms: int
     how: str | None  # closed: `end of file`, `reset` or `broker`
     same_connection: bool | None  # returned
+
+
+@value
+class PartitionsTaken(Happening):
+    """A member of a consumer group was given partitions that nobody reads."""
+
+    rebalance_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[LeftBehind, ...]
 
 
 @value

@@ -78,10 +78,8 @@ class GroupFigures:
         if kind == "rebalance_ended":
             stopped_ms = record.get("stopped_ms")
             if stopped_ms:
-                consumer = record.get("group_type") == "consumer"  # there only what moves stands still
                 for figures in self._both(record["group_id"]):
                     figures.stopped_ms += stopped_ms
-                    figures.unread_ms += stopped_ms if consumer else 0
         elif kind == "partitions_read":
             for figures in self._both(record["group_id"]):
                 figures.unread_ms += record["unread_ms"]

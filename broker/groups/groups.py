@@ -42,7 +42,17 @@ GroupLeader: TypeAlias = Leader[Shard]
 
 # Told at level `debug` only. A thousand may join in one rebalance, whose own lines say who began it and how many took
 # part, and a line costs more than the join itself; ten thousand groups may be loaded, which `groups_loaded` counts.
-_ROUTINE = frozenset({"member_joined", "coordinator_loaded", "commit_refused", "member_reconciled", "target_computed"})
+_ROUTINE = frozenset(
+    {
+        "member_joined",
+        "coordinator_loaded",
+        "commit_refused",
+        "member_reconciled",
+        "target_computed",
+        "partitions_taken",
+    }
+)
+_LONG = {"offsets_changed": "offsets", "partitions_taken": "partitions"}  # up to hundreds of them
 _STAGGER_MS = 200  # between the retention checks of two partitions, so that they do not all fall into one turn
 
 
@@ -221,7 +231,7 @@ def group_settings(settings: Settings) -> GroupSettings:
 def log_event(event: GroupEvent) -> None:
     """One line for each thing that happened in a group."""
     tell = log.debug if event.kind in _ROUTINE else log.info
-    facts = event.facts
-    if event.kind == "offsets_changed":
-        facts = {name: value for name, value in facts.items() if name != "offsets"}  # up to 200 of them
+    facts, long = event.facts, _LONG.get(event.kind)
+    if long is not None:
+        facts = {name: value for name, value in facts.items() if name != long}
     tell(event.kind, group_id=event.group_id, generation=event.generation, **facts)

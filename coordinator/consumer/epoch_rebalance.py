@@ -31,6 +31,14 @@ class Revocation(NamedTuple):
     after_ms: int
 
 
+class Unread(NamedTuple):
+    """Of a partition that somebody gave up or left behind. Moments are ms since 1970."""
+
+    since_ms: int
+    sign_ms: int  # the last sign of who had it: earlier than that if it was silent
+    client: tuple[str, str]  # client id and host of that one
+
+
 @value
 class EpochRebalance:
     """See the module. Moments are ms since 1970."""
@@ -48,8 +56,8 @@ class EpochRebalance:
     arrived: Mapping[str, int] = field(default_factory=_nothing)  # member id -> when it got there
     revoking: Mapping[str, int] = field(default_factory=_nothing)  # member id -> when it was told to give up
     slowest_to_revoke: Revocation | None = None
-    # Partitions that somebody gave up or left behind, and nobody has taken up: since when.
-    unread: Mapping[tuple[bytes, int], int] = field(default_factory=_nothing)
+    # Partitions that somebody gave up or left behind, and nobody has taken up.
+    unread: Mapping[tuple[bytes, int], Unread] = field(default_factory=_nothing)
     stopped_ms: int = 0  # the longest that a partition was in `unread`
 
     @property

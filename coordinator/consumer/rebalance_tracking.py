@@ -9,9 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from coordinator.cause import FURTHER_CAUSES_MAX, Cause
-from coordinator.consumer.epoch_rebalance import EpochRebalance, Revocation
+from coordinator.consumer.epoch_rebalance import EpochRebalance, Revocation, Unread
 from coordinator.consumer.group import STABLE, UNREVOKED, ConsumerGroup
-from coordinator.events import GroupEvent, Happening, RebalanceBegan, RebalanceEnded, Who
+from coordinator.events import (
+    GroupEvent,
+    Happening,
+    LeftBehind,
+    PartitionsTaken,
+    RebalanceBegan,
+    RebalanceEnded,
+    Who,
+)
 from coordinator.values import altered
 
 if TYPE_CHECKING:
@@ -20,6 +28,9 @@ if TYPE_CHECKING:
     from coordinator.consumer.epoch_rebalance import RebalanceTracking
     from coordinator.consumer.group import ConsumerMember
     from coordinator.view import Topics, View
+
+    Place = tuple[bytes, int]
+    Taken = tuple[ConsumerMember, Mapping[Place, Unread | None]]
 
 MODE = "cooperative"
 """Of every such group: who keeps a partition goes on reading it."""
@@ -55,7 +66,8 @@ def follow(draft: Change, group: ConsumerGroup) -> RebalanceTracking:
         rebalance = altered(rebalance, departed=(*rebalance.departed, *draft.departed))
     if draft.side_causes:
         rebalance = _with_causes(rebalance, draft.side_causes)
-    rebalance = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft.now_ms)
+    rebalance, taken = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft)
+    draft.events += [_taken_event(group, rebalance, draft, who, places) for who, places in taken]
     outcome = _outcome(rebalance, group)
     if outcome is not None:
         draft.events.append(ended(draft.view, group, rebalance, outcome, draft.now_ms, tracking.assignor))
@@ -117,13 +129,18 @@ def _with_causes(rebalance: EpochRebalance, causes: Sequence[Cause]) -> EpochReb
 
 
 def _gone_on(
-    rebalance: EpochRebalance, origin: ConsumerGroup, group: ConsumerGroup, touched: Iterable[str], now_ms: int
-) -> EpochRebalance:
-    """The rebalance after these members changed, or went."""
+    rebalance: EpochRebalance, origin: ConsumerGroup, group: ConsumerGroup, touched: Iterable[str], draft: Change
+) -> tuple[EpochRebalance, Sequence[Taken]]:
+    """The rebalance after these members changed, or went; and who was given what."""
+    now_ms = draft.now_ms
     awaited, assigned_at_ms = rebalance.awaited, rebalance.assigned_at_ms
     arrived, revoking, unread = dict(rebalance.arrived), dict(rebalance.revoking), dict(rebalance.unread)
     slowest, stopped_ms = rebalance.slowest_to_revoke, rebalance.stopped_ms
-    taken: list[tuple[bytes, int]] = []
+    silent_ms = {
+        one.member_id: int(one.detail.get("last_heard_ms") or 0) for one in (*draft.causes, *draft.side_causes)
+    }
+    given: list[tuple[ConsumerMember, set[Place]]] = []
+    taken: list[Taken] = []
     for member_id in touched:
         before, after = origin.members.get(member_id), group.members.get(member_id)
         awaited += (after is not None and not _is_there(after, group)) - (
@@ -138,17 +155,19 @@ def _gone_on(
             if after is not None and (slowest is None or took_ms > slowest.after_ms):
                 slowest = Revocation(after, took_ms)
         had, has = _read_by(before), _read_by(after)
-        for place in had - has:
-            unread[place] = now_ms
-        taken += has - had
-    for place in taken:
-        since_ms = unread.pop(place, None)
-        if since_ms is not None:
-            stopped_ms = max(stopped_ms, now_ms - since_ms)
+        if before is not None and had - has:
+            left = Unread(now_ms, now_ms - silent_ms.get(member_id, 0), before.acting)
+            unread |= dict.fromkeys(had - has, left)
+        if after is not None and has - had:
+            given.append((after, has - had))
+    for after, places in given:
+        found = {place: unread.pop(place, None) for place in places}
+        taken.append((after, found))
+        stopped_ms = max([stopped_ms, *(now_ms - left.since_ms for left in found.values() if left is not None)])
     if group.target_epoch != origin.target_epoch or (assigned_at_ms is None and group.target_epoch == group.epoch):
         assigned_at_ms, awaited = now_ms, _awaited(group)
         arrived = {member_id: now_ms for member_id in arrived if _is_there(group.members.get(member_id), group)}
-    return altered(
+    gone_on = altered(
         rebalance,
         assigned_at_ms=assigned_at_ms,
         awaited=awaited,
@@ -158,6 +177,7 @@ def _gone_on(
         unread=unread,
         stopped_ms=stopped_ms,
     )
+    return gone_on, taken
 
 
 def _outcome(rebalance: EpochRebalance, group: ConsumerGroup) -> str | None:
@@ -175,7 +195,7 @@ def _awaited(group: ConsumerGroup) -> int:
     return sum([member.state != STABLE or member.epoch != epoch for member in group.members.values()])
 
 
-def _read_by(member: ConsumerMember | None) -> set[tuple[bytes, int]]:
+def _read_by(member: ConsumerMember | None) -> set[Place]:
     if member is None:
         return set()
     return {(topic_id, partition) for topic_id, held in member.assigned.items() for partition in held}
@@ -194,6 +214,23 @@ def began_event(group: ConsumerGroup, rebalance: EpochRebalance, topics: Topics)
         rebalance.first_cause,
     )
     return _event(what, group, rebalance, rebalance.began_at_ms, topics)
+
+
+def _taken_event(
+    group: ConsumerGroup,
+    rebalance: EpochRebalance,
+    draft: Change,
+    member: ConsumerMember,
+    places: Mapping[Place, Unread | None],
+) -> GroupEvent:
+    topics = draft.view.topics
+    left = [
+        LeftBehind(name, partition, had.sign_ms if had is not None else None, had.client if had is not None else None)
+        for (topic_id, partition), had in places.items()
+        if (name := topics.topic_name(topic_id)) is not None
+    ]
+    what = PartitionsTaken(rebalance.rebalance_id, member.member_id, member.instance_id, *member.acting, tuple(left))
+    return _event(what, group, rebalance, draft.now_ms, topics)
 
 
 def ended(

@@ -21,7 +21,7 @@ from broker.groups.ledger.shape import Record as LedgerRecord
 from broker.groups.ledger.unread import Unread
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
-from coordinator.events import CommitRefused, GroupRemoved
+from coordinator.events import CommitRefused, GroupRemoved, PartitionsTaken
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
@@ -108,6 +108,8 @@ class Ledger:
         self._departures.happened(event)
         if isinstance(event.what, CommitRefused):
             self._refusals.add(event)
+        elif isinstance(event.what, PartitionsTaken):
+            self.unread.taken(event, event.what)
         elif event.what.recorded:
             self._put(event)
 

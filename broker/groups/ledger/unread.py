@@ -1,10 +1,11 @@
 """How long partitions that moved were read by nobody: from the old owner's last sign to the new one's first fetch or
 commit.
 
-A fetch or commit pays for one look at `waiting`, which is empty but after a rebalance. Classic groups; of a consumer
-group the rules know it themselves (`stopped_ms`). Owners who share client id and host cannot be told apart, and are
-left out; in several groups what one of them fetches counts for all. A client may reach its coordinator over IPv4 and
-read over IPv6: then its client id has to do, if no other member has it.
+A fetch or commit pays for one look at `waiting`, which is empty but after a rebalance. Of a classic group all moves are
+known when its rebalance ends; members of a consumer group take up what they are given while it goes on. Owners who
+share client id and host cannot be told apart, and are left out; in several groups what one of them fetches counts for
+all. A client may reach its coordinator over IPv4 and read over IPv6: then its client id has to do, if no other member
+has it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from broker.loop.runtime import Runtime
+    from coordinator.events import PartitionsTaken
     from protocol.messages.fetch import FetchTopic
     from protocol.messages.offset_commit import OffsetCommitRequestTopic
 
@@ -33,7 +35,17 @@ _Client = tuple[str, str]
 class _Round:
     """One rebalance whose moved partitions are awaited."""
 
-    __slots__ = ("began_ms", "clients", "generation", "group_id", "owners", "rebalance_id", "shared", "took_ms")
+    __slots__ = (
+        "began_ms",
+        "clients",
+        "generation",
+        "goes_on",
+        "group_id",
+        "owners",
+        "rebalance_id",
+        "shared",
+        "took_ms",
+    )
 
     def __init__(self, group_id: str, rebalance_id: str, generation: int, shared: frozenset[str]) -> None:
         self.group_id = group_id
@@ -42,6 +54,7 @@ class _Round:
         self.began_ms: dict[_Place, int] = {}  # of those that are not read yet: since when
         self.clients: dict[_Place, _Client] = {}  # who owns them now
         self.owners: dict[_Place, str] = {}  # the same by member id
+        self.goes_on = False  # a rebalance of a consumer group: more may be taken
         self.shared = shared  # client ids that several members have
         self.took_ms: dict[_Place, int] = {}
 
@@ -66,8 +79,11 @@ class Unread:
             self._nobodys.pop(group_id, None)
         if kind != "rebalance_ended" or record.get("outcome") not in ("stable", "empty"):
             return
+        if record.get("group_type") == "consumer" and record["outcome"] == "stable":
+            self._no_more_are_taken(group_id, record["rebalance_id"], record["to_generation"])
+            return
         carried = self._finish(group_id)
-        if record.get("group_type") == "consumer" or record.get("partitions_moved") is None:
+        if record.get("partitions_moved") is None:
             return
         nobodys = self._nobodys.pop(group_id, {})
         clients = {m["member_id"]: (m["client_id"], m["client_host"]) for m in record["members"]}
@@ -88,7 +104,40 @@ class Unread:
         if left and len(self._nobodys) < WAITING_MAX:
             self._nobodys[group_id] = left
         if one.began_ms and self._count + len(one.began_ms) <= WAITING_MAX:
-            self._await(one)
+            self._await(one, one.began_ms)
+
+    def taken(self, event: GroupEvent, what: PartitionsTaken) -> None:
+        """A member of a consumer group was given partitions: from now on it may read them."""
+        group_id, one = event.group_id, self._rounds.get(event.group_id)
+        if one is None:
+            group = event.consumer_group
+            there = Counter(member.acting[0] for member in group.members.values()) if group is not None else Counter()
+            shared = frozenset(name for name, count in there.items() if count > 1)
+            one = _Round(group_id, what.rebalance_id, event.generation, shared)
+        one.rebalance_id, one.goes_on = what.rebalance_id, True  # one that supersedes another takes over its round
+        nobodys, client = self._nobodys.get(group_id, {}), (what.client_id, what.client_host)
+        new: list[_Place] = []
+        for topic, partition, sign_ms, before in what.partitions:
+            place = topic, partition
+            since_ms = nobodys.pop(place, sign_ms)
+            if place in one.began_ms:
+                since_ms = one.began_ms.pop(place)  # whom it was given before has not read it
+                self._forget(one, place)
+            if since_ms is not None and not _alike(client, before) and self._count + len(new) < WAITING_MAX:
+                one.began_ms[place], one.clients[place], one.owners[place] = since_ms, client, what.member_id
+                new.append(place)
+        if not nobodys:
+            self._nobodys.pop(group_id, None)
+        if new:
+            self._await(one, new)
+
+    def _no_more_are_taken(self, group_id: str, rebalance_id: str, generation: int) -> None:
+        """The rebalance of a consumer group has ended."""
+        one = self._rounds.get(group_id)
+        if one is not None and one.goes_on:
+            one.goes_on, one.rebalance_id, one.generation = False, rebalance_id, generation
+            if not one.began_ms:
+                self._finish(group_id)
 
     def fetched(self, client: _Client, topics: Iterable[FetchTopic], name_of: Callable[[FetchTopic], str]) -> None:
         """This client reads these partitions."""
@@ -118,10 +167,10 @@ class Unread:
                 if place in one.began_ms and one.owners[place] == member_id:
                     self._read(one, place, now_ms)
 
-    def _await(self, one: _Round) -> None:
+    def _await(self, one: _Round, places: Iterable[_Place]) -> None:
         self._rounds[one.group_id] = one
-        for place, client in one.clients.items():
-            mine = self.waiting.setdefault(client[0], {})
+        for place in places:
+            mine = self.waiting.setdefault(one.clients[place][0], {})
             mine[place] = (*mine.get(place, ()), one)
             self._count += 1
         deadline_ms = self._runtime.now_ms() + GIVE_UP_MS
@@ -136,7 +185,7 @@ class Unread:
         since_ms = one.began_ms.pop(place)
         if now_ms is not None:
             one.took_ms[place] = max(now_ms - since_ms, 0)
-        if not one.began_ms:
+        if not one.began_ms and not one.goes_on:
             self._finish(one.group_id)
 
     def _forget(self, one: _Round, place: _Place) -> None:

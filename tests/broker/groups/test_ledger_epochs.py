@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from broker.groups.ledger.event_records import interrupted
+from broker.groups.ledger.group_history import holdings_of
+from coordinator.classic.ownership import by_topic
 from coordinator.why import cause_words, words
 from protocol.errors import ErrorCode
-from protocol.records.ledger import KINDS, LedgerMember, decode_whole, encode_value
+from protocol.messages.fetch import FetchPartition, FetchTopic
+from protocol.records.ledger import KINDS, LedgerMember, decode_whole, encode_value, numbers
 from tests.support.ledger_fixture import House
 
 SESSION_MS = 45_000
@@ -87,6 +90,61 @@ def test_a_member_that_is_silent_is_told_with_when_it_was_heard_of(house: House)
     assert cause["detail"]["last_api"] == "ConsumerGroupHeartbeat"
     assert changes(ended) == {"a": "stayed", "b": "expired"}
     assert "was silent for 45.0 s since its ConsumerGroupHeartbeat, its session timeout" in words.causes(ended)
+
+
+def reads(house: House, client: str, *partitions: int) -> None:
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=number) for number in partitions])]
+    house.ledger.unread.fetched((client, f"/{house.host}"), topics, lambda topic: topic.topic)
+    house.turn()
+
+
+def test_what_a_silent_member_had_goes_unread_from_its_last_sign_to_the_first_fetch_of_the_other(house: House):
+    two_members(house)
+    reads(house, "b", *range(4))
+    before = [one for one in house.log() if one["kind"] == "partitions_read"]
+    for _ in range(9):
+        house.advance(EVERY_MS)
+        house.beat("a")
+    house.advance(400)
+    assert [one for one in house.log() if one["kind"] == "partitions_read"] == before
+    (lost,) = [one["lost"] for one in house.ended()[-1]["members"] if one["client_id"] == "b"]
+    reads(house, "a", *numbers(lost["t"]))
+    told = house.log()[-1]
+    assert (told["kind"], told["rebalance_id"]) == ("partitions_read", house.ended()[-1]["rebalance_id"])
+    assert (told["partitions"], told["still_unread"], told["unread_ms"]) == (2, 0, SESSION_MS + 400)
+    assert not house.ledger.unread.waiting
+
+
+def test_a_partition_that_is_read_before_the_others_have_come_is_told_with_them(house: House):
+    house.beat("a", 0, topics=("t",))
+    house.settle("a")
+    house.beat("b", 0, topics=("t",))
+    house.beat("c", 0, topics=("t",))
+    house.beat("a", owned={"t": [0, 1, 2, 3]})  # learns that it must give two up
+    house.advance(700)
+    group = house.broker.groups.leader_of("g").shard.consumer_groups["g"]
+    house.beat("a", owned=by_topic(holdings_of(group, house.broker.catalogue.image)["a"].partitions))
+    house.beat("b")
+    reads(house, "b", *range(4))
+    house.advance(300)
+    assert not [one for one in house.log() if one["kind"] == "partitions_read"]
+    house.settle("a", "b", "c")
+    reads(house, "c", *range(4))
+    told = house.log()[-1]
+    assert (told["kind"], told["rebalance_id"]) == ("partitions_read", house.ended()[-1]["rebalance_id"])
+    assert (told["partitions"], told["still_unread"], told["unread_ms"]) == (2, 0, 1_000)
+    assert words.unread(told) == f"2 partitions went unread, t-{told['partition']} longest: 1.0 s"
+
+
+def test_what_nobody_had_is_counted_from_the_last_who_left(house: House):
+    house.beat("a", 0, topics=("t",))
+    house.settle("a")
+    house.beat("a", -1)
+    house.advance(60_000)
+    house.beat("b", 0, topics=("t",))
+    house.settle("b")
+    reads(house, "b", *range(4))
+    assert (house.log()[-1]["partitions"], house.log()[-1]["unread_ms"]) == (4, 60_000)
 
 
 def test_a_static_member_that_comes_back_moves_nothing(house: House):
