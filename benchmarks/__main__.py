@@ -8,7 +8,13 @@ QUESTIONS = ("requests", "join", "ledger", "start", "offsets", "cleaning", "scra
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.
     names, rest = QUESTIONS, sys.argv[1:]
-    if rest and rest[0] in (*QUESTIONS, "path", "testing", "others"):  # the last three are asked for by name alone
+    if rest and rest[0] in (
+        *QUESTIONS,
+        "path",
+        "testing",
+        "transactions",
+        "others",
+    ):  # the last four are asked for by name
         names, rest = (rest[0],), rest[1:]
     for name in names:
         subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *rest], check=True)
