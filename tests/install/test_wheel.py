@@ -2,6 +2,8 @@
 
 import ast
 import os
+import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import ROOT, eventually
+from tests.testing.test_page import PAGE, write_examples
 
 ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 
@@ -177,6 +180,22 @@ def test_the_example_of_a_project_that_tests_its_kafka_code(environment: Path, t
         (tmp_path / file.name).write_text(file.read_text())
     out = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
     assert "8 passed" in out
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("install")
+def test_the_page_of_testing_has_all_that_its_reader_needs(built: Path, tmp_path: Path):
+    """Every example runs in an environment with what the page says to install, and nothing else."""
+    (wheel,) = built.glob("*.whl")
+    lines = re.findall(r"^pip install (.*)", PAGE.read_text(), re.MULTILINE)
+    words = [word for line in lines for word in shlex.split(line, comments=True)]
+    words[words.index("kohort[testing]")] = f"kohort[testing] @ file://{wheel}"
+    uv, folder = Path(sys.executable).with_name("uv"), tmp_path / "environment"
+    run(uv, "venv", "-q", "-p", sys.executable, folder, cwd=tmp_path)
+    run(uv, "pip", "install", "-q", "-p", folder, "-c", ROOT / "requirements.lock", *words, cwd=tmp_path)
+    write_examples(tmp_path)
+    out = run(folder / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert re.search(r"^\d+ passed", out, re.MULTILINE), out
 
 
 @pytest.mark.slow

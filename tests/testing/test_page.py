@@ -22,6 +22,13 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
+def write_examples(folder: Path) -> None:
+    """A test module of each."""
+    for number, (heading, code) in enumerate(examples()):
+        name = re.sub(r"\W+", "_", heading.lower())
+        (folder / f"test_{number}_{name}.py").write_text(code)
+
+
 def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A test run of somebody's project in `folder`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
@@ -32,9 +39,7 @@ def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_example_of_the_page(tmp_path: Path):
-    for number, (heading, code) in enumerate(examples()):
-        name = re.sub(r"\W+", "_", heading.lower())
-        (tmp_path / f"test_{number}_{name}.py").write_text(code)
+    write_examples(tmp_path)
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^\d+ passed", done.stdout, re.MULTILINE), done.stdout
