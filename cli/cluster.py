@@ -23,6 +23,7 @@ from cli.wire import Wire
 from pipeline.client_security import translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from storage.directory.meta_properties import parse_properties
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _CONNECT_TIMEOUT_S = 5.0
+_ASK_AGAIN_S = 0.1
 _ADDRESS = re.compile(r"(?:[A-Za-z_0-9]+://)?(?:\[([^\]]+)\]|([^:\[\]]+)):(\d+)")
 _NO_ANSWER = {
     KafkaError._TIMED_OUT,
@@ -123,21 +125,18 @@ class Cluster:
         """For who is about to change something: return when somebody answers for the group, or the time is out.
 
         The first question for any group makes `__consumer_offsets`, and is refused until it is there. The library asks
-        three times within 0.3 s, and after that waits in silence until its time is out: so it is asked again.
+        three times within 0.3 s and after that waits in silence; and a client of it whose question ran out of time is
+        never destroyed any more once the broker is gone. So it is asked over a connection of our own.
         """
         if self.ever_had_groups:
             return
-        deadline_s, wait_s = time.monotonic() + self.timeout_s, 1.0
-        while time.monotonic() < deadline_s:
-            futures = self.admin.describe_consumer_groups([group_id], request_timeout=wait_s)
-            try:
-                futures[group_id].result(wait_s + 5)
-            except (KafkaException, TimeoutError) as error:
-                if isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER:
-                    return  # an answer, which whoever asks for more will hear too
-                wait_s *= 2
-            else:
-                return
+        deadline_s = time.monotonic() + self.timeout_s
+        with self.wire(next(iter(self.brokers.values()))) as wire:
+            while time.monotonic() < deadline_s:
+                answer = wire.ask(FindCoordinatorRequest(key=group_id), 2)
+                if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                    return  # whatever else is wrong, whoever asks for more will hear too
+                time.sleep(_ASK_AGAIN_S)
 
     def describe_topics(self, names: Collection[str]) -> tuple[dict[str, TopicDescription], dict[str, KafkaError]]:
         """Each topic by name, and the errors of those that are not there; none is created by asking."""

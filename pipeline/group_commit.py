@@ -25,6 +25,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from coordinator.routing import partition_for
 from pipeline.errors import DataError, EnvironmentMissing
 from pipeline.sources.access import Access, access
+from pipeline.sources.fetch_client import await_coordinator, connect
 from pipeline.sources.log_dir import GROUPS_TOPIC
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ Positions = dict[tuple[str, int], int]
 _log = logging.getLogger(__name__)
 _FLAT = re.compile(r"(.+)-(\d+)")
 _TIMEOUT_S = 20.0
-_FIRST_TIMEOUT_S = 3.0
 
 
 class GroupRefused(DataError):
@@ -122,21 +122,25 @@ def catch_up(
 
 
 def offsets_of(bootstrap: str, group_id: str, *, settings: Mapping[str, str] | None = None) -> str:
-    """What a group has committed, as the option `startingOffsets` of a source. Raises: GroupRefused."""
-    from pipeline.jobs.cluster import admin  # noqa: PLC0415
+    """What a group has committed, as the option `startingOffsets` of a source. Nothing is made by asking.
 
-    client = admin(access(bootstrap, settings))
+    Raises: GroupRefused, DataError.
+    """
+    from pipeline.jobs.cluster import admin, topics  # noqa: PLC0415
+
+    cluster = access(bootstrap, settings)
+    if GROUPS_TOPIC not in topics(cluster, also=(GROUPS_TOPIC,)):
+        return "{}"
+    with connect(cluster) as connection:
+        await_coordinator(connection, group_id)
+    client = admin(cluster)
     from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415  admin() says so where it is missing
 
-    # The first question to a broker that has no groups yet gets lost: librdkafka does not ask again for a coordinator.
-    for last_try, timeout_s in ((False, _FIRST_TIMEOUT_S), (True, _TIMEOUT_S)):
-        asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=timeout_s)
-        try:
-            rows = asked[group_id].result(2 * timeout_s).topic_partitions
-            break
-        except Exception as error:
-            if last_try:
-                raise GroupRefused(f"{bootstrap}: the offsets of group {group_id!r} cannot be read: {error}") from error
+    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=_TIMEOUT_S)
+    try:
+        rows = asked[group_id].result(2 * _TIMEOUT_S).topic_partitions
+    except Exception as error:
+        raise GroupRefused(f"{bootstrap}: the offsets of group {group_id!r} cannot be read: {error}") from error
     found: dict[str, dict[str, int]] = {}
     for row in rows:
         if row.offset >= 0:

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
-from pipeline.sources.fetch_client import connect, topic_names
+from pipeline.sources.fetch_client import await_coordinator, connect, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,6 +97,8 @@ def commit(access: Access, group: str, offsets: Mapping[tuple[str, int], tuple[i
         TopicPartition(*place, offset, metadata) if metadata else TopicPartition(*place, offset)
         for place, (offset, metadata) in offsets.items()
     ]
+    with connect(access) as connection:
+        await_coordinator(connection, group)
     # The client must be kept until the answer: without one that holds it, it is gone, and so is the future.
     client = admin(access)
     asked = [ConsumerGroupTopicPartitions(group, wanted)]

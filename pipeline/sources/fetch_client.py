@@ -21,6 +21,7 @@ from protocol.errors import ErrorCode, ProtocolError
 from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.schema import Message
@@ -29,7 +30,7 @@ EARLIEST, LATEST, NEWEST = -2, -1, -3
 CLIENT_ID = "kohort-pipeline"
 FETCH_BYTES = 4 * 1024 * 1024
 # The newest versions that name topics by name; newer ones bring nothing that is needed here.
-_NEWEST = {FetchRequest: 12, ListOffsetsRequest: 7, MetadataRequest: 9}
+_NEWEST = {FetchRequest: 12, FindCoordinatorRequest: 2, ListOffsetsRequest: 7, MetadataRequest: 9}
 # Metadata without a word about the creation of topics would create them.
 _OLDEST: dict[type[Message], int] = {MetadataRequest: 4}
 _MOVED = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH}
@@ -64,7 +65,8 @@ class Connection:
     def __init__(self, address: str, access: Access) -> None:
         host, _, port = address.rpartition(":")
         self.address = address
-        self._socket = socket.create_connection((host.strip("[]"), int(port)), access.timeout_ms / 1000)
+        self.timeout_s = access.timeout_ms / 1000
+        self._socket = socket.create_connection((host.strip("[]"), int(port)), self.timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
         # Whoever speaks something else answers with any bytes: they must not be waited for as a gigabyte.
@@ -160,6 +162,23 @@ def topic_names(connection: Connection, also: Iterable[str] = ()) -> set[str]:
     if hidden:
         found |= {topic.name for topic in _metadata(connection, hidden).topics if not topic.error_code}
     return found
+
+
+def await_coordinator(connection: Connection, group_id: str) -> None:
+    """Return when some broker answers for the group, or the connection's time is out.
+
+    Where there is no `__consumer_offsets` yet the question makes it, and is refused until it is there. librdkafka asks
+    three times within 0.3 s, waits in silence after that, and can then not be destroyed once the broker is gone.
+    """
+    deadline_s = time.monotonic() + connection.timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            answer = connection.call(FindCoordinatorRequest(key=group_id))
+        except OSError as error:
+            raise DataError(f"{connection.address} broke off when asked for a group: {_words(error)}") from error
+        if answer.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            return
+        time.sleep(_RETRY_S)
 
 
 def _metadata(connection: Connection, topics: Iterable[str] | None) -> Any:

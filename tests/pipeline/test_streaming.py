@@ -219,6 +219,7 @@ def test_pl30_a_group_that_was_left_behind_is_caught_up_before_the_next_batch(
     last = group_commit.last_batch(tmp_path / "out.cp")
     assert last == (0, {("__consumer_offsets", 0): 30})
     assert group_commit.offsets_of(broker.address, "spark") == "{}"
+    assert list(broker.data.glob("__consumer_offsets-*")) == []  # asking makes nothing
     group_commit.catch_up(tmp_path / "out.cp", bootstrap=broker.address, group_id="spark")
     assert json.loads(group_commit.offsets_of(broker.address, "spark")) == {"__consumer_offsets": {"0": 30}}
 
