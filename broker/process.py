@@ -30,6 +30,7 @@ from broker.network.listener_security import securities
 from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
 from broker.network.server import Server
 from broker.network.tls_watch import TlsWatch
+from broker.security.directory_mode import close_to_others
 from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.log.partition_log import SHARED_TAIL
@@ -81,6 +82,8 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     for key in check_own(settings, [*(listener.name for listener in listeners), *([] if http_tls is None else [NAME])]):
         log.warning("unknown_setting", key=key)
     secured = securities(settings, listeners)
+    if any(listener.protocol.sasl for listener in listeners):
+        close_to_others(settings)
     bound = bind_listeners(settings, listeners)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()

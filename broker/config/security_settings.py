@@ -64,6 +64,9 @@ class SecuritySettings:
     sasl_oauthbearer_clock_skew_seconds: int = int32(30, "By how much clocks may differ.", at_least=0)
     sasl_oauthbearer_sub_claim_name: str = text("sub", "The claim that names the user.")
     sasl_oauthbearer_scope_claim_name: str = text("scope", "Accepted; scopes of signed tokens are not looked at.")
+    kohort_allow_open_directory: bool = flag(
+        False, "With users who log in, start on a data directory that others may look into."
+    )
     kohort_allow_unsecured_oauth: bool = flag(
         False, "OAUTHBEARER without an endpoint takes tokens that nobody signed: for development alone."
     )

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.descriptors import Descriptors
 from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
 from broker.loop.slices import Slices
@@ -71,6 +72,10 @@ class Runtime(ABC):
         nobody is called. See `broker.loop.slices`.
         """
         self.slices.take(steps, done, failed, owner=owner, wanted=wanted, at_once=at_once)
+
+    def short_of_descriptors(self) -> bool:
+        """Whether nothing more should be opened for now but by the log."""
+        return False
 
     def held_ms_since(self, ago_ms: int) -> int:
         """How long somebody has held the loop up since so long ago, in stalls that are counted."""
@@ -130,6 +135,7 @@ class LoopRuntime(Runtime):
         self._turn_scheduled = False
         self._wake: asyncio.TimerHandle | None = None
         self._wake_deadline_ms = 0
+        self._descriptors = Descriptors()
         self._threads: ThreadPoolExecutor | None = None
         self._speaker: ThreadPoolExecutor | None = None
         self._process: WorkerProcess | None = None
@@ -146,6 +152,10 @@ class LoopRuntime(Runtime):
         """The wall clock as it was at the start, carried on by the monotonic one."""
         now_ms = (self._anchor_ns + time.monotonic_ns()) // 1_000_000
         return now_ms if now_ms > self._floor_ms else self._floor_ms
+
+    def short_of_descriptors(self) -> bool:
+        """See `broker.loop.descriptors`: two microseconds."""
+        return self._descriptors.are_short()
 
     def follow_wall_clock(self) -> None:
         """Take over a step of the wall clock of more than a second; to be called every `CLOCK_CHECK_MS`.
@@ -404,6 +414,7 @@ class LoopRuntime(Runtime):
     def close(self) -> None:
         """Drop the timers, wait for running threads, end the worker process. Nothing is called back afterwards."""
         self._closed = True
+        self._descriptors.close()
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None

@@ -3,7 +3,8 @@
 A connection over `max.connections` (of the broker or its listener) waits until another goes, and so do those behind it:
 its listener accepts nothing meanwhile, and the system's queue fills. One that comes faster than
 `max.connection.creation.rate` allows waits for a second at most. Over `max.connections.per.ip` it is closed; of an
-address that connects faster than its quota it is held for a while, unheard, and then closed.
+address that connects faster than its quota it is held for a while, unheard, and then closed. While descriptors are
+short no listener accepts.
 
 Source: KIP-402, KIP-612; Kafka's SocketServer (ConnectionQuotas).
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from broker.loop.logs import get_logger
 from broker.quotas.meters import Kept
 from broker.quotas.rates import Rate
 
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.listener_security import ListenerSecurity
 
+log = get_logger()
+
 NO_RATE = 2**31 - 1
+_SHORT_LOOK_MS = 100
+_TOLD_EVERY_MS = 60_000
 _MOST_RATES = 10_000  # addresses that are measured before those that are quiet are forgotten
 
 
@@ -56,6 +62,8 @@ class Admission:
         self._per_listener: Counter[str] = Counter()
         self._host_limits: dict[str, int] = {}
         self._queues: dict[str, deque[_Waiting]] = {}
+        self._short = False  # of descriptors
+        self._told_short_ms = 0
         self._rates: dict[str, Rate] = {}  # by listener, and of the broker under ""
         self._rates_of_hosts: Kept[str, Rate] = Kept(self._new_rate, _MOST_RATES)
         broker.settings.on_change(self._read_limits)
@@ -65,6 +73,10 @@ class Admission:
         """A new one: it is told `let_in`, `keep_out`, or to close."""
         listener = connection.listener
         queue = self._queues.setdefault(listener, deque())
+        if self._short:
+            self._accept(listener, False)
+        elif self._broker.runtime.short_of_descriptors():
+            self._pause()
         waiting = _Waiting(connection)
         if not queue and self._has_turn(listener, waiting):
             self._decide(connection)
@@ -87,6 +99,7 @@ class Admission:
 
     def end(self) -> None:
         """Send away who waits."""
+        self._broker.runtime.timers.cancel(("admission", "descriptors"))
         for listener, queue in self._queues.items():
             self._broker.runtime.timers.cancel(("admission", listener))
             while queue:
@@ -102,6 +115,26 @@ class Admission:
                 connection = queue.popleft().connection
                 if not connection.closed:
                     self._decide(connection)
+            if not queue and not self._short:
+                self._accept(listener, True)
+
+    def _pause(self) -> None:
+        """Leave everybody in the system's queue until there are descriptors again."""
+        self._short, now_ms = True, self._now_ms()
+        if now_ms - self._told_short_ms >= _TOLD_EVERY_MS:
+            self._told_short_ms = now_ms
+            log.warning("descriptors_short", connections=self.total, why="nobody is accepted until some are given back")
+        for listener in self._queues:
+            self._accept(listener, False)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        runtime = self._broker.runtime
+        if runtime.short_of_descriptors():
+            runtime.timers.set(("admission", "descriptors"), runtime.now_ms() + _SHORT_LOOK_MS, self._look_again)
+            return
+        self._short = False
+        for listener, queue in self._queues.items():
             if not queue:
                 self._accept(listener, True)
 

@@ -83,12 +83,12 @@ class LogDirectory:
 
     @classmethod
     def open(cls, path: Path, disk: Disk = DISK) -> LogDirectory:
-        """Create the directory if need be and lock it; the lock file says which process has it.
+        """Create the directory if need be, for its owner alone, and lock it; the lock file says which process has it.
 
         Raises: DirectoryRefused with a sentence for the operator: in use, not a directory, not ours to write.
         """
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Record locks, as the JVM uses them; a process loses one when it closes any descriptor of the file, so
             # this is the only place that opens it.
             fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -183,6 +184,61 @@ def test_what_cannot_be_asked_for_is_refused_with_exit_code_2(serve, arguments: 
     assert code == 2
     assert out == ""
     assert words in err
+    assert "Traceback" not in err
+
+
+def test_with_users_the_directory_is_its_owners_alone(serve, tmp_path: Path):
+    """SE71"""
+    jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    words = (
+        "--override=listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "--override=sasl.enabled.mechanisms=SCRAM-SHA-256",
+        f"--override=listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}",
+    )
+    data = tmp_path / "data"
+    first = serve(*words)
+    first.ready()
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert not [path for path in data.rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    first.process.terminate()
+    first.end()
+    data.chmod(0o755)
+
+    code, _, err = serve(*words).end()
+    open_to_all = serve(*words, "--override=kohort.allow.open.directory=true")
+    open_to_all.ready()
+    open_to_all.process.terminate()
+    warned = open_to_all.end()[2]
+
+    assert code == 2
+    assert f"log.dirs={data}: others may look into it (mode 0755)" in err
+    assert "directory_open_to_others" in warned
+
+
+def test_who_is_connected_is_served_when_descriptors_run_out(serve):
+    """SE74: whoever comes then waits in the queue, and is served when some are given back."""
+    program = serve()
+    _, port = program.ready()
+    address = f"127.0.0.1:{port}"
+    with Wire(address) as known:
+        pid = program.process.pid
+        limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 100
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+        there: list[Wire] = []
+        with pytest.raises(TimeoutError):
+            for _ in range(200):
+                there.append(Wire(address, timeout_s=0.5))
+                there[-1].create_topic("t", 1)
+        assert len(there) > 50
+        assert known.create_topic("late", 1) == 0  # which opens files
+        for one in there:
+            one.close()
+        with Wire(address) as again:
+            assert again.create_topic("u", 1) == 0
+    program.process.terminate()
+    code, _, err = program.end()
+    assert code == 0
+    assert "descriptors_short" in err
     assert "Traceback" not in err
 
 

@@ -61,6 +61,22 @@ def test_a_listener_accepts_nothing_while_somebody_waits():
     assert told == [("PLAINTEXT", False), ("PLAINTEXT", True)]
 
 
+def test_nobody_is_accepted_while_descriptors_are_short():
+    """SE74: who is there is served; each listener that somebody still comes through stops, and all begin again."""
+    harness = Harness()
+    told: list[tuple[str, bool]] = []
+    harness.server.admission._accept = lambda listener, whether: told.append((listener, whether))
+    harness.runtime.short_of_descriptors = lambda: True
+    asks(harness, harness.connect(port=2)[0])
+    harness.connect(port=3)
+    assert told == [("PLAINTEXT", False), ("PLAINTEXT", False)]
+    harness.runtime.advance(1_000)
+    assert len(told) == 2
+    harness.runtime.short_of_descriptors = lambda: False
+    harness.runtime.advance(100)
+    assert told[2:] == [("PLAINTEXT", True)]
+
+
 def test_connections_that_come_too_fast_wait_one_after_the_other():
     """SE59: nobody is closed."""
     harness = Harness(

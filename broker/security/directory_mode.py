@@ -1,0 +1,39 @@
+"""Who may look into the data directory: SCRAM keys lie in it, and with them passwords that were set at run time.
+
+Such keys are enough to play the server, and to try guesses without asking it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.config.setting_types import SettingsError
+from broker.loop.logs import get_logger
+
+if TYPE_CHECKING:
+    from broker.config.settings import Settings
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+log = get_logger()
+
+
+def close_to_others(settings: Settings) -> None:
+    """See to it that the directory is its owner's alone, and so what is made from now on. Raises: SettingsError."""
+    os.umask(_OTHERS)
+    path = Path(settings.log_dirs[0])
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return  # it will be made, or is refused with a better sentence
+    if not mode & _OTHERS:
+        return
+    if not settings.kohort_allow_open_directory:
+        raise SettingsError(
+            f"log.dirs={path}: others may look into it (mode {mode:04o}), and the keys of SCRAM users lie in it; "
+            f"chmod 700 {path}, or set kohort.allow.open.directory=true"
+        )
+    log.warning("directory_open_to_others", directory=str(path), mode=f"{mode:04o}", key="kohort.allow.open.directory")
