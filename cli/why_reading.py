@@ -55,6 +55,7 @@ class Told:
     records: list[Record] = field(default_factory=list)  # chosen, the oldest first
     every: list[Record] = field(default_factory=list)  # of the window of time
     judged: list[Record] = field(default_factory=list)  # of those, what findings look at
+    departed: list[Record] = field(default_factory=list)  # and verdicts: inferred ones too
     known: list[Record] = field(default_factory=list)  # of any time: what was seen later of those who went
     until_ms: int | None = None
     ended_later: set[str] = field(default_factory=set)  # rebalances that ended after the window of time
@@ -84,7 +85,8 @@ class Told:
         kept = self.every
         if triggers:
             kept = [record for record in kept if (_first_cause(record) or {}).get("trigger") in triggers]
-        self.judged = [one for one in _last(self.every, judged) if one["kind"] != GAP and "source" not in one]
+        self.departed = [one for one in _last(self.every, judged) if one["kind"] != GAP]
+        self.judged = [one for one in self.departed if "source" not in one]
         self.records = _last(kept, last)
 
     @property
@@ -113,7 +115,7 @@ class Told:
             "lag_seconds": self.lag_s,
             "records": self.records,
             "rebalance_in_progress": self.in_progress,
-            "verdicts": verdicts(self.judged, now_ms=now_ms, traced=self.known),
+            "verdicts": verdicts(self.departed, now_ms=now_ms, traced=self.known),
             "findings": self.findings(now_ms),
         }
 

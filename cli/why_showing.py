@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.why import cause_words, terms, words
+from coordinator.why import cause_words, inferred_departures, terms, words
 from coordinator.why.findings import LIVE_RULES
 from coordinator.why.gaps import GAP
 from coordinator.why.verdicts import DEPARTURES, traces_of, verdict
@@ -142,6 +142,11 @@ def _rebalance(
         f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces, now_ms=now_ms)[1]}"
         for one in (record.get("first_cause"), *(record.get("further_causes") or ()))
         if one and one.get("trigger") in DEPARTURES
+    ][:_VERDICTS_MAX]
+    below += [
+        f"{terms.who(one, with_host=False)}: {inferred_departures.verdict(one)[1]}"
+        for one in (record.get("departures") or ())
+        if inferred
     ][:_VERDICTS_MAX]
     if verbose:
         below += _details(record)

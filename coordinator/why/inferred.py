@@ -13,6 +13,7 @@ from typing import Any
 from coordinator.classic.ownership import Holding, Holdings, by_topic, holdings
 from coordinator.group import Group, Member
 from coordinator.loading import group_of
+from coordinator.why.inferred_departures import departure
 from coordinator.why.inferred_pauses import Commits, merged
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import (
@@ -79,6 +80,8 @@ def generations(group_id: str, log: Iterable[tuple[bytes | None, bytes | None, i
         group = group_of(group_id, value)
         if group.generation > 0 and (before is None or group.generation != before.generation):
             found.append(_generation(before, group))
+            if before is not None:
+                found[-1]["departures"] = _departures(before, group, commits)
             if group.members:
                 commits.began(found[-1])
         before = group
@@ -231,6 +234,31 @@ def _generation(before: Group | None, group: Group) -> Record:
         "partitions_moved": moved,
         "partitions_total": None if owned is None else sum(len(one.partitions) for one in owned.values()),
     }
+
+
+def _departures(before: Group, group: Group, commits: Commits) -> list[Record]:
+    """Members that are gone, with what their commits say of that."""
+    held = holdings(before)
+    here = {member.instance_id for member in group.members.values()} - {None}
+    gone = [
+        one for id_, one in before.members.items() if id_ not in group.members and (one.instance_id or "") not in here
+    ]
+    if held is None or not gone:
+        return []
+    since_ms = before.state_timestamp_ms or 0
+    stayed = [place for id_, one in held.items() if id_ in group.members for place in one.partitions]
+    others = commits.of(stayed, since_ms)
+    return [
+        departure(
+            _member(one, "left", None)
+            | {"session_timeout_ms": one.session_timeout_ms, "rebalance_timeout_ms": one.rebalance_timeout_ms},
+            commits.of(held[one.member_id].partitions, since_ms),
+            others,
+            group.state_timestamp_ms,
+            emptied=not group.members,
+        )
+        for one in gone
+    ]
 
 
 def _of_instance(held: Holdings, one: Holding) -> frozenset[tuple[str, int]]:

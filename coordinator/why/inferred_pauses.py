@@ -5,7 +5,10 @@ A commit in `__consumer_offsets` does not say who made it; its time and the grou
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from coordinator.why.inferred_departures import LastCommits, last_commits
 
 Place = tuple[str, int]
 Record = dict[str, Any]
@@ -30,6 +33,10 @@ class Commits:
         self._offset: dict[Place, int] = {}
         self._awaited: dict[Place, _Span] = {}
         self._open: Record | None = None  # the generation that is read on from
+
+    def of(self, places: Iterable[Place], since_ms: int) -> LastCommits:
+        """The last of these partitions, if there were any since then."""
+        return last_commits(places, self._last_ms, self._usual_ms, since_ms)
 
     def began(self, record: Record) -> None:
         """A generation with members: until the first commit of each partition nothing says that it is read."""

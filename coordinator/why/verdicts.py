@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict
 
+from coordinator.why import inferred_departures
 from coordinator.why.terms import Facts, duration, who
 
 DEPARTURES = frozenset(
@@ -33,7 +34,7 @@ _OPEN = frozenset({_LEFT_UNSEEN, _SILENT_UNSEEN, _LATE_UNSEEN})
 
 class Verdict(TypedDict):
     """`verdict` is `died`, `closed`, `too_slow`, `hung`, `paused`, `cut_off`, `rejoined`, `broker_slow`, `untold` or
-    `not_yet`: what is seen of it is not known yet."""
+    `not_yet`: what is seen of it is not known yet. Inferred ones are `left`, `silent`, `too_slow` or `untold`."""
 
     rebalance_id: str | None
     at_ms: int | None
@@ -73,7 +74,22 @@ def verdicts(records: Sequence[Facts], *, now_ms: int, traced: Sequence[Facts] |
                         "says": says,
                     }
                 )
+        found += [_inferred(record, one) for one in record.get("departures") or ()]
     return found
+
+
+def _inferred(record: Facts, gone: Facts) -> Verdict:
+    """Where nobody kept a ledger."""
+    kind, says = inferred_departures.verdict(gone)
+    return {
+        "rebalance_id": None,
+        "at_ms": record.get("at_ms"),
+        "member_id": gone.get("member_id"),
+        "who": who(gone),
+        "trigger": "gone",
+        "verdict": kind,
+        "says": says,
+    }
 
 
 def traces_of(records: Iterable[Facts]) -> Mapping[str, list[Facts]]:
