@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from coordinator.why.window import Finding
 
 _VERDICTS_MAX = 3
+_GONE = {"left": "left", "silent": "fell silent"}
+"""By what is inferred of it; of most who are gone nothing is."""
 Row = tuple[str, str, str, str, list[str]]
 """When, generations, how long, why, lines below it."""
 
@@ -155,11 +157,19 @@ def _rebalance(
 
 def _inferred(record: Mapping[str, Any]) -> str:
     """Who came and who went, which is all that two generations say."""
-    said = {"joined": [], "left": [], "replaced": []}  # type: dict[str, list[str]]
+    said = {how: [] for how in ("joined", *_GONE.values(), "is gone", "replaced")}  # type: dict[str, list[str]]
+    gone = {one["member_id"]: inferred_departures.verdict(one)[0] for one in record.get("departures") or ()}
     for member in record["members"]:
-        if member["change"] in said:
-            said[member["change"]].append(terms.who(member))
-    parts = [f"{', '.join(names)} {how}" for how, names in said.items() if names]
+        how = member["change"]
+        if how == "left":
+            how = _GONE.get(gone.get(member["member_id"], ""), "is gone")
+        if how in said:
+            said[how].append(terms.who(member))
+    parts = [
+        f"{', '.join(names)} {'are gone' if how == 'is gone' and len(names) > 1 else how}"
+        for how, names in said.items()
+        if names
+    ]
     before = record.get("from_generation")
     missing = record["to_generation"] - before - 1 if before is not None else 0
     if missing > 0:

@@ -222,7 +222,7 @@ def test_without_a_ledger_the_generations_tell_what_they_can(name: str):
             answer = why(address, name)
         assert answer.returncode == 0, answer.stderr
         assert "there is no rebalance ledger" in answer.stdout
-        assert "b (127.0.0.1) left" in answer.stdout
+        assert "b (127.0.0.1) is gone" in answer.stdout
         assert "joined" in answer.stdout
 
 

@@ -64,5 +64,5 @@ def _check(text: str, where: str) -> None:
     assert where in text.splitlines()[0], text
     assert all(line.endswith("(inferred)") for line in rows), text
     assert any("worker-2 (127.0.0.1) joined" in line for line in rows), text
-    assert any("worker-2 (127.0.0.1) left" in line for line in rows), text
+    assert any("worker-2 (127.0.0.1) is gone" in line for line in rows), text
     assert any("of 6 partitions moved" in line for line in rows), text
