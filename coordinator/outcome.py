@@ -76,11 +76,8 @@ class Input:
     reads_appended: ClassVar[bool] = False
     """The rule looks at what only records change (committed offsets): earlier ones are appended and applied first."""
 
-    if TYPE_CHECKING:  # at run time a subclass has a field or a property of this name
-
-        @property
-        def key(self) -> str:
-            """What it happens to: a group id, a transactional id."""
+    key: str
+    """What it happens to: a group id, a transactional id. Of a subclass a field, or another name for one."""
 
 
 class GroupInput(Input):
@@ -91,8 +88,9 @@ class GroupInput(Input):
 
     def __init_subclass__(cls) -> None:
         # The slot itself under its other name: a property would be a call, twice for every request.
-        if "group_id" in cls.__slots__:
-            cls.key = cls.group_id  # type: ignore[assignment,method-assign]  # of the class both are the slot
+        slots = vars(cls)
+        if "group_id" in slots.get("__slots__", ()):
+            type.__setattr__(cls, "key", slots["group_id"])
 
 
 class Work:

@@ -102,12 +102,13 @@ def _frame_encoder(api_key: int, version: int, most_elements: int | None = None)
     return compile_frame_encoder(
         response,
         version,
-        tagged_header=_has_tagged_header(api_key, version),
+        tagged_header=has_tagged_header(api_key, version),
         most_elements=most_elements,
     )
 
 
-def _has_tagged_header(api_key: int, version: int) -> bool:
+def has_tagged_header(api_key: int, version: int) -> bool:
+    """Whether the answer's header is of version 1, which ends with tagged fields."""
     return api_key != ApiKey.API_VERSIONS and APIS[api_key].response.flexible(version)
 
 
@@ -132,7 +133,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]
         raise ProtocolError(f"response header is cut off in a frame of {len(frame)} bytes")
     correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
     position = 8
-    if _has_tagged_header(api_key, version):
+    if has_tagged_header(api_key, version):
         try:
             position = skip_tagged_fields(frame, 9, frame[8])
         except IndexError:

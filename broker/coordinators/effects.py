@@ -378,7 +378,7 @@ class Effects(Generic[ShardT]):
     def _time_out(self, late: list[tuple[Input, str, Outcome[Any]]]) -> None:
         # Their answers leave now, although the batches they belong to are still on their way.
         waiting, self._waiting = self._waiting, None
-        for event, key, outcome in reversed(late):
+        for event, key, outcome in late[::-1]:
             if outcome.records:
                 self._reject(event, key, outcome, ErrorCode.REQUEST_TIMED_OUT)
         for event, key, outcome in late:
@@ -426,7 +426,7 @@ class Effects(Generic[ShardT]):
         """The batch is not in the log: its outcomes are taken back, the last one first; then the others go on."""
         if batch.ended is not None:
             batch.ended(error)
-        for event, key, outcome in reversed(batch.steps):
+        for event, key, outcome in batch.steps[::-1]:
             if outcome.records and event is not None:
                 self._reject(event, key, outcome, error)
         for event, key, outcome in batch.steps:

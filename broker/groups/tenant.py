@@ -31,7 +31,6 @@ class GroupTenant:
 
     noun = "group"
     key_name = "group_id"
-    pulses: frozenset[type[Input]] = frozenset({Heartbeat, CommitOffsets, ConsumerHeartbeat})
 
     def __init__(
         self,
@@ -41,6 +40,7 @@ class GroupTenant:
         begin: Callable[[Work], None] | None = None,
         edge: Edge | None = None,
     ) -> None:
+        self.pulses: frozenset[type[Input]] = frozenset({Heartbeat, CommitOffsets, ConsumerHeartbeat})
         self._settings = settings
         self._publish = publish
         self._consumer_settings = consumer_settings

@@ -21,10 +21,10 @@ class TransactionInput(Input):
     __slots__ = ()
     transactional_id: str
 
-    @property
-    def key(self) -> str:
-        """The transactional id."""
-        return self.transactional_id
+    def __init_subclass__(cls) -> None:
+        slots = vars(cls)
+        if "transactional_id" in slots.get("__slots__", ()):
+            type.__setattr__(cls, "key", slots["transactional_id"])
 
 
 @dataclass(slots=True)

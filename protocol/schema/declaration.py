@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.schema.wire_types import NO_DEFAULT, Composite, Field, Nullable, Versioned, WireType
+from protocol.schema.ahead import freeze
+from protocol.schema.wire_types import NO_DEFAULT, Composite, Field, Nullable, WireType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ class Struct(Composite):
         """The one frozen instance that stands wherever a struct of this class has its default."""
         if cls._shared_default is None:
             instance = cls()
-            instance.__class__ = type(cls.__name__, (_Frozen, cls), {"__slots__": ()})
+            freeze(instance)
             cls._shared_default = instance
         return cls._shared_default
 
@@ -87,14 +88,7 @@ class Struct(Composite):
         return f"{type(self).__name__}({values})"
 
 
-class _Frozen:
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is a shared default: assign a new one instead")
-
-
-class Message(Struct, Versioned):
+class Message(Struct):
     """What has versions of its own: a request, a response, or the value of a record."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import LongMessage, ProtocolError
-from protocol.schema import runtime
+from protocol.schema import ahead, runtime
 from protocol.schema.layout import Layout, holds_records, message_layout, min_bytes
 from protocol.schema.source import Source
 from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
@@ -19,10 +19,10 @@ from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema.wire_types import Field, Versioned, WireType
+    from protocol.schema.wire_types import Composite, Field, WireType
 
 _RUNTIME = {
-    "new": object.__new__,
+    "new": ahead.new,
     "unpack_array": struct.unpack_from,
     "StructError": struct.error,
     "ProtocolError": ProtocolError,
@@ -42,34 +42,39 @@ _RUNTIME = {
 
 
 def compile_decoder(
-    cls: type[Versioned], version: int, most_elements: int | None = None
+    cls: type[Composite], version: int, most_elements: int | None = None
 ) -> Callable[[bytes, int], tuple[Any, int]]:
     """`decode(buffer, position) -> (message, end)`. It raises ProtocolError and nothing else.
 
     With `most_elements` also LongMessage, before it makes more elements of arrays than that.
     """
+    written = ahead.decoder(cls, version, most_elements)
+    if written is not None:
+        return written
     source = decoder_source(cls, version, most_elements)
     return source.function("decode", f"decoder of {cls.__name__} v{version}")
 
 
-def decoder_source(cls: type[Versioned], version: int, most_elements: int | None = None) -> Source:
+def decoder_source(cls: type[Composite], version: int, most_elements: int | None = None) -> Source:
     """What `compile_decoder` compiles; `.text()` is there to be read."""
     writer = _Decoder(cls, version, most_elements)
     return writer.source
 
 
 class _Decoder:
-    """Writes one decoder."""
+    """Writes one decoder. What is written ahead for a compiler (`tools/compiled`) differs where a method says so."""
 
-    def __init__(self, cls: type[Versioned], version: int, most_elements: int | None) -> None:
+    source_type = Source
+
+    def __init__(self, cls: type[Composite], version: int, most_elements: int | None) -> None:
         self.limited = most_elements is not None
-        self.source = source = Source()
+        self.source = source = self.source_type()
         source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, where it goes): fixed-size fields not yet written
         self.run_bytes = 0
         at = message_layout(cls, version)
         title = f"{cls.__name__} v{version}"
-        with source.block("def decode(buffer, p):"):
+        with source.block(self.signature(cls, version)):
             source.line("size = len(buffer)")
             if most_elements is not None:
                 source.line(f"room = {most_elements}")
@@ -83,6 +88,13 @@ class _Decoder:
                 source.line(f'raise ProtocolError(f"{title} is cut off: the frame ends at {{size}}") from None')
             with source.block("except UnicodeDecodeError as error:"):
                 source.line(f'raise ProtocolError(f"{title}: {{error}}") from None')
+
+    def signature(self, cls: type[Composite], version: int) -> str:
+        return "def decode(buffer, p):"
+
+    def made(self, cls: str) -> str:
+        """An instance whose fields are all about to be set."""
+        return f"new({cls})"
 
     # Runs of fixed-size fields
 
@@ -121,7 +133,7 @@ class _Decoder:
     def struct(self, at: Layout, target: str) -> None:
         """Read a struct into the new local `target`."""
         source = self.source
-        source.line(f"{target} = new({source.constant(at.cls, at.cls.__name__)})")
+        source.line(f"{target} = {self.made(source.constant(at.cls, at.cls.__name__))}")
         for field in at.absent + at.tagged:
             source.line(f"{target}.{field.name} = {self.default(field)}")
         for field in at.plain:

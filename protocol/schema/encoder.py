@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import EncodeError, LongMessage
-from protocol.schema import runtime
+from protocol.schema import ahead, runtime
 from protocol.schema.explain import explain
 from protocol.schema.layout import Layout, holds_records, message_layout
 from protocol.schema.source import Source
@@ -19,7 +19,7 @@ from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.schema.wire_types import Field, Versioned, WireType
+    from protocol.schema.wire_types import Composite, Field, WireType
 
 _RUNTIME = {
     "pack_array": struct.pack,
@@ -34,26 +34,29 @@ _RUNTIME = {
 }
 
 
-def compile_encoder(cls: type[Versioned], version: int) -> Callable[[Any], list[Any]]:
+def compile_encoder(cls: type[Composite], version: int) -> Callable[[Any], list[Any]]:
     """`encode(message) -> buffers`. It raises EncodeError and nothing else."""
     source = encoder_source(cls, version)
     return source.function("encode", f"encoder of {cls.__name__} v{version}")
 
 
 def compile_frame_encoder(
-    cls: type[Versioned], version: int, *, tagged_header: bool, most_elements: int | None = None
+    cls: type[Composite], version: int, *, tagged_header: bool, most_elements: int | None = None
 ) -> Callable[[Any, int], list[Any]]:
     """`encode(response, correlation_id) -> buffers`: size, response header and message in one go.
 
     `tagged_header`: response header version 1, which ends with an empty section of tagged fields. With `most_elements`
     it raises LongMessage before it writes more elements of arrays than that.
     """
+    written = ahead.frame_encoder(cls, version, most_elements)
+    if written is not None:
+        return written
     source = encoder_source(cls, version, 1 if tagged_header else 0, most_elements)
     return source.function("encode", f"frame encoder of {cls.__name__} v{version}")
 
 
 def encoder_source(
-    cls: type[Versioned], version: int, header: int | None = None, most_elements: int | None = None
+    cls: type[Composite], version: int, header: int | None = None, most_elements: int | None = None
 ) -> Source:
     """What the two above compile; `.text()` is there to be read."""
     writer = _Encoder(cls, version, header, most_elements)
@@ -61,11 +64,13 @@ def encoder_source(
 
 
 class _Encoder:
-    """Writes one encoder."""
+    """Writes one encoder. What is written ahead for a compiler (`tools/compiled`) differs where a method says so."""
 
-    def __init__(self, cls: type[Versioned], version: int, header: int | None, most_elements: int | None) -> None:
+    source_type = Source
+
+    def __init__(self, cls: type[Composite], version: int, header: int | None, most_elements: int | None) -> None:
         self.limited = most_elements is not None
-        self.source = source = Source()
+        self.source = source = self.source_type()
         source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, expression): fixed-size fields not yet written
         self.out = "out"
@@ -74,18 +79,25 @@ class _Encoder:
         at = message_layout(cls, version)
         self.chunked = holds_records(at)
         this = source.constant(cls, cls.__name__)
-        with source.block("def encode(m, correlation_id):" if header is not None else "def encode(m):"):
+        with source.block(self.signature(cls, version)):
             with source.block("try:"):
+                self.begin()
                 if most_elements is not None:
                     source.line(f"room = {most_elements}")
                 if self.chunked:
-                    source.line("chunks = []")
+                    source.line("chunks: list[Any] = []")
                 if header is not None:
                     self.run += [("i", "0"), ("i", "correlation_id")] + [("B", "0")] * header
                 self.struct(at, "m")
                 self.finish()
             with source.block("except (StructError, AttributeError, TypeError, ValueError, OverflowError) as error:"):
                 source.line(f"raise explain({this}, m, {version}, error) from error")
+
+    def signature(self, cls: type[Composite], version: int) -> str:
+        return "def encode(m, correlation_id):" if self.header is not None else "def encode(m):"
+
+    def begin(self) -> None:
+        """The first line, where there is one."""
 
     def finish(self) -> None:
         source = self.source
@@ -178,13 +190,13 @@ class _Encoder:
         content = f"{of}.encode()" if is_text else of
         length = f"len({data}) + 1" if at.flexible else f"len({data})"
         if nullable:
-            source.line(f"{data} = {of}")
-            with source.block(f"if {data} is None:"):
+            value = source.fresh("value")
+            source.line(f"{value} = {of}")
+            with source.block(f"if {value} is None:"):
                 source.line(f'{data} = b""')
                 source.line(f"{n} = {0 if at.flexible else -1}")
             with source.block("else:"):
-                if is_text:
-                    source.line(f"{data} = {data}.encode()")
+                source.line(f"{data} = {value}.encode()" if is_text else f"{data} = {value}")
                 source.line(f"{n} = {length}")
         else:
             source.line(f"{data} = {content}")
@@ -221,7 +233,7 @@ class _Encoder:
         length = f"len({items}) + 1" if at.flexible else f"len({items})"
         if nullable:
             with source.block(f"if {items} is None:"):
-                source.line(f"{items} = ()")
+                source.line(f"{items} = []")
                 source.line(f"{n} = {0 if at.flexible else -1}")
             with source.block("else:"):
                 source.line(f"{n} = {length}")
@@ -296,14 +308,14 @@ class _Encoder:
     def tagged_field(self, at: Layout, field: Field, of: str) -> None:
         """Write one tagged field through a bytearray of its own, since its size goes in front."""
         outer, self.out = self.out, self.source.fresh("out")
-        self.source.line(f"{self.out} = bytearray()")
+        self.new_out(self.out)
         nullable = at.nullable(field)
         if isinstance(field.wire_type, type) and nullable:
             # A nullable struct says with a varint, not with an int8, whether it is there, once it is tagged.
             with self.source.block(f"if {of} is None:"):
-                self.source.line(f'{self.out} += b"\\0"')
+                self.write('b"\\0"')
             with self.source.block("else:"):
-                self.source.line(f'{self.out} += b"\\1"')
+                self.write('b"\\1"')
                 self.value(at, field.wire_type, of, nullable=False)
                 self.flush()
         else:
@@ -311,5 +323,12 @@ class _Encoder:
             self.flush()
         inner, self.out = self.out, outer
         tag = runtime.varint(field.tag or 0)
-        self.source.line(f"{outer} += {tag!r} + varint(len({inner}))")
-        self.source.line(f"{outer} += {inner}")
+        self.write(f"{tag!r} + varint(len({inner}))")
+        self.write(self.content(inner))
+
+    def new_out(self, name: str) -> None:
+        self.source.line(f"{name} = bytearray()")
+
+    def content(self, out: str) -> str:
+        """What was written there."""
+        return out

@@ -10,10 +10,10 @@ from protocol.schema.layout import Layout, message_layout
 from protocol.schema.wire_types import MAX_STRING_BYTES, Array, Fixed, Nullable
 
 if TYPE_CHECKING:
-    from protocol.schema.wire_types import Versioned, WireType
+    from protocol.schema.wire_types import Composite, WireType
 
 
-def explain(cls: type[Versioned], message: Versioned, version: int, error: Exception) -> EncodeError:
+def explain(cls: type[Composite], message: Composite, version: int, error: Exception) -> EncodeError:
     """The error to raise for what `struct` or Python said while encoding `message`."""
     fault = _fault_in_struct(message_layout(cls, version), message, "")
     return EncodeError(f"{cls.__name__} v{version}: {fault or error}")

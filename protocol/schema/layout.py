@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 
 if TYPE_CHECKING:
-    from protocol.schema.wire_types import Composite, Field, Versioned, WireType
+    from protocol.schema.wire_types import Composite, Field, WireType
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Layout:
         return field.nullable_since is not None and self.version >= field.nullable_since
 
 
-def message_layout(cls: type[Versioned], version: int) -> Layout:
+def message_layout(cls: type[Composite], version: int) -> Layout:
     """The layout of a whole message."""
     return layout(cls, version, cls.flexible(version))
 

@@ -16,7 +16,7 @@ from protocol.schema.wire_types import MAX_STRING_BYTES, Array, Fixed, Nullable,
 if TYPE_CHECKING:
     from io import BytesIO
 
-    from protocol.schema.wire_types import Field, Versioned, WireType
+    from protocol.schema.wire_types import Composite, Field, WireType
 
 TAGGED_FIELDS = "tagged_fields"
 
@@ -33,7 +33,7 @@ _FIXED = {
 }
 
 
-def schema(cls: type[Versioned], version: int) -> c.Struct:
+def schema(cls: type[Composite], version: int) -> c.Struct:
     """The construct of one version of a message."""
     return _struct(message_layout(cls, version))
 

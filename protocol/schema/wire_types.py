@@ -107,23 +107,17 @@ class Field:
 
 
 class Composite:
-    """What is made of fields. `protocol.schema.declaration.Struct` is the one."""
+    """What is made of fields: `protocol.schema.declaration.Struct`; and what has versions too: `Message` there."""
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[Field, ...]] = ()
+    VERSIONS: ClassVar[tuple[int, int]]
+    FLEXIBLE_FROM: ClassVar[int | None]
 
     @classmethod
     def shared_default(cls) -> Composite:
         """The one frozen instance that stands wherever a struct of this class has its default."""
         raise NotImplementedError
-
-
-class Versioned(Composite):
-    """What has versions of its own. `protocol.schema.declaration.Message` is the one."""
-
-    __slots__ = ()
-    VERSIONS: ClassVar[tuple[int, int]]
-    FLEXIBLE_FROM: ClassVar[int | None]
 
     @classmethod
     def flexible(cls, version: int) -> bool:

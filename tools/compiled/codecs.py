@@ -1,0 +1,228 @@
+"""Codecs written ahead: the decoders and encoders of hot APIs as modules of typed source, for mypyc.
+
+They come from the writers that the broker compiles its codecs with when it runs, `protocol.schema.decoder` and
+`.encoder`, and differ where native code reads and writes numbers better: each by a call of `librt`, where interpreted
+code packs neighbours into one call of `struct`. What is refused, and in which words, is the same; a test holds both
+equal on generated and on mutilated bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from protocol.schema import decoder, encoder
+from protocol.schema.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from protocol.registry import Api
+    from protocol.schema.layout import Layout
+
+HOT = [
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "init_producer_id",
+    "consumer_group_heartbeat",
+]
+"""Modules of `protocol.messages`: the APIs whose codecs are written ahead."""
+
+_READ = {
+    "b": "int8(buffer[{p}])",
+    "B": "buffer[{p}]",
+    "?": "buffer[{p}] != 0",
+    "h": "read_i16_be(buffer, {p})",
+    "H": "read_i16_be(buffer, {p}) & 0xFFFF",
+    "i": "read_i32_be(buffer, {p})",
+    "I": "read_i32_be(buffer, {p}) & 0xFFFFFFFF",
+    "q": "read_i64_be(buffer, {p})",
+    "d": "read_f64_be(buffer, {p})",
+    "16s": "uuid_at(buffer, {p})",
+}
+_TYPES = {"16s": "bytes", "?": "bool", "d": "float"}
+_SIZES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+_WRITE = {
+    "b": "{out}.append(checked({value}, -0x80, 0x7F) & 0xFF)",
+    "B": "{out}.append({value})",
+    "?": "{out}.append(1 if {value} else 0)",
+    "h": "write_i16_be({out}, {value})",
+    "H": "{out}.write(checked({value}, 0, 0xFFFF).to_bytes(2, 'big'))",
+    "i": "write_i32_be({out}, {value})",
+    "I": "{out}.write(checked({value}, 0, 0xFFFFFFFF).to_bytes(4, 'big'))",
+    "q": "write_i64_be({out}, {value})",
+    "d": "write_f64_be({out}, {value})",
+    "16s": "{out}.write({value})",
+}
+_HEAD = '''"""The codecs of {api}, written by `tools/compiled`; not by hand."""
+
+from __future__ import annotations
+
+from struct import error as StructError
+from struct import pack as pack_array
+from struct import unpack_from as unpack_array
+from typing import Any, Final, cast
+
+from librt.strings import (
+    BytesWriter,
+    read_f64_be,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_f64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+
+from protocol.errors import LongMessage, ProtocolError
+from protocol.schema.explain import explain
+from protocol.schema.native_codecs import chunk_size, checked, int8, put_size, uuid_at
+from protocol.schema.runtime import (
+    bad_count,
+    bad_tag_size,
+    check_uuid,
+    long_string,
+    long_varint,
+    past_end,
+    skip_tagged_fields,
+    string_varint,
+    varint,
+)
+'''
+
+
+def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header: Callable[[int, int], bool]) -> str:
+    """The source of one API's codecs. `most`: elements that a request and a response may have in their arrays."""
+    parts: list[str] = []
+    defaults: dict[str, str] = {}
+    for version in served:
+        for writer in (
+            _Decoder(api.request, version, most[0]),
+            _Encoder(api.response, version, int(tagged_header(api.key, version)), most[1]),
+        ):
+            parts.append(writer.source.text())
+            defaults |= writer.source.defaults
+    classes = sorted(_classes(api.request) | _classes(api.response))
+    names = [f"from {api.request.__module__} import {', '.join(classes)}"]
+    names += [f"{name}: Final = cast({cls}, {cls}.shared_default())" for name, cls in sorted(defaults.items())]
+    return _HEAD.format(api=api.name) + "\n".join(names) + "\n\n\n" + "\n\n".join(parts)
+
+
+def _classes(cls: Any) -> set[str]:
+    from protocol.schema.wire_types import Array  # noqa: PLC0415
+
+    names = {cls.__name__}
+    for field in cls.FIELDS:
+        inner = field.wire_type.element if isinstance(field.wire_type, Array) else field.wire_type
+        if isinstance(inner, type):
+            names |= _classes(inner)
+    return names
+
+
+class _Source(Source):
+    """Classes go by their own names, and shared defaults by one of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.defaults: dict[str, str] = {}
+
+    def constant(self, value: Any, prefix: str) -> str:
+        if isinstance(value, type):
+            return value.__name__
+        if hasattr(value, "FIELDS"):
+            cls = type(value).__name__
+            self.defaults[f"DEFAULT_{cls}"] = cls
+            return f"DEFAULT_{cls}"
+        return super().constant(value, prefix)
+
+
+class _Decoder(decoder._Decoder):
+    """Writes `decode_NAME_VERSION`."""
+
+    source_type = _Source
+
+    def signature(self, cls: Any, version: int) -> str:
+        return f"def decode_{cls.__name__}_{version}(buffer: bytes, p: int) -> tuple[{cls.__name__}, int]:"
+
+    def made(self, cls: str) -> str:
+        return f"{cls}()"
+
+    def flush(self) -> None:
+        position = 0
+        for code, target in self.run:
+            at = f"p + {position}" if position else "p"
+            declared = "" if "." in target else f": {_TYPES.get(code, 'int')}"
+            self.source.line(f"{target}{declared} = {_READ[code].format(p=at)}")
+            position += _SIZES[code]
+        if position:
+            self.source.line(f"p += {position}")
+        self.run, self.run_bytes = [], 0
+
+
+class _Encoder(encoder._Encoder):
+    """Writes `encode_NAME_VERSION`."""
+
+    source_type = _Source
+
+    def signature(self, cls: Any, version: int) -> str:
+        self.started = True
+        return f"def encode_{cls.__name__}_{version}(m: {cls.__name__}, correlation_id: int) -> list[Any]:"
+
+    def begin(self) -> None:
+        self.source.line("out = BytesWriter()")
+
+    def finish(self) -> None:
+        source = self.source
+        self.flush()
+        if self.chunked:
+            with source.block("if len(out):"):
+                source.line("chunks.append(out.getvalue())")
+            source.line("return chunk_size(chunks)")
+            return
+        source.line("put_size(out)")
+        source.line("return [out.getvalue()]")
+
+    def flush(self) -> None:
+        for code, value in self.run:
+            self.source.line(_WRITE[code].format(out=self.out, value=value))
+        self.run = []
+
+    def write(self, expression: str) -> None:
+        self.source.line(f"{self.out}.write({expression})")
+
+    def records(self, at: Layout, of: str, data: str, n: str, nullable: bool) -> None:
+        source = self.source
+        value = source.fresh("value")
+        source.line(f"{value}: Any = {of}")
+        if nullable:
+            with source.block(f"if {value} is None:"):
+                source.line(f"{data}: list[Any] = []")
+                source.line(f"{n} = -1")
+        with source.block(f"{'elif' if nullable else 'if'} type({value}) is list:"):
+            source.line(f"{data} = {value}")
+            source.line(f"{n} = sum([len(part) for part in {data}])")
+        with source.block("else:"):
+            source.line(f"{data} = [{value}]")
+            source.line(f"{n} = len({value})")
+        if at.flexible:
+            source.line(f"{n} += 1")
+        self.length(at, "i", n, "varint")
+        with source.block(f"if {n} > {1 if at.flexible else 0}:"):
+            source.line("chunks.append(out.getvalue())")
+            source.line(f"chunks += {data}")
+            source.line("out = BytesWriter()")
+
+    def new_out(self, name: str) -> None:
+        self.source.line(f"{name} = BytesWriter()")
+
+    def content(self, out: str) -> str:
+        return f"{out}.getvalue()"
