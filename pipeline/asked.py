@@ -27,7 +27,7 @@ VERBS = {
     "resets": "offsets that were set back, removed, or set forth while nobody read, and by whom",
     "growth": "which groups fill __consumer_offsets, and what its partitions look like",
     "groups": "one row for each group: state, members, lag, rebalances",
-    "state": "the offsets of groups as of a moment (--at)",
+    "state": "the offsets of groups now, or as of a moment (--at)",
     "restore": "the same as the file that kafka-consumer-groups --reset-offsets --from-file reads",
     "report": "one self-contained HTML page",
     "records": "every record of __consumer_offsets, decoded, those nobody can decode too",
@@ -44,7 +44,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "until": tuple(verb for verb in VERBS if verb not in ("state", "restore")),
     "topic": ("commits", "membership", "lag", "stuck", "resets", "state", "restore", "records", "report"),
     "limit": tuple(verb for verb in VERBS if verb not in _ONE_FILE),
-    "every": ("lag", "report"),
+    "every": ("lag", "growth", "report"),
     "exact": ("lag",),
     "now": ("lag",),
     "lasting": ("stuck", "report"),
@@ -114,9 +114,11 @@ class Asked:
 _READS = """\
 What is read: __consumer_offsets, once and whole; commits and records with --since begin with the first segment that is
 new enough. Besides, of the topics that groups commit:
-  lag, report  from a directory their segments whole, for the headers of the batches; a broker is asked for log ends by
-               time, about 100 bytes for each partition and grid point at which its end moved: no record is sent
-  lag --now    from a directory the same; from a broker two log ends of each partition
+  lag          a broker is asked for log ends by time, about 100 bytes for each partition and grid point at which it
+               had grown: no record is sent; from a directory their time indexes, and 64 KiB around each grid point, or
+               the segments whole, for the headers of the batches, where that is less
+  report       the same of a broker; from a directory their segments whole
+  lag --now    from a broker two log ends of each partition; from a directory as for one grid point
   lag --exact  their records, whole; from a broker, too
   stuck        their segments whole; a broker sends them whole
   groups, restore   log ends only"""
@@ -160,8 +162,8 @@ def parser() -> argparse.ArgumentParser:
     add("--topic", action="append", default=[], metavar="GLOB", help="only these topics; may be repeated")
     add("--since", metavar="T", help="from this moment on")
     add("--until", metavar="T", help="what was written before this moment")
-    add("--at", metavar="T", help="state, restore: the moment")
-    add("--every", metavar="SPAN", help="lag: the distance of grid points (1m)")
+    add("--at", metavar="T", help="state (now), restore: the moment")
+    add("--every", metavar="SPAN", help="lag: the distance of grid points (1m); growth: of windows (1h)")
     add("--exact", action="store_true", help="lag: read the oldest waiting record for its time, not only batch headers")
     add("--now", action="store_true", help="lag: only how it is now")
     add("--for", dest="lasting", metavar="SPAN", help="stuck: standing still for at least so long (10m)")
@@ -386,8 +388,8 @@ def _listed(words: tuple[str, ...]) -> str:
 def _check(asked: Asked) -> None:
     """Raises UsageError for what cannot be together."""
     verb = asked.verb
-    if verb in ("state", "restore") and asked.at is None:
-        raise UsageError(f"{verb} needs --at T, the moment to look at")
+    if verb == "restore" and asked.at is None:
+        raise UsageError("restore needs --at T, the moment to look at")
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--since is not before --until")
     if asked.format == "parquet" and asked.to is None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from pipeline.jobs.output import Table
 from pipeline.sources.log_dir import GROUPS_TOPIC
+from pipeline.spans import span_ms
 from pipeline.transformations import growth, growth_partitions
+from pipeline.transformations.growth import HOUR
 from pipeline.transformations.keys import moment
 
 if TYPE_CHECKING:
@@ -19,10 +21,13 @@ def tables(inputs: Inputs) -> list[Table]:
     records = inputs.all_records(uncommitted=True)
     batches = inputs.keep(inputs.batches([GROUPS_TOPIC]))
     partitions = growth_partitions(records, batches, inputs.cleaning())
-    hours = growth(records)
-    if inputs.asked.until is not None:
-        hours = hours.where(hours["window_start"] < moment(inputs.asked.until))
+    asked = inputs.asked
+    every_ms = asked.every_ms if asked.every_given else span_ms(HOUR)
+    windows = growth(records, every_ms)
+    if asked.until is not None:
+        windows = windows.where(windows["window_start"] < moment(asked.until))
+    ended = f"timestampadd(MILLISECOND, {every_ms}, window_start)"
     return [
-        Table("growth", hours, ("bytes desc", "window_start", "group_id"), "window_start + INTERVAL 1 HOUR"),
+        Table("growth", windows, ("bytes desc", "window_start", "group_id"), ended),
         Table("growth_partitions", partitions, ("size_bytes desc", "log_partition")),
     ]

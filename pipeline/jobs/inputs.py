@@ -17,7 +17,7 @@ from pyspark.storagelevel import StorageLevel
 from pipeline import decode
 from pipeline.asked import NO_GROUPS
 from pipeline.errors import UsageError
-from pipeline.sources import log_ends, plan
+from pipeline.sources import log_ends, log_growth, plan
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, is_there
 from pipeline.sources.options import parse
 from pipeline.transformations.keys import moment
@@ -138,13 +138,13 @@ class Inputs:
         return self._up_to_agreed(rows.dropDuplicates(keys), ("topic", "partition"), "last_offset")
 
     def growth(self, topics: Sequence[str], moments_ms: Sequence[int]) -> DataFrame:
-        """How a broker's topics grew between moments, in the columns of batches that lag is made of.
+        """How topics grew between moments, in the columns of batches that lag is made of.
 
-        Nothing of the topics is read for it, but the headers of those whose records are stamped in the future.
+        Of a broker's topics nothing is read for it, of a directory's what lies around the moments; but the headers of
+        those whose records are stamped in the future, and of those that are read sooner whole.
         """
-        assert self.asked.broker is not None
         columns = ["topic", "partition", "base_offset", "last_offset", "base_timestamp", "max_timestamp"]
-        found, untold = log_ends.growth(self.asked.access, topics, moments_ms) if topics else ([], [])
+        found, untold = self._growth(topics, moments_ms) if topics else ([], set())
         rows = self.spark.createDataFrame(
             list(found),
             "topic string, partition int, base_offset bigint, last_offset bigint, base_ms bigint, max_ms bigint",
@@ -153,6 +153,18 @@ class Inputs:
             *columns[:4], *[F.timestamp_millis(f"{name}_ms").alias(f"{name}_timestamp") for name in ("base", "max")]
         )
         return grown.unionByName(self.batches(sorted(untold)).select(*columns)) if untold else grown
+
+    def _growth(self, topics: Sequence[str], moments_ms: Sequence[int]) -> tuple[list[log_ends.Grown], set[str]]:
+        if self.asked.broker is not None:
+            return log_ends.growth(self.asked.access, topics, moments_ms)
+        doubled = {topic for topic in topics if self._doubled(topic)}
+        wanted = set(topics) - doubled
+        found, untold = log_growth.growth([part for part in self.partitions() if part.topic in wanted], moments_ms)
+        return found, untold | doubled
+
+    def newest_ms(self, topics: Sequence[str]) -> int:
+        """The moment of the newest record of a directory's topics, or a later one."""
+        return log_growth.newest_ms(part for part in self.partitions() if part.topic in topics)
 
     def raw(self, topics: Sequence[str]) -> DataFrame:
         """Records of these topics with their timestamps; an empty frame for none."""

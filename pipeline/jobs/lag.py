@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pipeline.jobs.inputs import Inputs
 
 MOST_POINTS = 2_000_000
+_MOST_LOOKED_AT = 20_000
+"""Moments at which the ends of logs at rest are looked up; for more, all headers are read."""
 
 
 def tables(inputs: Inputs) -> list[Table]:
@@ -40,10 +42,15 @@ def found(inputs: Inputs) -> DataFrame:
     # Records stamped in the future must not stretch the grid to there.
     until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
     if asked.now:
-        # Batch headers of a directory cost little; a broker would have to send the whole topics.
-        headers = None if asked.broker is not None else inputs.keep(inputs.batches(topics))
+        # A broker would have to send the whole topics.
+        now_ms = [round(asked.asked_at.timestamp() * 1000)]
+        headers = None if asked.broker is not None else inputs.keep(inputs.growth(topics, now_ms))
         return lag_now(commits, bounds, asked.asked_at, positions=headers, records=records)
-    moments = [] if asked.broker is None else grid_moments(commits, asked.since, until, asked.every_ms)
+    if asked.broker is not None:
+        moments = grid_moments(commits, asked.since, until, asked.every_ms)
+    else:
+        newest = min(round(until.timestamp() * 1000), max(inputs.newest_ms(topics), 1))
+        moments = _moments(commits, asked.since, newest, asked.every_ms, _MOST_LOOKED_AT)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
     return lag_over_time(
@@ -56,13 +63,20 @@ def grid_moments(commits: DataFrame, since: datetime | None, until: datetime, ev
 
     Raises: UsageError when they are too many.
     """
+    return _moments(commits, since, round(until.timestamp() * 1000), every_ms, None)
+
+
+def _moments(commits: DataFrame, since: datetime | None, last: int, every_ms: int, most: int | None) -> list[int]:
+    """As `grid_moments`; with `most` there are none rather than more."""
     [row] = commits.agg(F.min("logged_at").alias("first")).toArrow().to_pylist()
     if row["first"] is None:
         return []
-    last = round(until.timestamp() * 1000)
     start = round(max(row["first"], since or row["first"]).timestamp() * 1000) // every_ms * every_ms
-    if (last - start) / every_ms > MOST_POINTS:
-        _too_many((last - start) / every_ms, max(row["first"], since or row["first"]))
+    points = (last - start) / every_ms
+    if most is not None and points > most:
+        return []
+    if points > MOST_POINTS:
+        _too_many(points, max(row["first"], since or row["first"]))
     return [*range(start, last, every_ms), last] if start < last else []
 
 

@@ -22,7 +22,6 @@ def tables(inputs: Inputs) -> list[Table]:
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
     asked = inputs.asked
-    assert asked.at is not None
     # Where cuts lie is told by the records of all groups.
     whole = state_at(inputs.all_records(), asked.at, inputs.compacted())
     if not asked.include_observers:

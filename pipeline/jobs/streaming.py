@@ -75,7 +75,7 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
                 shutil.rmtree(place, ignore_errors=True)
     sink = Sink(asked)
     with Inputs(spark, asked) as inputs:
-        claim(asked.checkpoint, asked.verb, _log_id(inputs))
+        claim(asked.checkpoint, asked.verb, _log_id(inputs), asked.every_ms if asked.verb == "growth" else None)
         job = stream_tables.job(inputs, sink.write)
         if asked.as_group is not None:
             assert asked.bootstrap is not None
@@ -117,22 +117,25 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
     return 0
 
 
-def claim(checkpoint: Path, verb: str, log_id: str | None) -> None:
+def claim(checkpoint: Path, verb: str, log_id: str | None, every_ms: int | None = None) -> None:
     """Write down what a checkpoint is for, or see that it is for this: the positions in it mean nothing elsewhere.
 
-    `log_id`: the topic id of `__consumer_offsets`, the same in a directory and at its broker; None where none is known.
+    `every_ms`: of the windows that Spark keeps there, if there are any. `log_id`: the topic id of `__consumer_offsets`,
+    the same in a directory and at its broker; None where none is known.
     Raises: UsageError.
     """
     note = checkpoint / "kohort.json"
-    told: dict[str, str | None] = json.loads(note.read_text()) if note.exists() else {}
+    told: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {}
     if told.get("verb", verb) != verb:
         raise UsageError(f"--checkpoint {checkpoint} is that of {told['verb']}; {verb} needs one of its own")
     if log_id is not None and told.get("log_id") not in (None, log_id):
         raise UsageError(
             f"--checkpoint {checkpoint} was made with the logs of another cluster; name another, with another --to"
         )
+    if told.get("every_ms", every_ms) != every_ms:
+        raise UsageError(f"--checkpoint {checkpoint} was made with another --every; name another, with another --to")
     # Whole or not at all: a kill must not leave half of it.
-    put_text(note, json.dumps({"verb": verb, "log_id": log_id or told.get("log_id")}))
+    put_text(note, json.dumps({"verb": verb, "log_id": log_id or told.get("log_id"), "every_ms": every_ms}))
 
 
 def _log_id(inputs: Inputs) -> str | None:

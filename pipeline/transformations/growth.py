@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
+from pipeline.spans import span_ms
 from pipeline.transformations.commits import framed_bytes
 from pipeline.transformations.keys import PAIR, sound
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-HOUR_S = 3600
+HOUR = "1 hour"
+_DAY_S = 86_400
 OFTEN_PER_SECOND = 5.0
 """More commits of one partition than this a second are taken for one per message."""
 LOADED_PER_SECOND = 400_000.0
 """Records that a coordinator takes in a second when it loads a partition (docs/performance.md)."""
 
 
-def growth(records: DataFrame) -> DataFrame:
-    """What each group wrote in each hour, one row per (group_id, window_start).
+def growth(records: DataFrame, every: str | int = HOUR) -> DataFrame:
+    """What each group wrote in each hour (or another span: `every`), one row per (group_id, window_start).
 
     In:  records (group records).
     Out: group_id, window_start timestamp, commits bigint, tombstones bigint, group_records bigint, bytes bigint, share
@@ -30,11 +32,11 @@ def growth(records: DataFrame) -> DataFrame:
          commits: offset commits with a value; tombstones: records of any type without one; group_records: the rest.
          bytes: of all three, framed, before compression; share: of all groups' bytes in that hour.
          distinct_keys: pairs of topic and partition that were committed; commits_per_key is 0 when there are none.
-         commits_per_second, bytes_per_day: as if the hour had gone on as a whole.
+         commits_per_second, bytes_per_day: of the hour as a whole, and as if the day were like it.
          verdict `commit_per_message`: more than 5 commits a second and partition, or commits that advance by one
          record as a rule (the median of all advances within the hour; commits that do not advance do not count).
     """
-    return growth_of_groups(growth_of_pairs(hourly(records)))
+    return growth_of_groups(growth_of_pairs(hourly(records), every), every)
 
 
 def hourly(records: DataFrame) -> DataFrame:
@@ -52,13 +54,13 @@ def hourly(records: DataFrame) -> DataFrame:
     )
 
 
-def growth_of_pairs(rows: DataFrame) -> DataFrame:
+def growth_of_pairs(rows: DataFrame, every: str | int = HOUR) -> DataFrame:
     """One row per (group_id, topic, partition, hour); topic and partition are null for records that are no commits.
 
     The first of two steps, the one that a stream keeps state for. `offsets` are (log_offset, committed_offset).
     """
     offsets = F.struct("log_partition", "log_offset", "committed_offset")
-    return rows.groupBy(F.window("logged_at", "1 hour"), *PAIR).agg(
+    return rows.groupBy(F.window("logged_at", f"{span_ms(every)} milliseconds"), *PAIR).agg(
         F.count_if("is_commit").alias("commits"),
         F.count_if("tombstone").alias("tombstones"),
         F.count_if(~F.col("is_commit") & ~F.col("tombstone")).alias("group_records"),
@@ -67,8 +69,9 @@ def growth_of_pairs(rows: DataFrame) -> DataFrame:
     )
 
 
-def growth_of_groups(pairs: DataFrame) -> DataFrame:
+def growth_of_groups(pairs: DataFrame, every: str | int = HOUR) -> DataFrame:
     """The second step: whole hours of `growth_of_pairs` become the rows of `growth`."""
+    span_s = span_ms(every) / 1000
     sums = [F.sum(name).alias(name) for name in ("commits", "tombstones", "group_records", "bytes")]
     hour = pairs.groupBy("group_id", F.col("window.start").alias("window_start"))
     groups = hour.agg(
@@ -85,8 +88,8 @@ def growth_of_groups(pairs: DataFrame) -> DataFrame:
         {
             "share": F.col("bytes") / F.sum("bytes").over(Window.partitionBy("window_start")),
             "commits_per_key": per_key,
-            "commits_per_second": F.col("commits") / HOUR_S,
-            "bytes_per_day": F.col("bytes") * 24,
+            "commits_per_second": F.col("commits") / span_s,
+            "bytes_per_day": F.round(F.col("bytes") * (_DAY_S / span_s)).cast("bigint"),
         }
     ).select(
         *["group_id", "window_start", "commits", "tombstones", "group_records", "bytes", "share", "distinct_keys"],

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def state_at(records: DataFrame, at: datetime, first_dirty: DataFrame | None = None) -> DataFrame:
-    """The offsets of all groups as of `at`, one row per (group_id, topic, partition).
+def state_at(records: DataFrame, at: datetime | None, first_dirty: DataFrame | None = None) -> DataFrame:
+    """The offsets of all groups as of `at`, or with None as of all there is, one row per (group_id, topic, partition).
 
     In:  records, all of them (group records); first_dirty(log_partition, first_dirty_offset), how far each log
          partition has been compacted (exclusive), where that is known.
@@ -26,9 +26,8 @@ def state_at(records: DataFrame, at: datetime, first_dirty: DataFrame | None = N
     The state follows `log_offset`, not clocks: per log partition everything up to the last record that was written
     at or before `at` counts, also what a clock that stepped back stamped later.
     """
-    cuts = (
-        records.where(F.col("logged_at") <= moment(at)).groupBy("log_partition").agg(F.max("log_offset").alias("cut"))
-    )
+    counted = records if at is None else records.where(F.col("logged_at") <= moment(at))
+    cuts = counted.groupBy("log_partition").agg(F.max("log_offset").alias("cut"))
     if first_dirty is None:
         cuts = cuts.withColumn("exact", F.lit(None).cast("boolean"))
     else:

@@ -65,7 +65,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["wrong", "--from", "."], "VERB: invalid choice: 'wrong'"),
         (["lag", "--from", "/nowhere/at/all"], "no such directory"),
         (["lag", "--from", "{empty}"], "no log directory"),
-        (["state", "--from", "localhost:9092"], "state needs --at"),
+        (["restore", "--from", "localhost:9092"], "restore needs --at"),
         (["state", "--from", "localhost:9092", "--at", "yesterday"], "a moment is ISO 8601"),
         (["lag", "--from", "localhost:9092", "--at", "-2h"], "--at is for state and restore"),
         (["lag", "--from", "localhost:9092", "--since", "-1h", "--until", "-2h"], "not before"),

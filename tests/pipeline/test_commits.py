@@ -17,6 +17,7 @@ def test_pl08_every_commit_is_a_row_and_the_state_follows_the_log(spark: SparkSe
     records = frame(spark, GROUP_RECORDS, [commit(5, 5, 10), commit(9, 9, 20), commit(12, 12, None)])
     assert offset_commits(records).count() == 3
     assert state_at(records, at(12)).count() == 0
+    assert state_at(records, None).count() == 0
     then = state_at(records, at(9)).select("group_id", "topic", "partition", "committed_offset", "exact")
     assertDataFrameEqual(then, table(spark, STATE, [("g", "orders", 0, 20, None)]))
     assert committed_offsets(offset_commits(records)).count() == 0

@@ -17,6 +17,16 @@ def chatty_and_calm() -> list[dict[str, Any]]:
     return rows + [commit(4000 + n, n * 5, 100 + (n // 6) * 50, group_id="calm") for n in range(12)]
 
 
+def test_growth_by_the_minute(spark: SparkSession) -> None:
+    """The same records in finer windows: sums stay, rates are of the minute."""
+    records = frame(spark, GROUP_RECORDS, chatty_and_calm())
+    minutes = [row for row in growth(records, "20 seconds").collect() if row.group_id == "chatty"]
+    assert sum(row.commits for row in minutes) == 3600
+    assert {(row.commits_per_second, row.bytes_per_day) for row in minutes if row.commits == 1200} == {
+        (60.0, next(row.bytes for row in minutes if row.commits == 1200) * 3 * 1440)
+    }
+
+
 def test_pl25_the_group_that_commits_every_record_is_first_and_named(spark: SparkSession) -> None:
     """PL25."""
     records = frame(spark, GROUP_RECORDS, chatty_and_calm())
