@@ -21,8 +21,8 @@ FROM python:3.11-slim
 # start.
 RUN python -m compileall -q "$(python -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')" > /dev/null || true
 RUN groupadd --gid 1000 appuser && useradd --uid 1000 --gid 1000 --no-create-home --shell /usr/sbin/nologin appuser \
-    && mkdir -p /var/lib/kafka/data /mnt/shared/config \
-    && chown appuser:appuser /var/lib/kafka/data && chmod 700 /var/lib/kafka/data
+    && mkdir -p /var/lib/kafka/data /var/lib/kafka/keys /mnt/shared/config \
+    && chown appuser:appuser /var/lib/kafka/data /var/lib/kafka/keys && chmod 700 /var/lib/kafka/data /var/lib/kafka/keys
 COPY --from=build /opt/venv /opt/venv
 # What existing compose files run as health checks and set-up: each is `kohort` by another name.
 RUN mkdir -p /opt/kafka/bin \

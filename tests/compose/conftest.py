@@ -38,6 +38,9 @@ def images(engine: None, pytestconfig: pytest.Config) -> Path:
     return root
 
 
+_PROFILES = ("--profile", "demo", "--profile", "secure")
+
+
 class Project:
     """One `docker compose` project, with a port of this machine that is its own."""
 
@@ -45,12 +48,14 @@ class Project:
         self.name = f"kohort-test-{uuid.uuid4().hex[:8]}"
         self.port = free_port()
         self.http_port = free_port()
+        self.secure_port = free_port()
         self._folder = folder
         self._files = [word for file in files for word in ("-f", str(file))]
         self._environment = {
             **os.environ,
             "KAFKA_PORT": str(self.port),
             "KOHORT_HTTP_PORT": str(self.http_port),
+            "KAFKA_SECURE_PORT": str(self.secure_port),
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
         }
 
@@ -61,7 +66,7 @@ class Project:
 
     def compose(self, *words: str, timeout_s: float = 300, check: bool = True) -> str:
         """Run `docker compose`; its output."""
-        command = ["docker", "compose", "-p", self.name, *self._files, "--profile", "demo", "--ansi", "never", *words]
+        command = ["docker", "compose", "-p", self.name, *self._files, *_PROFILES, "--ansi", "never", *words]
         done = subprocess.run(
             command,
             cwd=self._folder,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.request import Request, urlopen
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.broker_process import eventually
 from tests.support.wire import Wire
@@ -233,6 +234,45 @@ def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine
     assert printed.splitlines()[-1].strip() == "200"
     with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=60) as answer:
         assert answer.status == 200
+
+
+def test_the_secure_profile_serves_whoever_has_a_certificate_and_a_right(
+    project: Callable[..., Project], tmp_path: Path
+) -> None:
+    """docs/containers.md, to the letter: certificates made by the profile, ACLs from inside, a client outside."""
+    running = project()
+    running.up("secure")
+    running.compose("cp", "secure:/var/lib/kafka/keys", str(tmp_path / "keys"))
+    keys = tmp_path / "keys"
+
+    def produce(name: str | None) -> list[str | None]:
+        """What is said of a record on `orders` by a client with this certificate."""
+        shown = (
+            {} if name is None else {f"ssl.{part}.location": f"{keys}/{name}.pem" for part in ("certificate", "key")}
+        )
+        told: list[str | None] = []
+        producer = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{running.secure_port}",
+                "security.protocol": "ssl",
+                "ssl.ca.location": f"{keys}/authority.crt",
+                "message.timeout.ms": "20000" if shown else "2000",
+                **shown,
+            }
+        )
+        producer.produce("orders", b"a", callback=lambda error, _: told.append(error and error.name()))
+        producer.flush(30)
+        return told
+
+    exec_ = ("exec", "-T", "secure", "kohort")
+    running.compose(*exec_, "topics", "create", "orders")
+    assert produce("alice") == ["TOPIC_AUTHORIZATION_FAILED"]
+    running.compose(*exec_, "acls", "add", "--allow-principal", "User:CN=alice", "--producer", "--topic", "orders")
+    assert produce("alice") == [None]
+    assert produce("admin") == [None]
+    assert produce(None) == ["_MSG_TIMED_OUT"]
+    inside = ("--command-config", "/var/lib/kafka/keys/alice.properties", "-b", "secure:19093")
+    assert "orders" in running.compose(*exec_, "topics", "list", *inside)
 
 
 def test_the_image_is_a_testbed(project: Callable[..., Project], tmp_path: Path) -> None:
