@@ -8,10 +8,14 @@ Source: librdkafka's configuration; Kafka's Errors for the texts.
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import re
 import socket
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from cli.errors import Failed, UsageError
 from cli.wire import Wire
-from pipeline.client_security import translated
+from pipeline.client_security import TOKEN_URL, translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -179,6 +183,9 @@ def client_settings(options: argparse.Namespace) -> dict[str, str]:
 def make_client(kind: Any, settings: dict[str, Any]) -> Any:
     """A client of the library. Settings that only Java's clients know are left out. Raises: UsageError."""
     settings = dict(settings)
+    if str(settings.get(TOKEN_URL, "")).startswith("file:"):  # which Java's clients know, and the library does not
+        settings.pop("sasl.oauthbearer.method", None)
+        settings["oauth_cb"] = partial(_shown, given={TOKEN_URL: settings.pop(TOKEN_URL)})
     while True:
         try:
             return kind(settings, logger=silent())
@@ -188,6 +195,18 @@ def make_client(kind: Any, settings: dict[str, Any]) -> Any:
             if match is None or match[1] not in settings:
                 raise UsageError(f"a client setting is wrong: {told.str()}") from None
             del settings[match[1]]
+
+
+def _shown(_: str, *, given: Mapping[str, Any]) -> tuple[str, float]:
+    """The token of a file, and when it ends by what it says itself; an hour from now where it does not say."""
+    from pipeline.oauth_token import access_token  # noqa: PLC0415  few commands need it
+
+    token = access_token(given, timeout_s=0)
+    end_s = time.time() + 3_600
+    with suppress(ValueError, KeyError, TypeError, IndexError):
+        claims = token.split(".")[1]
+        end_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+    return token, end_s
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

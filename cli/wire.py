@@ -36,7 +36,7 @@ class Wire:
             if tls:
                 self._socket = encrypted(self._socket, host, settings)
             if sasl:
-                log_in(self.ask, self.where, settings)
+                log_in(self.ask, self.where, settings, timeout_s=timeout_s)
         except OSError as error:
             self._socket.close()
             raise Failed(f"{self.where}: {error.strerror or error}") from None

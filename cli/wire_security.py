@@ -1,8 +1,8 @@
 """TLS and a log-in for `cli.wire`, by the settings of the client library: its own connections are not ours to use.
 
-PLAIN and SCRAM; who logs in by anything else is told so.
+PLAIN, SCRAM and OAUTHBEARER; who logs in by anything else is told so.
 
-Source: RFC 4616, RFC 5802; Kafka's SslFactory, SaslClientAuthenticator.
+Source: RFC 4616, RFC 5802, RFC 7628; Kafka's SslFactory, SaslClientAuthenticator.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _unpacked(location: str, password: str | None) -> tuple[bytes, bytes]:
     return chain, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def log_in(ask: Ask, where: str, settings: Mapping[str, Any]) -> None:
+def log_in(ask: Ask, where: str, settings: Mapping[str, Any], *, timeout_s: float) -> None:
     """Say who one is. Raises: Failed, UsageError."""
     mechanism = str(settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "GSSAPI")
     user, password = str(settings.get("sasl.username", "")), str(settings.get("sasl.password", ""))
@@ -99,8 +99,12 @@ def log_in(ask: Ask, where: str, settings: Mapping[str, Any]) -> None:
         steps = _plain(user, password)
     elif mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         steps = _scram(user, password, f"sha{mechanism[-3:]}")
+    elif mechanism == "OAUTHBEARER":
+        steps = _oauth_bearer(_token(settings, timeout_s))
     else:
-        raise UsageError(f"sasl.mechanism={mechanism}: this command takes PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512")
+        raise UsageError(
+            f"sasl.mechanism={mechanism}: this command takes PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+        )
     offered = ask(SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE)
     if offered.error_code:
         raise Failed(f"{where} takes {', '.join(offered.mechanisms)}, not {mechanism}")
@@ -119,6 +123,25 @@ def log_in(ask: Ask, where: str, settings: Mapping[str, Any]) -> None:
 
 def _plain(user: str, password: str) -> Generator[bytes, bytes, None]:
     yield f"\0{user}\0{password}".encode()
+
+
+def _oauth_bearer(token: str) -> Generator[bytes, bytes, None]:
+    told = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if told:  # why not; the broker ends it once it has heard this
+        yield b"\x01"
+
+
+def _token(settings: Mapping[str, Any], timeout_s: float) -> str:
+    from pipeline.errors import DataError  # noqa: PLC0415  few commands need it
+    from pipeline.errors import UsageError as WrongSetting  # noqa: PLC0415
+    from pipeline.oauth_token import access_token  # noqa: PLC0415
+
+    try:
+        return access_token(settings, timeout_s=timeout_s)
+    except DataError as error:
+        raise Failed(str(error)) from None
+    except WrongSetting as error:
+        raise UsageError(str(error)) from None
 
 
 def _scram(user: str, password: str, digest: str) -> Generator[bytes, bytes, None]:

@@ -23,6 +23,7 @@ _CLIENT = {
     "clientSecret": "sasl.oauthbearer.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _TEXT = (".pem", ".crt", ".cer")
 
 

@@ -82,7 +82,7 @@ def read_settings(path: str, option: str = "--command-config") -> dict[str, str]
 
 
 def _is_about_security(key: str) -> bool:
-    return key.startswith(("security.", "sasl.", "ssl."))
+    return key.startswith(("security.", "sasl.", "ssl.", "https."))
 
 
 def _read(option: str, path: str) -> str:

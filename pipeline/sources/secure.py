@@ -5,19 +5,14 @@ Source: KIP-43, KIP-152; RFC 4616, 5802, 7628.
 
 from __future__ import annotations
 
-import base64
-import json
 import socket
 import ssl
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.parse import urlencode
-from urllib.request import Request, urlopen
 
 from pipeline.errors import DataError, EnvironmentMissing, UsageError
+from pipeline.oauth_token import access_token
 from pipeline.sources.access import Access
 from protocol.errors import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -94,7 +89,7 @@ def _mechanism(access: Access) -> Any:
 
     class Provider(AbstractTokenProvider):  # type: ignore[misc]  # it says no types
         def token(self) -> str:
-            return _token(access)
+            return access_token(access.settings, timeout_s=access.timeout_ms / 1000)
 
     user = access.settings.get("sasl.username", "")
     if access.mechanism.startswith("SCRAM"):
@@ -107,29 +102,3 @@ def _mechanism(access: Access) -> Any:
         # It warns of passwords in the clear, which whoever chose SASL_PLAINTEXT knows.
         security_protocol="SASL_SSL",
     )
-
-
-def _token(access: Access) -> str:
-    """An access token, from a file or by client credentials. Raises: DataError, UsageError."""
-    settings = access.settings
-    url = settings.get("sasl.oauthbearer.token.endpoint.url", "")
-    if url.startswith("file:"):
-        try:
-            return Path(url.removeprefix("file:").replace("//", "/", 1)).read_text(encoding="ascii").strip()
-        except OSError as error:
-            raise DataError(f"{url}: {error.strerror}") from error
-    if not url:
-        raise UsageError("OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url")
-    pair = ":".join(settings.get(f"sasl.oauthbearer.client.{name}", "") for name in ("id", "secret"))
-    body = {"grant_type": "client_credentials"}
-    if "sasl.oauthbearer.scope" in settings:
-        body["scope"] = settings["sasl.oauthbearer.scope"]
-    headers = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    request = Request(url, urlencode(body).encode(), headers)
-    try:
-        with urlopen(request, timeout=access.timeout_ms / 1000) as answer:
-            return str(json.load(answer)["access_token"])
-    except (URLError, TimeoutError) as error:
-        raise DataError(f"{url} gives no token: {getattr(error, 'reason', error)}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{url} gives no token: its answer is none of a token endpoint") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import http.server
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -425,7 +428,12 @@ def command_config(secured: Kohort, authority: Authority, listener: str, mechani
         alice = secured.keys / "alice.p12"
         alice.write_bytes(authority.issue("alice").p12(b"pw"))
         lines += ["ssl.keystore.type=PKCS12", f"ssl.keystore.location={alice}", "ssl.keystore.password=pw"]
-    if mechanism:
+    if mechanism == "OAUTHBEARER":
+        shown = secured.keys / "token"
+        shown.write_text(token()[0])
+        lines += [f"sasl.mechanism={mechanism}", f"sasl.jaas.config={OAUTH}"]
+        lines.append(f"sasl.oauthbearer.token.endpoint.url=file://{shown}")
+    elif mechanism:
         module = PLAIN if mechanism == "PLAIN" else SCRAM.removesuffix(" required;")
         login = f'{module} required username="bob" password="{password}";'
         lines += [f"sasl.mechanism={mechanism}", f"sasl.jaas.config={login}"]
@@ -434,7 +442,13 @@ def command_config(secured: Kohort, authority: Authority, listener: str, mechani
 
 @pytest.mark.parametrize(
     ("listener", "mechanism"),
-    [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512")],
+    [
+        ("SSL", ""),
+        ("SASL_PLAINTEXT", "PLAIN"),
+        ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+        ("SASL_SSL", "SCRAM-SHA-512"),
+        ("SASL_SSL", "OAUTHBEARER"),
+    ],
 )
 def test_commands_with_requests_of_our_own_log_in(
     secured: Kohort, authority: Authority, tmp_path: Path, listener: str, mechanism: str
@@ -457,6 +471,43 @@ def test_a_wrong_password_is_said_by_connections_of_our_own(secured: Kohort):
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
         with pytest.raises(Failed, match="Authentication failed"):
             OwnWire(host, int(port), timeout_s=20, settings={**settings, "sasl.username": "bob", "sasl.password": "x"})
+
+
+def test_a_token_is_got_and_a_wrong_one_told_by_connections_of_our_own(secured: Kohort):
+    """SE25, SE29: by client credentials from an endpoint; a foreign token's refusal is said in the broker's words."""
+    asked: list[tuple[str | None, bytes]] = []
+    keys = [KEY]
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append((self.headers["Authorization"], self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"access_token": token(key=keys[0])[0]}).encode())
+
+        def log_message(self, *_: object) -> None:
+            """Into nobody's output."""
+
+    host, port = addresses(secured)["SASL_PLAINTEXT"].split(":")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as endpoint:
+        threading.Thread(target=endpoint.serve_forever, daemon=True).start()
+        settings = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{endpoint.server_port}/token",
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": "planted",
+        }
+        with OwnWire(host, int(port), timeout_s=20, settings=settings) as wire:
+            assert wire.ask(MetadataRequest(topics=[]), 1).brokers
+        keys[0] = rsa.generate_private_key(65_537, 2_048)
+        with pytest.raises(Failed, match="invalid_token"):
+            OwnWire(host, int(port), timeout_s=20, settings=settings)
+        endpoint.shutdown()
+    assert asked[0] == (f"Basic {base64.b64encode(b'me:planted').decode()}", b"grant_type=client_credentials")
+    with pytest.raises(Failed, match="gives no token") as refused:
+        OwnWire(host, int(port), timeout_s=20, settings=settings)
+    assert "planted" not in str(refused.value)
 
 
 def test_a_foreign_broker_is_not_trusted_by_connections_of_our_own(secured: Kohort):
