@@ -296,6 +296,32 @@ class CommitsRefused(Happening):
 
 
 @value
+class JoinRefused(Happening):
+    """A client may not be in the group: it offers no protocol that all members support, or the group is full."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    error: str
+    protocols: tuple[str, ...]  # that it offers
+    group_protocols: tuple[str, ...]  # that all members support
+
+
+@value
+class JoinsRefused(Happening):
+    """Those of a second, counted; `broker.groups.ledger.refusals` makes it."""
+
+    recorded: ClassVar[bool] = True
+    member_id: str
+    client_id: str
+    client_host: str
+    error: str
+    count: int
+    protocols: tuple[str, ...]
+    group_protocols: tuple[str, ...]
+
+
+@value
 class OffsetsChanged(Happening):
     """Offsets of a group that has had members, set or removed by somebody who is no member."""
 

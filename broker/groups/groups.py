@@ -47,6 +47,7 @@ _ROUTINE = frozenset(
         "member_joined",
         "coordinator_loaded",
         "commit_refused",
+        "join_refused",
         "member_reconciled",
         "target_computed",
         "partitions_taken",

@@ -98,6 +98,7 @@ def _admit(draft: Draft, request: Join) -> None:
         return
     error = check_supports(group, request.protocol_type, [name for name, _ in request.protocols])
     if error is not _NONE:
+        draft.event(_join_refused(group, request, error))
         _refuse(draft, request, error)
     elif member_id == "":
         if instance_id is not None:
@@ -129,10 +130,17 @@ def _refuse(draft: Draft, request: Join, error: ErrorCode) -> None:
     draft.reply(request.reply_to, join_error(error, request.member_id))
 
 
+def _join_refused(group: Group, request: Join, error: ErrorCode) -> events.JoinRefused:
+    offered = tuple([name for name, _ in request.protocols])
+    common = tuple([name for name, votes in group.protocol_votes.items() if votes == len(group.members)])
+    return events.JoinRefused(request.member_id, request.client_id, request.client_host, error.name, offered, common)
+
+
 def _turn_away(draft: Draft, request: Join) -> None:
     """The group is full: not even a known or pending id stays."""
     draft.reply(request.reply_to, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
     draft.event(events.MemberTurnedAway(request.member_id, request.client_id, request.client_host))
+    draft.event(_join_refused(draft.before, request, ErrorCode.GROUP_MAX_SIZE_REACHED))
     member_id = request.member_id
     if member_id in draft.pending_members:
         draft.drop_pending(member_id)

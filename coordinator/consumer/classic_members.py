@@ -31,6 +31,7 @@ from coordinator.consumer.inputs import ClassicMemberTimedOut
 from coordinator.consumer.members import joining_member, named_member
 from coordinator.consumer.records import group_tombstones
 from coordinator.consumer.removal import remove
+from coordinator.events import GroupEvent, JoinRefused
 from coordinator.offsets.changes import fenced_event
 from coordinator.outcome import AppendFailed, AppendToken, Outcome, Reply
 from coordinator.values import altered
@@ -42,7 +43,6 @@ from protocol.records.consumer_protocol import MetadataError, encode_assignment,
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync
-    from coordinator.events import GroupEvent
     from coordinator.view import AnyGroupOutcome, View
 
 DISABLED = "disabled"
@@ -73,7 +73,7 @@ def join(view: View, request: Join, now_ms: int) -> AnyGroupOutcome:
     try:
         return _join(view, group, request, now_ms)
     except Refused as refused:
-        events = _fenced(group, request, "JoinGroup", refused, now_ms)
+        events = _fenced(group, request, "JoinGroup", refused, now_ms) + _join_refused(group, request, refused, now_ms)
         return Outcome(group, (), (Reply(request.reply_to, join_error(refused.error)),), (), events)
 
 
@@ -135,6 +135,16 @@ def _fenced(
     group: ConsumerGroup, request: Join | Sync | Heartbeat, api: str, refused: Refused, now_ms: int
 ) -> tuple[GroupEvent, ...]:
     return (fenced_event(group, request, api, now_ms),) if refused.error is ErrorCode.FENCED_INSTANCE_ID else ()
+
+
+def _join_refused(group: ConsumerGroup, request: Join, refused: Refused, now_ms: int) -> tuple[GroupEvent, ...]:
+    if refused.error not in (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ErrorCode.GROUP_MAX_SIZE_REACHED):
+        return ()
+    offered = tuple([name for name, _ in request.protocols])
+    what = JoinRefused(
+        request.member_id, request.client_id, request.client_host, refused.error.name, offered, group_protocols=()
+    )
+    return (GroupEvent(what, group.group_id, group.epoch, now_ms, group_type="consumer"),)
 
 
 def _check_protocols(group: ConsumerGroup, request: Join) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from coordinator.why import rules_offsets, rules_rebalances
+from coordinator.why import rules_members, rules_offsets, rules_rebalances
 from coordinator.why.window import Finding, Window
 
 RULES: Mapping[str, Callable[[Window], Finding | None]] = {
@@ -15,7 +15,8 @@ RULES: Mapping[str, Callable[[Window], Finding | None]] = {
     "tight_heartbeat": rules_rebalances.tight_heartbeat,
     "poll_timeout": rules_rebalances.poll_timeout,
     "deploy_churn": rules_rebalances.deploy_churn,
-    "duplicate_instance": rules_rebalances.duplicate_instance,
+    "duplicate_instance": rules_members.duplicate_instance,
+    "refused_joins": rules_members.refused_joins,
     "commit_per_record": rules_offsets.commit_per_record,
     "refused_commits": rules_offsets.refused_commits,
     "offsets_expiring": rules_offsets.offsets_expiring,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.why.cause_words import cause
-from coordinator.why.terms import duration, host, plural
+from coordinator.why.terms import duration, plural
 from coordinator.why.window import Facts, Finding, Window, finding, identity, name_of
 from coordinator.why.words import partition_count
 
@@ -18,8 +18,6 @@ _LEAVING = frozenset({"member_left", "member_removed", "session_expired", "poll_
 # Who is named in these saw what others did, or was only the first to be asked.
 _NOT_ITS_DOING = frozenset({"partitions_changed", "coordinator_restarted", "append_failed", "over_capacity"})
 _UNTOLD_MS = 3_000  # a member that is not heard of in that time is slow: the interval between heartbeats of all clients
-_TWIN_REPLACEMENTS = 4
-_TWIN_MS = 60_000
 _TRIGGER_NAMES = {
     "poll_timeout": "poll timeout",
     "session_expired": "session",
@@ -290,44 +288,3 @@ def imbalance(window: Window) -> Finding | None:
     return finding(
         "imbalance", says, {"imbalance": last["imbalance"], "protocol": last.get("protocol")}, [last], hint=True
     )
-
-
-def duplicate_instance(window: Window) -> Finding | None:
-    """Two processes have one instance id."""
-    fenced = window.of_kind("member_fenced")
-    if not fenced:
-        return _taking_turns(window)
-    last = fenced[-1]
-    hosts = sorted({(last.get(name) or "?").removeprefix("/") for name in ("client_host", "holder_client_host")})
-    where = f"on {hosts[0]}" if len(hosts) == 1 else f"on {hosts[0]} and {hosts[1]}"
-    says = (
-        f'two processes use the instance id "{last.get("instance_id")}", {where}: whoever comes last puts the other '
-        f"out ({plural(len(fenced), 'request')} refused)"
-    )
-    facts = {name: last.get(name) for name in ("instance_id", "client_host", "holder_client_host")}
-    return finding("duplicate_instance", says, {**facts, "count": len(fenced)}, fenced)
-
-
-def _taking_turns(window: Window) -> Finding | None:
-    """Nobody is refused where each of two processes joins anew when it hears of the other (aiokafka)."""
-    by: dict[str, list[Facts]] = {}
-    for record in window.of_kind("member_replaced"):
-        by.setdefault(str(record.get("instance_id")), []).append(record)
-    for instance_id, replaced in by.items():
-        for first, last in zip(replaced, replaced[_TWIN_REPLACEMENTS - 1 :], strict=False):
-            if last["at_ms"] - first["at_ms"] <= _TWIN_MS:
-                break
-        else:
-            continue
-        ends = [
-            {(record.get(f"{when}client_id"), record.get(f"{when}client_host")) for record in replaced}
-            for when in ("old_", "")
-        ]
-        names = sorted({f"{client} ({host(where)})" for client, where in ends[0] & ends[1] if client})
-        where = f", {' and '.join(names[:3])}" if len(names) > 1 else ""
-        says = (
-            f'processes take turns under the instance id "{instance_id}"{where}: it changed hands '
-            f"{plural(len(replaced), 'time')}. Either two use it at once, or one restarts again and again"
-        )
-        return finding("duplicate_instance", says, {"instance_id": instance_id, "count": len(replaced)}, replaced)
-    return None

@@ -114,12 +114,12 @@ def _waits(record: Facts) -> list[str]:
 
 
 def folded(records: Iterable[Facts]) -> list[Facts]:
-    """Refused commits of one member for one reason, told in one line until something else happens."""
+    """Refused commits or joins of one client for one reason, told in one line until something else happens."""
     found: list[Facts] = []
-    names = ("member_id", "client_id", "client_host", "error", "request_generation")
+    names = ("kind", "member_id", "client_id", "client_host", "error", "request_generation", "protocols")
     for record in records:
         last = found[-1] if found else {}
-        same = record.get("kind") == last.get("kind") == "commits_refused"
+        same = record.get("kind") in ("commits_refused", "joins_refused")
         if same and all(record.get(name) == last.get(name) for name in names):
             count = int(last.get("count") or 1) + int(record.get("count") or 1)
             for_ms = int(record["at_ms"]) - int(last["at_ms"]) + _REFUSALS_TOGETHER_MS
@@ -155,6 +155,28 @@ def _refused(record: Facts) -> str:
     else:
         why = str(error)
     return f"{name}'s commits were refused {times}: {why}"
+
+
+def join_refusal(record: Facts) -> str:
+    """Why a client may not be in the group."""
+    error = record.get("error")
+    offers, needs = record.get("protocols") or (), record.get("group_protocols") or ()
+    if error == "GROUP_MAX_SIZE_REACHED":
+        return "the group is full (group.max.size)"
+    if error == "INCONSISTENT_GROUP_PROTOCOL" and needs:
+        offered = f"it offers {', '.join(offers)}, and all" if offers else "it offers no assignor, and all"
+        return f"{offered} members have only {', '.join(needs)} in common"
+    if error == "INCONSISTENT_GROUP_PROTOCOL":
+        return f"what it offers ({', '.join(offers) or 'nothing'}) does not go with the group's protocol"
+    return str(error)
+
+
+def _join_refused(record: Facts) -> str:
+    count = record.get("count") or 1
+    times = f"{count:,} times" if count > 1 else "once"
+    if record.get("for_ms"):
+        times += f" in {duration(record['for_ms'])}"
+    return f"{who(record)} was refused to join {times}: {join_refusal(record)}"
 
 
 def _fenced(record: Facts) -> str:
@@ -211,6 +233,7 @@ def _group_removed(record: Facts) -> str:
 
 _EVENTS: Mapping[str, Callable[[Facts], str]] = {
     "commits_refused": _refused,
+    "joins_refused": _join_refused,
     "member_fenced": _fenced,
     "member_replaced": _replaced,
     "offsets_changed": _offsets,

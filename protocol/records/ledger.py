@@ -196,6 +196,18 @@ class CommitsRefused(LedgerRecord):
     topics: list[str]
 
 
+class JoinsRefused(LedgerRecord):
+    """JoinGroups of one client refused with one error, within a second."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    error: str
+    count: int
+    protocols: list[str]  # that it offers, at most 20
+    group_protocols: list[str]  # that all members support
+
+
 ChangedOffset = TypedDict("ChangedOffset", {"topic": str, "partition": int, "from": int | None, "to": int | None})
 """One partition's committed offset before and after; null: none. (`from` is a keyword, so this is no class.)"""
 
@@ -235,6 +247,7 @@ KINDS: Mapping[str, type] = {
     "departure_traced": DepartureTraced,
     "partitions_read": PartitionsRead,
     "commits_refused": CommitsRefused,
+    "joins_refused": JoinsRefused,
     "offsets_changed": OffsetsChanged,
     "coordinator_loaded": CoordinatorLoaded,
     "group_removed": GroupRemoved,

@@ -42,6 +42,7 @@ _PLAIN = {
         "departure_traced",
         "partitions_read",
         "commits_refused",
+        "joins_refused",
         "coordinator_loaded",
         "group_removed",
     )

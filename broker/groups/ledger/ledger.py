@@ -21,7 +21,7 @@ from broker.groups.ledger.shape import Record as LedgerRecord
 from broker.groups.ledger.unread import Unread
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
-from coordinator.events import CommitRefused, GroupRemoved, PartitionsTaken
+from coordinator.events import CommitRefused, GroupRemoved, JoinRefused, PartitionsTaken
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
 from coordinator.why.live import in_progress, live_state
@@ -106,7 +106,7 @@ class Ledger:
         if not (self.enabled or self.listeners):
             return
         self._departures.happened(event)
-        if isinstance(event.what, CommitRefused):
+        if isinstance(event.what, (CommitRefused, JoinRefused)):
             self._refusals.add(event)
         elif isinstance(event.what, PartitionsTaken):
             self.unread.taken(event, event.what)

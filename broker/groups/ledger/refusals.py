@@ -1,10 +1,10 @@
-"""Refused commits, counted: of a client that tries again and again there is one record a second."""
+"""Refused commits and joins, counted: of a client that tries again and again there is one record a second."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coordinator.events import CommitRefused, CommitsRefused
+from coordinator.events import CommitRefused, CommitsRefused, JoinRefused, JoinsRefused
 from coordinator.values import altered
 
 if TYPE_CHECKING:
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 WINDOW_MS = 1_000
 _WINDOWS_MAX = 10_000
 _TOPICS_MAX = 20
+_PROTOCOLS_MAX = 20
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, str, str, str]
 
 
 class Refusals:
-    """Collects `commit_refused` for a second per group, member and error; then tells one `commits_refused`."""
+    """Collects those of a second per group, member and error; then tells one `commits_refused` or `joins_refused`."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
         self._runtime = runtime
@@ -29,23 +30,22 @@ class Refusals:
         self._windows: dict[_Key, GroupEvent] = {}
 
     def add(self, event: GroupEvent) -> None:
-        """One commit was refused."""
+        """One commit or join was refused."""
         one = event.what
-        assert isinstance(one, CommitRefused)
+        assert isinstance(one, (CommitRefused, JoinRefused))
         # Who has no member id is known by its client id.
-        key = event.group_id, one.member_id or f"{one.client_id}@{one.client_host}", one.error
+        key = event.group_id, event.kind, one.member_id or f"{one.client_id}@{one.client_host}", one.error
         known = self._windows.get(key)
         if known is not None:
             so_far = known.what
-            assert isinstance(so_far, CommitsRefused)
-            new = tuple([name for name in one.topics if name not in so_far.topics])
-            topics = (*so_far.topics, *new)[:_TOPICS_MAX]
-            self._windows[key] = altered(known, what=altered(so_far, count=so_far.count + 1, topics=topics))
+            if isinstance(so_far, CommitsRefused) and isinstance(one, CommitRefused):
+                new = tuple([name for name in one.topics if name not in so_far.topics])
+                topics = (*so_far.topics, *new)[:_TOPICS_MAX]
+                self._windows[key] = altered(known, what=altered(so_far, count=so_far.count + 1, topics=topics))
+            elif isinstance(so_far, JoinsRefused):
+                self._windows[key] = altered(known, what=altered(so_far, count=so_far.count + 1))
             return
-        first = CommitsRefused(
-            one.member_id, one.client_id, one.client_host, one.error, 1, one.request_generation, one.topics
-        )
-        counted = altered(event, what=first)
+        counted = altered(event, what=_first(one))
         if len(self._windows) >= _WINDOWS_MAX:
             self._tell(counted)
             return
@@ -63,3 +63,10 @@ class Refusals:
         counted = self._windows.pop(key, None)
         if counted is not None:
             self._tell(counted)
+
+
+def _first(one: CommitRefused | JoinRefused) -> CommitsRefused | JoinsRefused:
+    who = one.member_id, one.client_id, one.client_host, one.error, 1
+    if isinstance(one, CommitRefused):
+        return CommitsRefused(*who, one.request_generation, one.topics)
+    return JoinsRefused(*who, one.protocols[:_PROTOCOLS_MAX], one.group_protocols[:_PROTOCOLS_MAX])

@@ -265,6 +265,29 @@ def test_rl14_refused_commits_are_counted(house: House):
     )
 
 
+def test_who_may_not_join_is_told_with_what_it_offers_and_what_would_do(house: House):
+    house.stable("a", "b", plan=[{"t": [0, 1]}, {"t": [2, 3]}])
+    for _ in range(3):
+        answer = house.join(client="new", protocol="roundrobin")
+        assert answer.response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    house.advance(1_000)
+    refused = only(house, "joins_refused")
+    assert refused["count"] >= 3
+    assert (refused["error"], refused["client_id"]) == ("INCONSISTENT_GROUP_PROTOCOL", "new")
+    assert (refused["protocols"], refused["group_protocols"]) == (["roundrobin"], ["range"])
+    assert [one["rule"] for one in house.ledger.findings("g") if one["severity"] == "warning"] == ["refused_joins"]
+
+
+def test_a_full_group_says_whom_it_turned_away(tmp_path: Path):
+    house = House(tmp_path / "data", group_max_size=1)
+    house.topic("t", 4)
+    house.stable("a", plan=[ALL])
+    assert house.join(client="new").response.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    house.advance(1_000)
+    (found,) = [one for one in house.ledger.findings("g") if one["rule"] == "refused_joins"]
+    assert found["says"] == "new (10.0.0.1) cannot join: the group is full (group.max.size)"
+
+
 def test_rl15_offsets_that_an_administrator_sets(house: House):
     """RL15: from and to per partition and the client's host; a simple consumer's own commits are not told."""
     [a] = house.stable("a", plan=[ALL])

@@ -52,10 +52,14 @@ def story() -> list[Record]:
         "kind": "commits_refused", "at_ms": NOW, "group_id": "g", "generation": 2, "count": 3, "client_id": "b",
         "error": "ILLEGAL_GENERATION", "request_generation": 1, "topics": ["t"],
     }  # fmt: skip
+    joins = {
+        "kind": "joins_refused", "at_ms": NOW, "group_id": "g", "generation": 2, "count": 3, "client_id": "d",
+        "client_host": "/1", "error": "INCONSISTENT_GROUP_PROTOCOL", "protocols": ["x"], "group_protocols": ["range"],
+    }  # fmt: skip
     return [
         *rebalance(NOW, cause("member_joined"), members=there, moves=moved),
         *rebalance(NOW + 9, silent, members=there, further_causes=[cause("partitions_changed", topics={"t": [3, 6]})]),
-        fenced, traced, refused,
+        fenced, traced, refused, joins,
     ]  # fmt: skip
 
 

@@ -101,6 +101,13 @@ def fires(rule: str) -> tuple[list[Record], dict[str, Any], list[str]]:
                 api="Heartbeat",
             )
             return [fenced], {}, ['"cart-1"', "10.0.0.4 and 10.0.0.5"]
+        case "refused_joins":
+            refused = event(
+                "joins_refused", client_id="new", client_host="/10.0.0.9", error="INCONSISTENT_GROUP_PROTOCOL", count=7,
+                protocols=["roundrobin"], group_protocols=["range"],
+            )  # fmt: skip
+            says = "new (10.0.0.9) cannot join: it offers roundrobin, and all members have only range in common"
+            return [refused], {}, [says]
         case "commit_per_record":
             live = {**HEALTHY_LIVE, "commits_per_second": 1_200.0}
             return [], live, ["1,200 commits a second for 12 partitions", "GB a day"]
@@ -269,6 +276,14 @@ def test_the_second_round_of_a_cooperative_protocol_accuses_nobody():
     waits = {"slowest_to_join": {**waited(2_400), "told_after_ms": 1_100}}
     records = rebalance(NOW, cause("member_joined", "new")) + rebalance(NOW, cause("cooperative_followup"), **waits)
     assert RULES["slow_joiner"](Window(records, {}, NOW)) is None
+
+
+def test_who_was_refused_and_came_in_later_is_no_finding():
+    records, _, _ = fires("refused_joins")
+    came = rebalance(NOW + 1, cause("member_joined", "new"), members=[member("new", "joined", host="10.0.0.9")])
+    assert RULES["refused_joins"](Window([*records, *came], {}, NOW)) is None
+    earlier = [{**one, "at_ms": NOW - MINUTE} for one in came]
+    assert RULES["refused_joins"](Window([*earlier, *records], {}, NOW)) is not None
 
 
 def test_unknown_fields_and_triggers_do_no_harm():
