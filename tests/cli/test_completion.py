@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli import VERBS
-from cli.completion import nodes
+from cli.completion import program
 from tests.cli.conftest import kohort
 from tests.support.broker_process import need
 
@@ -19,7 +19,7 @@ _ASK = """
 source {script}
 COMP_WORDS=({words})
 COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_kohort
+_shtab_kohort
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
@@ -57,8 +57,8 @@ def test_bash_offers_what_the_parsers_know(script: Path) -> None:
 
 def test_no_verb_keeps_its_words_to_itself() -> None:
     """Each declares a parser where completion looks for it."""
-    silent = [node.path for node in nodes() if not node.options and not node.commands]
-    assert silent == []
+    [verbs] = (action.choices for action in program()._actions if isinstance(action.choices, dict))
+    assert [verb for verb in VERBS if len(verbs[verb]._actions) < 2] == []
 
 
 def test_bash_offers_files_where_files_go(script: Path, tmp_path: Path) -> None:
