@@ -215,6 +215,8 @@ class TestbedDisk:
             told = path.lstat()
             content = self._contents.get(told.st_ino) if stat.S_ISREG(told.st_mode) else None
             if content is not None:
+                if told.st_nlink > 1:
+                    _parted(path)  # a snapshot has the file, too
                 with path.open("r+b", buffering=0) as file:
                     for position, data in reversed(content.before):
                         os.pwrite(file.fileno(), data, position)
@@ -225,6 +227,13 @@ class TestbedDisk:
 
 def _within(name: _Name, folder: str) -> bool:
     return name.folder == folder or (name.target is not None and str(name.target.parent) == folder)
+
+
+def _parted(path: Path) -> None:
+    """The file under this name is another one from here on."""
+    copy = path.with_name(f"{path.name}.copy")
+    shutil.copy2(path, copy)
+    copy.replace(path)
 
 
 def _at_once(descriptor: Any) -> None:

@@ -73,7 +73,7 @@ class Broker:
         """Start; nothing happens to one that is open. Raises: Refused for settings that are not allowed."""
         if self._life.folder is None:
             load = self._load
-            self._life.begin(load.path if isinstance(load, Snapshot) else None if load is None else Path(load))
+            self._life.begin(Path(load) if isinstance(load, str) else load)
             open_brokers[id(self)] = self
             try:
                 if self._topics:

@@ -38,13 +38,14 @@ class Life:
         self.clock: list[int | None] = [0, None]  # ms by which it is ahead; where it stands still
         """What the next life goes on with."""
 
-    def begin(self, load: Path | None = None) -> None:
+    def begin(self, load: Snapshot | Path | None = None) -> None:
         """A new folder, with a copy of `load`, a port, and a first life. Raises: Refused, BrokerDied."""
         self.folder = Path(tempfile.mkdtemp(prefix="kohort-"))
         try:
             if load is not None:
-                copied(load, self.folder / "data")
-                self.settings = {**settings_of(load), **self.settings}
+                path = load.path if isinstance(load, Snapshot) else load
+                copied(path, self.folder / "data", links=isinstance(load, Snapshot))
+                self.settings = {**settings_of(path), **self.settings}
             self.start()
         except BaseException:
             self._forget()
@@ -127,7 +128,7 @@ class Life:
         if pauses:
             self.pause()
         try:
-            copied(self.folder / "data", snapshot.path)
+            copied(self.folder / "data", snapshot.path, links=True)
         finally:
             if pauses:
                 self.resume()

@@ -82,9 +82,9 @@ def pytest_runtest_call() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """A test that fails is shown what its brokers have logged."""
+    """A test that fails, or the set-up of one, is shown what befell its brokers."""
     report = yield
-    if report.when == "call" and report.failed:
+    if report.failed:
         for broker in list(open_brokers.values()):
             try:
                 story = broker.story()

@@ -212,18 +212,34 @@ def test_what_is_wrong_is_said(broker: Broker, join: Callable[..., Member]):
 def test_a_failing_test_is_shown_the_story(tmp_path: Path):
     (tmp_path / "test_it.py").write_text(
         textwrap.dedent("""
+            import pytest
             from confluent_kafka import Consumer
 
-            def test_it(kohort):
+            @pytest.fixture
+            def till(kohort):
                 kohort.create_topic("orders")
                 consumer = Consumer({**kohort.config("librdkafka"), "group.id": "billing", "client.id": "till"})
                 consumer.subscribe(["orders"])
-                consumer.poll(5)
-                kohort.group("billing").wait_stable(1)
+                while not consumer.assignment():
+                    consumer.poll(0.1)
+                yield consumer
                 consumer.close()
+
+            @pytest.fixture
+            def broken(till):
                 assert False
+
+            def test_it(till):
+                assert False
+
+            def test_its_setup(till, broken):
+                pass
         """)
     )
     done = run_pytest(tmp_path)
-    assert "group billing: Empty" in done.stdout, done.stdout
-    assert "till" in done.stdout.split("Kohort at")[1]
+    assert "1 failed, 1 error" in done.stdout, done.stdout
+    stories = done.stdout.split("Kohort at")[1:]
+    assert len(stories) == 2, done.stdout
+    for story in stories:
+        assert "group billing: Stable" in story, story
+        assert "till" in story, story

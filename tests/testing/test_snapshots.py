@@ -72,6 +72,27 @@ def test_a_snapshot_is_taken_while_producers_write(broker: Broker):
     assert len(found) >= len(before)
 
 
+def test_closed_segments_are_shared_and_each_has_its_own_fate():
+    """By reflinks where there are any, else by hard links; a power cut takes from one alone what was not flushed."""
+    with Broker({"log.flush.interval.ms": 3_600_000, "log.segment.bytes": 1_048_576}, {"events": 1}) as broker:
+        broker.produce("events", bytes(400_000))
+        broker.flush()
+        for _ in range(4):
+            broker.produce("events", bytes(400_000))
+        with broker.snapshot() as snapshot, Broker(load=snapshot) as one:
+            segments = sorted((snapshot.path / "events-0").glob("*.log"))
+            assert [segment.stat().st_nlink for segment in segments] in ([3, 3, 1], [1, 1, 1])
+            broker.power_cut()
+            broker.start()
+            assert len(broker.records("events")) == 1
+            one.kill()
+            one.start()
+            one.produce("events", "goes on")
+            assert len(one.records("events")) == 6
+            with Broker(load=snapshot) as other:
+                assert len(other.records("events")) == 5
+
+
 def test_a_directory_is_loaded_and_not_changed(broker: Broker, tmp_path: Path):
     broker.stop()
     with broker.snapshot() as snapshot:
