@@ -173,28 +173,33 @@ def test_the_fixtures_work_in_a_project_that_has_a_broker_of_its_own(environment
     assert "1 passed" in out
 
 
+def as_its_page_says(page: Path, built: Path, folder: Path) -> Path:
+    """The Python of an environment with what a page says to install, and nothing else; Kohort is the wheel."""
+    (wheel,) = built.glob("*.whl")
+    lines = re.findall(r"^pip install (.*)", page.read_text(), re.MULTILINE)
+    words = [word for line in lines for word in shlex.split(line, comments=True)]
+    words[words.index("kohort[testing]")] = f"kohort[testing] @ file://{wheel}"
+    uv = Path(sys.executable).with_name("uv")
+    run(uv, "venv", "-q", "-p", sys.executable, folder / "environment", cwd=folder)
+    run(uv, "pip", "install", "-q", "-p", "environment", "-c", ROOT / "requirements.lock", *words, cwd=folder)
+    return folder / "environment" / "bin" / "python"
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("install")
-def test_the_example_of_a_project_that_tests_its_kafka_code(environment: Path, tmp_path: Path):
+def test_the_example_of_a_project_that_tests_its_kafka_code(built: Path, tmp_path: Path):
     for file in (ROOT / "examples" / "testing").glob("*.py"):
         (tmp_path / file.name).write_text(file.read_text())
-    out = run(environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
-    assert "8 passed" in out
+    python = as_its_page_says(ROOT / "examples" / "testing" / "README.md", built, tmp_path)
+    assert "8 passed" in run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("install")
 def test_the_page_of_testing_has_all_that_its_reader_needs(built: Path, tmp_path: Path):
-    """Every example runs in an environment with what the page says to install, and nothing else."""
-    (wheel,) = built.glob("*.whl")
-    lines = re.findall(r"^pip install (.*)", PAGE.read_text(), re.MULTILINE)
-    words = [word for line in lines for word in shlex.split(line, comments=True)]
-    words[words.index("kohort[testing]")] = f"kohort[testing] @ file://{wheel}"
-    uv, folder = Path(sys.executable).with_name("uv"), tmp_path / "environment"
-    run(uv, "venv", "-q", "-p", sys.executable, folder, cwd=tmp_path)
-    run(uv, "pip", "install", "-q", "-p", folder, "-c", ROOT / "requirements.lock", *words, cwd=tmp_path)
     write_examples(tmp_path)
-    out = run(folder / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    python = as_its_page_says(PAGE, built, tmp_path)
+    out = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
     assert re.search(r"^\d+ passed", out, re.MULTILINE), out
 
 
