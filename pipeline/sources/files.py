@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -57,7 +57,7 @@ class File(Protocol):
     ) -> None: ...
 
 
-class Files(Protocol):
+class Files(Hashable, Protocol):
     """A file system. Places are texts, joined with `/`."""
 
     def entries(self, folder: str) -> list[Entry]:

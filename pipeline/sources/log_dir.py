@@ -14,6 +14,7 @@ from pathlib import Path
 from pipeline.errors import DataError, UsageError
 from pipeline.paths import local_path
 from pipeline.sources.files import LOCAL, REMOTE, Files, files_of, read_whole
+from pipeline.sources.tiered import Tiered, is_tier
 from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, PARTITION_METADATA, parse_folder_name, parse_topic_id
 from storage.errors import CorruptFile
@@ -113,6 +114,8 @@ def scan(
 def _scan_one(files: Files, path: str, wants: Callable[[str, int], bool]) -> list[Partition]:
     try:
         entries = files.entries(path)
+        if not isinstance(files, Tiered) and is_tier(files, path.rstrip("/"), entries):
+            return _scan_one(Tiered(files, path.rstrip("/")), path.rstrip("/"), wants)
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist") from None
     except NotADirectoryError:
