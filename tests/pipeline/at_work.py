@@ -28,9 +28,7 @@ GROUPS = {
 Said = dict[str, Any]
 
 
-def at_work(
-    address: str, spawn: Callable[..., Worker], *, next_generation: bool = False, transactions: bool = False
-) -> Said:
+def at_work(address: str, spawn: Callable[..., Worker], *, next_generation: bool = False) -> Said:
     """Work for about twenty seconds.
 
     Returns: `written` (partition -> records acknowledged, of `orders`), `committed` (group -> topic -> partition ->
@@ -52,8 +50,7 @@ def at_work(
         _next_generation(address)
     crews["kp"][0].leave()
     harness.wait_until_shared(crews["kp"][1:])
-    if transactions:
-        _transactions(address)
+    _transactions(address)
     _administrator(address)
     written = writer.stop()
     for crew in crews.values():
@@ -61,7 +58,7 @@ def at_work(
         for worker in crew:
             if worker.alive():
                 worker.leave()
-    groups = [*GROUPS, "simple", *["transactional"] * transactions, *["next"] * next_generation]
+    groups = [*GROUPS, "simple", "transactional", *["next"] * next_generation]
     return {
         "written": {str(partition): count for partition, count in written.items()},
         "committed": {group: committed(address, group) for group in groups},

@@ -52,7 +52,7 @@ def capture(name: str, scratch: Path) -> Path:
     spawner = harness.spawner(scratch, lambda _: "")
     spawn = next(spawner)
     with broker:
-        said = at_work(broker.address, spawn, next_generation=next_generation, transactions=kind is Kafka)
+        said = at_work(broker.address, spawn, next_generation=next_generation)
         if compacted:
             _have_it_cleaned(broker)
             said["committed"]["janitor"] = committed(broker.address, "janitor")
