@@ -3,7 +3,19 @@
 import subprocess
 import sys
 
-QUESTIONS = ("requests", "join", "ledger", "start", "offsets", "cleaning", "scrape", "hostile", "loop_time")
+QUESTIONS = (
+    "requests",
+    "join",
+    "ledger",
+    "start",
+    "offsets",
+    "cleaning",
+    "scrape",
+    "hostile",
+    "crowd",
+    "security",
+    "loop_time",
+)
 
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.

@@ -285,7 +285,7 @@ class Connection(TransportSide):
                 self._put(buffers)
                 self.end()
 
-        runtime.timers.set(("login", self), runtime.now_ms() + delay_ms, end)
+        runtime.timers.set(("login", id(self)), runtime.now_ms() + delay_ms, end)
 
     def authenticated(self, principal: str, *, watched: bool) -> None:
         """From now on it is this principal; the gate goes unless it is `watched`."""
@@ -545,7 +545,7 @@ class Connection(TransportSide):
         """Begin no further request for so long."""
         self._stalled = True
         runtime = self._broker.runtime
-        runtime.timers.set(("mute", self), runtime.now_ms() + for_ms, self._unmute)
+        runtime.timers.set(("mute", id(self)), runtime.now_ms() + for_ms, self._unmute)
 
     def _unmute(self) -> None:
         self._stalled = False
@@ -738,7 +738,7 @@ class Connection(TransportSide):
         if self._limits is not None:
             settle(self._routes.values())
         if self._stalled:  # perhaps by a quota that is gone by now
-            self._broker.runtime.timers.cancel(("mute", self))
+            self._broker.runtime.timers.cancel(("mute", id(self)))
         for deferred in waiting:
             deferred.abandon()
 

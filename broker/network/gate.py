@@ -95,11 +95,11 @@ class Gate:
     def opened(self) -> None:
         """The connection is there: its time runs."""
         deadline_ms = self._now_ms() + LOGIN_WITHIN_MS
-        self._timers.set(("login", self._connection), deadline_ms, self._too_late)
+        self._timers.set(("login", id(self._connection)), deadline_ms, self._too_late)
 
     def over(self) -> None:
         """The connection is gone."""
-        self._timers.cancel(("login", self._connection))
+        self._timers.cancel(("login", id(self._connection)))
 
     def lets_through(self, frame: bytes) -> bool:
         """Whether a request may be served; if not, it is dealt with here. Raises: ProtocolError."""
@@ -209,7 +209,7 @@ class Gate:
         states = self._states
         if states.state is State.DONE:
             self._owner.counters.authenticated += 1
-            self._timers.cancel(("login", self._connection))
+            self._timers.cancel(("login", id(self._connection)))
             self._connection.authenticated(f"User:{states.user}", watched=not states.lasts)
 
     def _refusal(self, api_key: int, version: int, correlation_id: int) -> list[Any]:
@@ -223,7 +223,7 @@ class Gate:
 
     def _fail(self, buffers: list[Any], reason: str) -> None:
         connection, states = self._connection, self._states
-        self._timers.cancel(("login", connection))
+        self._timers.cancel(("login", id(connection)))
         delay_ms, left_out = self._owner.failures.failed(
             connection.host, self._security.failed_delay_ms, self._now_ms()
         )

@@ -32,6 +32,7 @@ _PIECE_BYTES = 65_536
 _TURN_BYTES = 524_288  # encrypted in one go: about a millisecond
 _RAW_HIGH_BYTES = 262_144  # encrypted and not taken by the kernel yet
 _READ_BYTES = 65_536
+_NOTHING = ssl.MemoryBIO()
 
 log = get_logger()
 
@@ -40,6 +41,7 @@ class TlsChannel:
     """One accepted socket on a listener with TLS."""
 
     __slots__ = (
+        "__weakref__",
         "_ahead",
         "_closing",
         "_connection",
@@ -89,7 +91,7 @@ class TlsChannel:
         self._tls = self._side.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         runtime = self._owner.broker.runtime
         deadline_ms = runtime.now_ms() + HANDSHAKE_WITHIN_MS
-        runtime.timers.set(("handshake", self), deadline_ms, lambda: self._refuse("it took too long"))
+        runtime.timers.set(("handshake", id(self)), deadline_ms, lambda: self._refuse("it took too long"))
         self._connection.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
@@ -123,11 +125,17 @@ class TlsChannel:
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""
+        if self._gone:
+            return
         self._gone = True
-        self._owner.broker.runtime.timers.cancel(("handshake", self))
+        self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         self._pending.clear()
         self._pending_bytes = 0
         self._connection.connection_lost(error)
+        # What OpenSSL holds, a hundred kilobytes, goes now: this and its connection know each other, and would wait for
+        # the garbage collector.
+        del self._tls
+        self._incoming = self._outgoing = _NOTHING
 
     # --- the transport of the connection
 
@@ -206,7 +214,7 @@ class TlsChannel:
             self._refuse(_reason(error))
             return
         self._flush()
-        self._owner.broker.runtime.timers.cancel(("handshake", self))
+        self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         principal = self._side.principal(self._tls.getpeercert(binary_form=True))
         if principal is None:
             self._refuse("no rule of ssl.principal.mapping.rules knows the certificate")
@@ -308,7 +316,7 @@ class TlsChannel:
         self._raw.close()
 
     def _flush(self) -> None:
-        if self._outgoing.pending and not self._gone:
+        if not self._gone and self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
 

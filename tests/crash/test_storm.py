@@ -25,11 +25,12 @@ COMMITS = 1_000
 class Storm:
     """Commits of rising offsets for all groups, from threads, so many by each; done when constructed."""
 
-    def __init__(self, address: str, topic: str, first_offset: int) -> None:
+    def __init__(self, address: str, topic: str, first_offset: int, connect: Callable[[str], Wire] = Wire) -> None:
         self.acknowledged: dict[str, int] = {}
         self.commits = 0
         self.failures: list[str] = []
         self._lock = threading.Lock()
+        self._connect = connect
         threads = [
             threading.Thread(target=self._commit, args=(address, topic, GROUPS[n::CLIENTS], first_offset))
             for n in range(CLIENTS)
@@ -44,7 +45,7 @@ class Storm:
         acknowledged: dict[str, int] = {}
         commits, last = 0, offset + COMMITS
         try:
-            with Wire(address) as wire:
+            with self._connect(address) as wire:
                 while offset < last or sent:
                     while len(sent) < IN_FLIGHT and offset < last:
                         group = groups[offset % len(groups)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import random
 import ssl
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +266,26 @@ def test_half_handshakes_count_and_end_in_time():
         peer.channel.connection_lost(None)
     assert len(service.server.connections) == 1
     assert service.server.memory.used_bytes == 0
+
+
+def test_what_openssl_holds_goes_with_the_connection_and_not_with_its_deadline():
+    """SE10: hellos cost a hundred kilobytes each until their ten seconds were over, or the collector came."""
+    service = Service()
+    peer = service.peer()
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    peer.channel.data_received(peer.outgoing.read())
+    service.runtime.turn()
+    channel, held = weakref.ref(peer.channel), weakref.ref(peer.channel._tls)
+    gc.disable()
+    try:
+        peer.channel.connection_lost(None)
+        assert held() is None
+    finally:
+        gc.enable()
+    del peer
+    gc.collect()
+    assert channel() is None  # no timer knows it any more
 
 
 def test_what_waits_for_a_handshake_is_bounded():
