@@ -16,17 +16,13 @@ QUESTIONS = (
     "security",
     "loop_time",
 )
+# Asked for by name alone.
+BY_NAME = ("path", "testing", "transactions", "consumer_groups", "others")
 
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.
     names, rest = QUESTIONS, sys.argv[1:]
-    if rest and rest[0] in (
-        *QUESTIONS,
-        "path",
-        "testing",
-        "transactions",
-        "others",
-    ):  # the last four are asked for by name
+    if rest and rest[0] in (*QUESTIONS, *BY_NAME):
         names, rest = (rest[0],), rest[1:]
     for name in names:
         subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *rest], check=True)
