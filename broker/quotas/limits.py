@@ -29,7 +29,17 @@ Held = tuple["Entity", float] | None
 class Limits:
     """Those of a connection."""
 
-    __slots__ = ("_fetch", "_loop_ns", "_meters", "_mutations", "_owed_until_ms", "_produce", "_request", "_waits_ms")
+    __slots__ = (
+        "_fetch",
+        "_later_ns",
+        "_loop_ns",
+        "_meters",
+        "_mutations",
+        "_owed_until_ms",
+        "_produce",
+        "_request",
+        "_waits_ms",
+    )
 
     def __init__(self, meters: Meters, produce: Held, fetch: Held, request: Held, mutations: Held) -> None:
         self._meters = meters
@@ -38,6 +48,7 @@ class Limits:
         self._request = request
         self._mutations = mutations
         self._loop_ns = 0
+        self._later_ns = 0  # of that, what was worked for requests that are answered
         self._waits_ms: int | None = None  # what the answer says, once it is known
         self._owed_until_ms = 0
 
@@ -45,6 +56,7 @@ class Limits:
 
     def began(self) -> None:
         """A request has come. What was worked after the answer before it said how long to wait counts with this one."""
+        self._later_ns = self._loop_ns
         self._waits_ms = None
         self._owed_until_ms = 0
 
@@ -115,7 +127,9 @@ class Limits:
         if self._waits_ms is None:
             now_ms = self._meters.now_ms()
             waits_ms = max(self._owed_until_ms - now_ms, 0)
-            if self._request is not None and not exempt:
+            if exempt:
+                self._loop_ns = self._later_ns
+            elif self._request is not None:
                 quota, (entity, bound) = self._meters.request, self._request
                 meter = quota.meters.of(entity, now_ms)
                 meter.record(self._loop_ns * _PERCENT_PER_NS, now_ms)

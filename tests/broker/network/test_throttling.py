@@ -248,6 +248,17 @@ def test_request_percentage_counts_every_slice_of_a_request(world: World) -> Non
     assert client.answers()[1].throttle_time_ms == 1_000
 
 
+def test_what_is_exempt_from_request_percentage_does_not_count_with_the_next_request(world: World) -> None:
+    """A Produce that wants no answer costs nothing. Source: Kafka's KafkaApis (sendNoOpResponseExemptThrottle)."""
+    world.quota("request_percentage", 1)
+    client = Client(world)
+    world.runtime.step_ns = 100_000_000
+    client.produce(acks=0)
+    client.sent.clear()
+    world.runtime.step_ns = 0
+    assert client.ask(HEARTBEAT, 1).throttle_time_ms == 0
+
+
 def test_who_changed_a_quota_is_told_though_the_request_names_it_twice(world: World) -> None:
     """The first wish is done, the second refused, and the answer only says the refusal, as Kafka's."""
     entity = [EntityData(entity_type="user", entity_name="u")]
