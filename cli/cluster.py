@@ -181,11 +181,12 @@ def client_settings(options: argparse.Namespace) -> dict[str, str]:
 
 
 def make_client(kind: Any, settings: dict[str, Any]) -> Any:
-    """A client of the library. Settings that only Java's clients know are left out. Raises: UsageError."""
+    """A client of the library. Settings that only Java's clients know are left out. Raises: Failed, UsageError."""
     settings = dict(settings)
     if str(settings.get(TOKEN_URL, "")).startswith("file:"):  # which Java's clients know, and the library does not
         settings.pop("sasl.oauthbearer.method", None)
         settings["oauth_cb"] = partial(_shown, given={TOKEN_URL: settings.pop(TOKEN_URL)})
+        settings["oauth_cb"]("")  # of what is wrong with it the library says only that there is no token
     while True:
         try:
             return kind(settings, logger=silent())
@@ -198,14 +199,24 @@ def make_client(kind: Any, settings: dict[str, Any]) -> Any:
 
 
 def _shown(_: str, *, given: Mapping[str, Any]) -> tuple[str, float]:
-    """The token of a file, and when it ends by what it says itself; an hour from now where it does not say."""
-    from pipeline.oauth_token import access_token  # noqa: PLC0415  few commands need it
+    """The token of a file, and when it ends by what it says itself; an hour from now where it does not say.
 
-    token = access_token(given, timeout_s=0)
-    end_s = time.time() + 3_600
+    Raises: Failed for a file without a token, and for one that has ended: the library takes none.
+    """
+    from pipeline.errors import DataError  # noqa: PLC0415  few commands need it
+    from pipeline.oauth_token import access_token  # noqa: PLC0415
+
+    try:
+        token = access_token(given, timeout_s=0)
+    except DataError as error:
+        raise Failed(str(error)) from None
+    now_s = time.time()
+    end_s = now_s + 3_600
     with suppress(ValueError, KeyError, TypeError, IndexError):
         claims = token.split(".")[1]
         end_s = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
+    if end_s <= now_s:
+        raise Failed(f"{given[TOKEN_URL]}: the token in it expired {now_s - end_s:.0f} s ago")
     return token, end_s
 
 

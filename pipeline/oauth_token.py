@@ -47,8 +47,11 @@ def access_token(settings: Mapping[str, str], *, timeout_s: float) -> str:
 
 def _of_file(url: str) -> str:
     try:
-        return Path(url.removeprefix("file:").replace("//", "/", 1)).read_text(encoding="ascii").strip()
+        token = Path(url.removeprefix("file:").replace("//", "/", 1)).read_text(encoding="ascii").strip()
     except OSError as error:
-        raise DataError(f"{url}: {error.strerror}") from error
+        raise DataError(f"{url}: {(error.strerror or str(error)).lower()}") from error
     except UnicodeDecodeError:
-        raise DataError(f"{url}: it holds no token") from None
+        token = ""
+    if not token:
+        raise DataError(f"{url}: it holds no token")
+    return token
