@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pipeline.errors import UsageError
-from pipeline.paths import check_target, is_taken, local_path, place_of
+from pipeline.paths import check_remote_target, check_target, is_taken, local_path, place_of
 from pipeline.session import LOCAL
 from pipeline.sources.access import Access, access, read_settings
 from pipeline.sources.files import is_remote
@@ -69,6 +69,7 @@ class Asked:
     paths: tuple[str, ...] = ()
     broker: str | None = None
     to: Path | None = None
+    to_uri: str | None = None
     format: str = "table"
     groups: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -104,6 +105,11 @@ class Asked:
     max_offsets: int | None = None
     on_loss: str = "error"
     asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def has_target(self) -> bool:
+        """Whether the answer goes to files, and not to the screen."""
+        return self.to is not None or self.to_uri is not None
 
     @property
     def access(self) -> Access:
@@ -154,7 +160,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR|HOST:PORT",
         help="log directories (a comma list, or given again), s3:// and the like among them; or a broker",
     )
-    add("--to", metavar="PATH", help="where to write; without it the answer goes to standard output")
+    add("--to", metavar="PATH|URI", help="where to write, without which the answer goes to standard output")
     add("--format", choices=FORMATS, help="parquet (default with --to), json, csv, or table (default on the screen)")
     add("--overwrite", action="store_true", help="replace what lies at --to")
     add("--limit", type=int, metavar="N", help="rows on the screen (a table: 100)")
@@ -223,7 +229,8 @@ def read(words: list[str]) -> Asked:
     now = datetime.now(UTC)
     file_system = {} if given.fs_config is None else read_settings(given.fs_config, "--fs-config")
     paths, broker, has_groups = _source(",".join(given.source), file_system)
-    to = None if given.to is None else place_of("--to", given.to)
+    to_uri = given.to if given.to is not None and _is_elsewhere(given) else None
+    to = None if given.to is None or to_uri is not None else place_of("--to", given.to)
     format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
     asked = Asked(
         verb=given.verb,
@@ -231,6 +238,7 @@ def read(words: list[str]) -> Asked:
         broker=broker,
         # What has no name of its own cannot have one beside it.
         to=to if to is None or to.name not in ("", "..") else to.resolve(),
+        to_uri=to_uri,
         format=format_,
         groups=tuple(given.group),
         topics=tuple(given.topic),
@@ -321,6 +329,12 @@ def _source(text: str, file_system: Mapping[str, str]) -> tuple[tuple[str, ...],
     return paths, None, bool(wanted)
 
 
+def _is_elsewhere(given: argparse.Namespace) -> bool:
+    """Whether --to is a place that Spark writes to by itself, through Hadoop."""
+    local = local_path(given.to) is not None or given.to.startswith("file:")
+    return not local and given.verb not in _ONE_FILE and not given.stream
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
@@ -392,9 +406,9 @@ def _check(asked: Asked) -> None:
         raise UsageError("restore needs --at T, the moment to look at")
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--since is not before --until")
-    if asked.format == "parquet" and asked.to is None:
+    if asked.format == "parquet" and not asked.has_target:
         raise UsageError("--format parquet needs --to PATH")
-    if asked.format == "table" and asked.to is not None and verb not in _ONE_FILE:
+    if asked.format == "table" and asked.has_target and verb not in _ONE_FILE:
         raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
     if asked.format != "table" and verb in _ONE_FILE:
         raise UsageError(f"{verb} has a format of its own; leave --format out")
@@ -414,6 +428,8 @@ def _check(asked: Asked) -> None:
 
 def _check_places(asked: Asked) -> None:
     """Raises UsageError for a place that cannot or must not be written to."""
+    if asked.to_uri is not None:
+        check_remote_target("--to", asked.to_uri, asked.paths)
     to = asked.to
     if to is not None:
         one_file = asked.verb in _ONE_FILE

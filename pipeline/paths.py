@@ -26,8 +26,8 @@ def place_of(option: str, text: str) -> Path:
     path = local_path(text)
     if path is None:
         raise UsageError(
-            f"{option} {text}: answers are written to this machine (or what is mounted there). For other places read "
-            "with Spark what was written here, or the tables of pipeline.transformations, and write them there"
+            f"{option} {text}: this is written to this machine, or what is mounted there; other places take the "
+            "tables of verbs, without --stream"
         )
     return Path(path)
 
@@ -52,6 +52,21 @@ def check_target(
     if not one_file and not replaced and target.is_file():
         raise UsageError(f"{option} {place} is a file; name a folder")
     _check_writable(option, place, target)
+
+
+def check_remote_target(option: str, uri: str, sources: Sequence[str]) -> None:
+    """That a place elsewhere is none of those that are read. Raises: UsageError."""
+    wanted = _plain(uri)
+    if not wanted.partition("//")[2].strip("/"):
+        raise UsageError(f"{option} {uri} is no place to write to")
+    for source in map(_plain, sources):
+        if f"{wanted}/".startswith(f"{source}/") or f"{source}/".startswith(f"{wanted}/"):
+            raise UsageError(f"{option} {uri} and the log directory {source} lie in one another")
+
+
+def _plain(uri: str) -> str:
+    """Arrow says s3 where Hadoop says s3a."""
+    return re.sub(r"^s3[an]://", "s3://", uri).rstrip("/")
 
 
 def is_taken(option: str, place: Path) -> bool:

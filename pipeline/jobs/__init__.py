@@ -65,8 +65,10 @@ def run(asked: Asked) -> int:
 
 def _batch(spark: SparkSession, asked: Asked, started: float) -> int:
     from pipeline.jobs.inputs import Inputs  # noqa: PLC0415
-    from pipeline.jobs.output import write  # noqa: PLC0415
+    from pipeline.jobs.output import target, write  # noqa: PLC0415
 
+    if asked.to_uri is not None:
+        target(spark, asked)  # before hours of work
     module = importlib.import_module(f"{__name__}.{asked.verb}")
     with Inputs(spark, asked) as inputs:
         if hasattr(module, "execute"):

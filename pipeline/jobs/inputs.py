@@ -83,7 +83,7 @@ class Inputs:
 
     def records_once(self) -> DataFrame:
         """Group records that are asked for, for a verb that looks at them once: nothing is kept if they go to files."""
-        if self.asked.to is None:
+        if not self.asked.has_target:
             # Rows that are fetched one by one are counted by nobody.
             return self.records()
         self._observation = Observation("records")

@@ -19,6 +19,8 @@ from unicodedata import combining, east_asian_width
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 from pyspark.sql import types as T  # noqa: N812
 
+from pipeline.errors import UsageError
+from pipeline.jobs.hadoop import HadoopPlace
 from pipeline.jobs.inputs import matches
 from pipeline.transformations.keys import moment
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from pipeline.asked import Asked
     from pipeline.jobs.inputs import Inputs
@@ -55,6 +57,8 @@ def write(tables: Sequence[Table], inputs: Inputs) -> int:
     """Write all of them where it is asked; return the number of rows. Raises: whatever Spark raises."""
     asked = inputs.asked
     chosen = [_asked_for(table, asked) for table in tables]
+    if asked.to_uri is not None:
+        return _elsewhere(chosen, asked, target(inputs.spark, asked))
     if asked.to is not None:
         return _files(chosen, asked, asked.to)
     return sum(_show(table, asked, titled=len(chosen) > 1) for table in chosen)
@@ -75,15 +79,36 @@ def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
     partial = to.with_name(to.name + ".partial")
     if partial.exists():
         shutil.rmtree(partial)  # of a run that was killed
-    rows = 0
-    for table in tables:
-        save(table.frame, asked.format, str(partial / table.name))
-        rows += count_saved(table.frame, asked.format, str(partial / table.name))
+    rows = _saved(tables, asked.format, str(partial))
     if to.is_file() or to.is_symlink():
         to.unlink()
     elif to.exists():
         shutil.rmtree(to)
     partial.rename(to)
+    return rows
+
+
+def target(spark: SparkSession, asked: Asked) -> HadoopPlace:
+    """The place elsewhere that is written to. Raises: UsageError when it is none, or taken."""
+    assert asked.to_uri is not None
+    place = HadoopPlace(spark, asked.to_uri)
+    if not asked.overwrite and place.is_taken():
+        raise UsageError(f"--to {asked.to_uri} exists and is not empty; --overwrite replaces it")
+    return place
+
+
+def _elsewhere(tables: Sequence[Table], asked: Asked, place: HadoopPlace) -> int:
+    place.begin()
+    rows = _saved(tables, asked.format, place.partial)
+    place.finish()
+    return rows
+
+
+def _saved(tables: Sequence[Table], format_: str, folder: str) -> int:
+    rows = 0
+    for table in tables:
+        save(table.frame, format_, f"{folder}/{table.name}")
+        rows += count_saved(table.frame, format_, f"{folder}/{table.name}")
     return rows
 
 

@@ -53,7 +53,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         (["groups", "--since", "-1h"], "groups takes no --since; --since is for commits, generations, "),
         (["groups", "--topic", "orders"], "groups takes no --topic"),
         (["state", "--at", "-1h", "--until", "-1h"], "state takes no --until"),
-        (["commits", "--every", "1m"], "--every is for lag and report"),
+        (["commits", "--every", "1m"], "--every is for lag, growth and report"),
         (["lag", "--for", "1m"], "--for is for stuck and report"),
         (["lag", "--now", "--until", "-1h"], "--now is this moment"),
         (["restore", "--at", "-1h", "--limit", "3"], "restore takes no --limit"),

@@ -72,9 +72,9 @@ def test_what_the_user_has_settled_elsewhere_is_known(tmp_path: Path, monkeypatc
         (["--conf", "driver.memory=1g"], "--conf driver.memory=1g: it takes spark.KEY=VALUE"),
         (["--conf", "spark.driver.memory"], "it takes spark.KEY=VALUE"),
         (["--py-files", "/no/such.py"], "--py-files /no/such.py does not exist"),
-        (["--to", "hdfs://name:8020/x"], "--to hdfs://name:8020/x: answers are written to this machine"),
-        (["--to", "s3a://bucket/x"], "answers are written to this machine"),
-        (["--to", "file://elsewhere/x"], "answers are written to this machine"),
+        (["--stream", "--to", "hdfs://name:8020/x"], "--to hdfs://name:8020/x: this is written to this machine"),
+        (["--to", "s3a://"], "--to s3a:// is no place to write to"),
+        (["--to", "file://elsewhere/x"], "this is written to this machine"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(words: list[str], says: str) -> None:
@@ -99,6 +99,28 @@ def test_files_may_be_uris(run: Any, log: Path, tmp_path: Path, spark: SparkSess
     other.append([(b"k", b"v")])
     assert spark.read.format("kohort-log").load([str(log), str(tmp_path / "other")]).count() == 4
     assert spark.read.format("kohort-log").load(str(log)).count() == 3
+
+
+def test_what_hadoop_reaches_is_written_to(run: Any, log: Path, tmp_path: Path, spark: SparkSession) -> None:
+    """By a file system of Hadoop's that is not this machine's: whole or not at all, and nothing is lost."""
+    settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.store.link./data", tmp_path.as_uri())
+    words = ["commits", "--from", log, "--to", "viewfs://store/data/out", "--format", "csv"]
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert [place.name for place in (tmp_path / "out").iterdir()] == ["offset_commits"]
+    assert "3 rows from 3 records" in err
+    before = sorted((tmp_path / "out").rglob("*"))
+    code, _, err = run(*words)
+    assert code == 2
+    assert "--to viewfs://store/data/out exists and is not empty; --overwrite replaces it" in err
+    assert sorted((tmp_path / "out").rglob("*")) == before
+    assert run(*words, "--overwrite")[0] == 0
+    assert sorted((tmp_path / "out").rglob("*.csv")) != [path for path in before if path.suffix == ".csv"]
+    assert not list(tmp_path.glob("*.partial"))
+    code, _, err = run(*words[:-3], "nowhere://store/data/out")
+    assert code == 2
+    assert "No FileSystem for scheme" in err
 
 
 @pytest.mark.slow
