@@ -17,7 +17,7 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.opening import Found
 from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
-from broker.catalogue.startup import logged_epochs, oldest_kafka
+from broker.catalogue.startup import found_places, logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.groups.groups import Groups
@@ -30,12 +30,15 @@ from broker.partitions.folders import TopicFolders
 from broker.partitions.log_manager import LogManager
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
-from storage.directory.log_directory import METADATA_FOLDER, LogDirectory, only_directory
+from storage.directory.last_stops import LastStops
+from storage.directory.log_directories import LogDirectories, offsets_of
+from storage.directory.log_directory import METADATA_FOLDER
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
-from storage.reading.checkpoints import LOG_START, RECOVERY_POINT, read_offsets
+from storage.reading.checkpoints import LOG_START, RECOVERY_POINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from broker.catalogue.topics_delta import TopicsDelta
     from broker.catalogue.topics_image import TopicsImage
@@ -48,10 +51,10 @@ log = get_logger()
 class Composition:
     """A broker and what runs in its background."""
 
-    def __init__(self, broker: Broker, directory: LogDirectory, log_manager: LogManager) -> None:
+    def __init__(self, broker: Broker, directories: LogDirectories, log_manager: LogManager) -> None:
         self.broker = broker
         self.log_manager = log_manager
-        self._directory = directory
+        self._directories = directories
 
     @classmethod
     def open(
@@ -61,17 +64,17 @@ class Composition:
         endpoints: Sequence[tuple[str, str, int]],
         protocols: Mapping[str, int] | None = None,
     ) -> Composition:
-        """Read the directory and make a broker of it; `endpoints` are (listener, host, port) as clients are told.
+        """Read the directories and make a broker of it; `endpoints` are (listener, host, port) as clients are told.
 
         `protocols` are the numbers of what listeners speak, by name, PLAINTEXT where nothing is said.
 
         Raises: OSError, StorageError, CorruptFile, DirectoryRefused.
         """
-        directory = LogDirectory.open(only_directory(settings.log_dirs))
+        directories = LogDirectories.open(settings.log_dirs, settings.metadata_log_dir)
         try:
-            return cls._open(settings, runtime, endpoints, protocols or {}, directory)
+            return cls._open(settings, runtime, endpoints, protocols or {}, directories)
         except BaseException:
-            directory.close()
+            directories.close()
             raise
 
     @classmethod
@@ -81,25 +84,27 @@ class Composition:
         runtime: Runtime,
         endpoints: Sequence[tuple[str, str, int]],
         protocols: Mapping[str, int],
-        directory: LogDirectory,
+        directories: LogDirectories,
     ) -> Composition:
         broker = Broker(settings, runtime)
         broker.endpoints = {name: Endpoint(name, host, port) for name, host, port in endpoints}
-        identity = directory.identity(node_id=settings.node_id, new_uuid=random_uuid, cluster_id=settings.cluster_id)
+        identity = directories.identify(node_id=settings.node_id, new_uuid=random_uuid, cluster_id=settings.cluster_id)
         broker.cluster_id = identity.cluster_id
         broker.secret = identity.directory_id
-        scan = directory.scan()
-        recovery_points = read_offsets(directory.path / RECOVERY_POINT)
-        log_starts = read_offsets(directory.path / LOG_START)
+        scans = directories.scans()
+        recovery_points = offsets_of(scans, RECOVERY_POINT)
+        log_starts = offsets_of(scans, LOG_START)
         # From here on a crash is a crash: what was read so far has changed nothing.
-        stopped_at = directory.take_clean_marker()
-        clean = stopped_at is not None
-        new = not (directory.path / "__cluster_metadata-0").exists()
+        stops = LastStops.take(directories)
         catalogue = broker.catalogue = Catalogue(
             runtime,
-            directory.path,
+            directories.metadata.path,
             placing=Placing(
-                settings.node_id, identity.directory_id, settings.num_partitions, settings.default_replication_factor
+                settings.node_id,
+                identity.directory_id,
+                settings.num_partitions,
+                settings.default_replication_factor,
+                {one.directory_id: str(one.path) for one in directories.logs},
             ),
             broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
             new_uuid=random_uuid,
@@ -111,19 +116,23 @@ class Composition:
             ),
         )
         try:
+            epochs: dict[tuple[bytes, int], int] = {}
+            for directory, scan in scans:
+                epochs |= logged_epochs(directory, scan)
             found = Found(
-                clean or new,
-                logged_epochs(directory, scan),
-                stopped_at,
-                has_folders=bool(scan.logs),
+                not stops.unclean,
+                epochs,
+                stops.at,
+                has_folders=any(scan.logs for _, scan in scans),
+                places=found_places(scans),
                 acls_hold=bool(settings.authorizer_class_name),
             )
             torn = catalogue.open(endpoints, found, protocols)
         except (CorruptFile, DirectoryRefused):
-            if stopped_at is not None:
-                # Refused before anything was written: the next start must not take it for a crash.
-                directory.write_clean_marker(stopped_at)
+            # Refused before anything was written: the next start must not take it for a crash.
+            stops.give_back()
             raise
+        directories.write_identities()
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
         release = oldest_kafka(catalogue.features)
@@ -138,28 +147,30 @@ class Composition:
         dynamic = _DynamicSettings(settings, catalogue)
         partitions = broker.partitions = Partitions(
             runtime,
-            directory.path,
+            directories.logs[0].path,
             catalogue.effective_configs,
-            clean=clean or new,
             recovery_points=recovery_points,
             log_starts=log_starts,
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             fetch_session_slots=settings.max_incremental_fetch_session_cache_slots,
             trusted_topics=settings.kohort_trusted_topics,
+            directories={one.directory_id: one.path for one in directories.logs} if len(directories.logs) > 1 else None,
         )
+        partitions.unclean = frozenset(one.path for one in stops.unclean)
+        partitions.recovers = bool(stops.unclean)
         broker.verifier = Verifier(runtime, partitions, settings)
         broker.markers = Markers(runtime, partitions)
         folders = TopicFolders(
             runtime,
-            directory,
+            directories.logs,
             partitions,
             new_uuid=random_uuid,
             delete_delay_ms=settings.log_segment_delete_delay_ms,
         )
         catalogue.settle = folders.settle
-        folders.adopt(scan, catalogue.state, catalogue.image)
+        folders.adopt(scans, catalogue.state, catalogue.image)
         groups = broker.groups = Groups(
-            runtime, settings, catalogue, partitions, unclean=not (clean or new), peers=broker.peers
+            runtime, settings, catalogue, partitions, unclean=bool(stops.unclean), peers=broker.peers
         )
         broker.group_transactions = GroupTransactions(groups, broker.verifier)
         broker.markers.routes[OFFSETS_TOPIC] = broker.group_transactions.write_marker
@@ -180,7 +191,7 @@ class Composition:
             catalogue.listen(broker.authorizer)
         groups.open()
         transactions.open()
-        return cls(broker, directory, LogManager(runtime, partitions, settings))
+        return cls(broker, directories, LogManager(runtime, partitions, settings))
 
     @property
     def quiet(self) -> bool:
@@ -192,11 +203,11 @@ class Composition:
         self.log_manager.start()
 
     def let_go(self) -> None:
-        """Give up the directory's lock and nothing else, as the system does for a process that was killed."""
-        self._directory.close()
+        """Give up the directories' locks and nothing else, as the system does for a process that was killed."""
+        self._directories.close()
 
     def stop(self, done: Callable[[bool], None]) -> None:
-        """Close everything, then `done(whether the directory is marked clean)`."""
+        """Close everything, then `done(whether all directories are marked clean)`."""
         broker = self.broker
         broker.transactions.close()
         broker.groups.close()
@@ -204,13 +215,15 @@ class Composition:
         broker.catalogue.close()
 
         def stopped(clean: bool) -> None:
-            self._directory.close()
+            self._directories.close()
             done(clean)
 
-        def mark_clean() -> None:
+        by_path = {one.path: one for one in self._directories.logs}
+
+        def mark_clean(directory: Path) -> None:
             if not broker.catalogue.sound:
-                raise StorageError("its last flush has failed:", self._directory.path / METADATA_FOLDER)
-            self._directory.write_clean_marker(broker.catalogue.broker_epoch)
+                raise StorageError("its last flush has failed:", self._directories.metadata.path / METADATA_FOLDER)
+            by_path[directory].write_clean_marker(broker.catalogue.broker_epoch)
 
         self.log_manager.stop(mark_clean, stopped)
 

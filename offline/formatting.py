@@ -20,13 +20,13 @@ from broker.catalogue.snapshots import BOOTSTRAP
 from broker.catalogue.users import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, record_of
 from protocol.records import control_records
 from protocol.records import metadata_records as records
-from storage.directory.log_directory import LogDirectory
+from storage.directory.log_directories import LogDirectories
 from storage.directory.meta_properties import FILE
 from storage.errors import DirectoryRefused
 from storage.files import DISK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from storage.directory.meta_properties import MetaProperties
@@ -74,27 +74,32 @@ def user_record(text: str) -> records.UserScramCredentialRecord:
     return record_of(name, mechanism, salt, salted, iterations)
 
 
-def format_directory(
-    path: Path,
+def format_directories(
+    log_dirs: Sequence[str],
+    metadata_log_dir: str | None,
     users: Iterable[records.UserScramCredentialRecord],
     *,
     node_id: int,
     cluster_id: str | None,
     new_uuid: Callable[[], bytes],
     now_ms: int,
-) -> MetaProperties:
-    """Make the directory with `bootstrap.checkpoint`, then its identity, durably.
+) -> tuple[list[Path], MetaProperties]:
+    """Make `bootstrap.checkpoint` where the metadata log will lie, then every directory's identity, durably.
 
-    Raises: DirectoryRefused when it has an identity already, StorageError.
+    Returns the directories, and the identity of the metadata log's. Raises: DirectoryRefused when one has an identity
+    already, StorageError.
     """
-    directory = LogDirectory.open(path)
+    directories = LogDirectories.open(log_dirs, metadata_log_dir)
     try:
-        if (path / FILE).exists():
-            raise DirectoryRefused(f"{path} is formatted already; users of a running broker: kohort users")
+        for one in directories:
+            if (one.path / FILE).exists():
+                raise DirectoryRefused(f"{one.path} is formatted already; users of a running broker: kohort users")
         level = records.FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)
         frames = [records.encode_frame(record) for record in (level, *users)]
         head = control_records.snapshot_head(0, 0, None)
-        write_snapshot(path / BOOTSTRAP, head, frames, epoch=0, now_ms=now_ms, disk=DISK)
-        return directory.identity(node_id=node_id, new_uuid=new_uuid, cluster_id=cluster_id)
+        write_snapshot(directories.metadata.path / BOOTSTRAP, head, frames, epoch=0, now_ms=now_ms, disk=DISK)
+        made = directories.identify(node_id=node_id, new_uuid=new_uuid, cluster_id=cluster_id)
+        directories.write_identities()
+        return [one.path for one in directories], made
     finally:
-        directory.close()
+        directories.close()

@@ -8,6 +8,7 @@ Source: Kafka's *Delta classes in metadata/image.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ class ClusterState:
     next_producer_id: int = 0
     removed_topic_ids: set[bytes] = field(default_factory=set)  # since the newest snapshot
     data_records: int = 0
+    directory_counts: Counter[bytes] = field(default_factory=Counter)  # partitions by the id of their directory
     _transaction: list[Any] | None = None
 
     @property
@@ -114,6 +116,8 @@ class ClusterState:
         topic = self.topics.pop(record.topic_id, None)
         if topic is None:
             raise InconsistentMetadata(f"topic id {record.topic_id.hex()} is removed and does not exist")
+        for one in topic.partitions.values():
+            self.directory_counts.subtract(one.directories)
         del self.topic_ids[topic.name]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         self.removed_topic_ids.add(record.topic_id)
@@ -125,7 +129,12 @@ class ClusterState:
         return topic
 
     def _partition(self, record: records.PartitionRecord) -> None:
-        self._topic_of(record.topic_id).partitions[record.partition_id] = PartitionState(
+        partitions = self._topic_of(record.topic_id).partitions
+        before = partitions.get(record.partition_id)
+        if before is not None:
+            self.directory_counts.subtract(before.directories)
+        self.directory_counts.update(record.directories)
+        partitions[record.partition_id] = PartitionState(
             replicas=tuple(record.replicas),
             isr=tuple(record.isr),
             removing_replicas=tuple(record.removing_replicas),
@@ -150,6 +159,9 @@ class ClusterState:
 
         has_leader = record.leader != _UNCHANGED_LEADER
         recovery = record.leader_recovery_state
+        if record.directories:
+            self.directory_counts.subtract(old.directories)
+            self.directory_counts.update(record.directories)
         topic.partitions[record.partition_id] = PartitionState(
             replicas=given(record.replicas, old.replicas),
             isr=given(record.isr, old.isr),
@@ -201,8 +213,10 @@ class ClusterState:
         count = len(state.partitions)
         if any(partition not in state.partitions for partition in range(count)):
             raise InconsistentMetadata(f"the partitions of {state.name!r} are {sorted(state.partitions)}")
-        epochs = tuple(state.partitions[partition].leader_epoch for partition in range(count))
-        return Topic(state.name, topic_id, epochs, self.configs.get((TOPIC_RESOURCE, state.name), {}))
+        every = [state.partitions[partition] for partition in range(count)]
+        epochs = tuple(one.leader_epoch for one in every)
+        directories = tuple(one.directories[0] if one.directories else b"" for one in every)
+        return Topic(state.name, topic_id, epochs, self.configs.get((TOPIC_RESOURCE, state.name), {}), directories)
 
     def image(self) -> TopicsImage:
         """All topics as one immutable value."""

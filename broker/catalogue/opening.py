@@ -35,6 +35,7 @@ class Found:
     log_epochs: Mapping[tuple[bytes, int], int] = field(default_factory=dict)  # last epoch by (topic id, partition)
     stopped_at: int | None = None  # the end of the metadata log that a clean stop wrote down
     has_folders: bool = False  # of partitions
+    places: startup.Places = field(default_factory=dict)  # the ids of the directories that each partition lies in
     acls_hold: bool = False  # there is an authorizer
 
 
@@ -82,7 +83,7 @@ def open_and_register(
         opening = []
     for record in opening:
         state.apply(record)
-    startup.check(state, placing, quorum, acls_hold=found.acls_hold)
+    startup.check(state, placing, quorum, found.places, acls_hold=found.acls_hold)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()
@@ -91,7 +92,7 @@ def open_and_register(
     log.sync()
     broker_epoch = log.next_offset + len(opening)
     registration = _registration(state, placing, endpoints, protocols, incarnation_id, broker_epoch)
-    leadership = startup.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs)
+    leadership = startup.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs, places=found.places)
     # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
     if 1 + len(opening) + len(leadership) > BATCH_RECORDS:
         append_change(log, state, [*opening, registration], now_ms)
@@ -180,5 +181,5 @@ def _registration(
         # Only Kafka's next start reads it, and a fenced registration spares that start nine seconds.
         fenced=True,
         in_controlled_shutdown=False,
-        log_dirs=[placing.directory_id],
+        log_dirs=list(placing.directory_ids),
     )

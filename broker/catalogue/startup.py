@@ -7,12 +7,14 @@ Source: Kafka's ActivationRecordsGenerator, PartitionChangeBuilder.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.catalogue.cluster_state import TOPIC_RESOURCE
 from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
+from broker.catalogue.topic_changes import spread
 from protocol.records import metadata_records as records
 from protocol.records.control_records import ControlType, control_type, decode_control_value
 from protocol.types import uuid_text
@@ -21,7 +23,7 @@ from storage.files import DISK, Disk
 from storage.state.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.cluster_state import ClusterState, PartitionState
@@ -42,6 +44,8 @@ _HIGHEST_LEVELS = {
 _FIRST_LEVELS = ((31, "4.4"), (30, "4.3"), (28, "4.2"), (26, "4.1"), (22, "4.0"))
 _DIRECTORIES_SINCE = 17  # the metadata.version that names log directories in partition records
 _RESERVED_DIRECTORIES = 100  # ids below it are no directories: MIGRATING, UNASSIGNED, LOST
+
+Places: TypeAlias = "Mapping[tuple[bytes, int], tuple[bytes, ...]]"  # (topic id, partition) -> directory ids
 
 
 def oldest_kafka(features: Mapping[str, int]) -> str | None:
@@ -100,7 +104,7 @@ def bootstrap(
     return [*opening, begin, *made, records.EndTransactionRecord()]
 
 
-def check(state: ClusterState, placing: Placing, quorum: Quorum, *, acls_hold: bool) -> None:
+def check(state: ClusterState, placing: Placing, quorum: Quorum, places: Places, *, acls_hold: bool) -> None:
     """Raises: DirectoryRefused for what a single node cannot take over, naming the record. Source: chapter 5."""
     for name, level in state.features.items():
         known = _HIGHEST_LEVELS.get(name)
@@ -114,7 +118,6 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum, *, acls_hold: b
             f"the voters of the metadata log are {', '.join(voters)}; Kohort opens directories whose only voter is "
             f"node {placing.node_id} ({uuid_text(placing.directory_id)})"
         )
-    directories: dict[bytes, str] = {}
     for topic in state.topics.values():
         for partition, one in topic.partitions.items():
             if one.replicas != (placing.node_id,) or one.adding_replicas or one.removing_replicas:
@@ -122,12 +125,7 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum, *, acls_hold: b
                     f"{topic.name}-{partition} has replicas {list(one.replicas)}; "
                     f"Kohort serves directories whose every replica is node {placing.node_id}"
                 )
-            for directory in one.directories:
-                if int.from_bytes(directory) >= _RESERVED_DIRECTORIES:
-                    directories.setdefault(directory, f"{topic.name}-{partition}")
-    if len(directories) > 1:
-        places = ", ".join(f"{uuid_text(directory)} ({where})" for directory, where in directories.items())
-        raise DirectoryRefused(f"partitions lie in {len(directories)} directories: {places}; Kohort keeps one")
+    check_places(state, placing, places)
     for (kind, name), overrides in state.configs.items():
         if kind == TOPIC_RESOURCE and overrides.get("remote.storage.enable", "false").strip().lower() == "true":
             raise DirectoryRefused(
@@ -141,30 +139,58 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum, *, acls_hold: b
         )
 
 
-def has_other_directory(state: ClusterState, directory_id: bytes) -> bool:
-    """Whether a partition is said to lie in another data directory than this one."""
+def check_places(state: ClusterState, placing: Placing, places: Places) -> None:
+    """Raises: DirectoryRefused for a partition that lies in two directories, or in none of those that are here.
+
+    Kafka would serve one without its folder as empty, or leave it without a leader.
+    """
+    paths = placing.directories
+    if len(paths) > 1 and state.features and state.features.get("metadata.version", 0) < _DIRECTORIES_SINCE:
+        raise DirectoryRefused(
+            f"log.dirs names {len(paths)} directories, and the metadata.version is "
+            f"{state.features.get('metadata.version', 0)}: before {_DIRECTORIES_SINCE} (Kafka 3.7) nothing says which "
+            "of them a partition lies in"
+        )
+    for topic_id, topic in state.topics.items():
+        for partition, one in topic.partitions.items():
+            lies = places.get((topic_id, partition), ())
+            if len(lies) > 1:
+                where = " and ".join(paths.get(directory, uuid_text(directory)) for directory in lies)
+                raise DirectoryRefused(
+                    f"{topic.name}-{partition} lies in {where}; move the older of the two folders away (it is the one "
+                    "on a disk that failed, or that a move between directories was to leave)"
+                )
+            if not lies and is_other(placing, one):
+                raise DirectoryRefused(
+                    f"{topic.name}-{partition} lies in the directory with the id {uuid_text(one.directories[0])}, "
+                    f"which is none of log.dirs ({', '.join(paths.values())}): name it there too, or mount it"
+                )
+
+
+def is_other(placing: Placing, one: PartitionState) -> bool:
+    """Whether a partition is said to lie in a data directory that is none of ours."""
     return any(
-        int.from_bytes(directory) >= _RESERVED_DIRECTORIES and directory != directory_id
-        for topic in state.topics.values()
-        for one in topic.partitions.values()
+        int.from_bytes(directory) >= _RESERVED_DIRECTORIES and directory not in placing.directory_ids
         for directory in one.directories
     )
 
 
 def leadership(
-    state: ClusterState, placing: Placing, *, clean: bool, log_epochs: Mapping[tuple[bytes, int], int]
+    state: ClusterState, placing: Placing, *, clean: bool, log_epochs: Mapping[tuple[bytes, int], int], places: Places
 ) -> list[Any]:
-    """One record for each partition whose leadership the log does not show as ours. Source: S8."""
+    """One record for each partition whose leadership, or place, the log does not show as it is. Source: S8."""
+    counts = Counter(state.directory_counts)
     names_directories = state.features.get("metadata.version", 0) >= _DIRECTORIES_SINCE
     changes: list[Any] = []
     for topic_id, topic in state.topics.items():
         for partition, one in topic.partitions.items():
             logged = log_epochs.get((topic_id, partition), -1)
+            directory = _place(placing, one, places.get((topic_id, partition), ()), counts)
             if logged > one.leader_epoch:
-                changes.append(_whole(topic_id, partition, one, placing, leader_epoch=logged + 1))
+                changes.append(_whole(topic_id, partition, one, placing, directory, leader_epoch=logged + 1))
                 continue
             elr = bool(one.eligible_leader_replicas or one.last_known_elr)
-            moved = names_directories and one.directories != (placing.directory_id,)
+            moved = names_directories and one.directories != (directory,)
             isr_lost = one.isr != (placing.node_id,)
             recovering = one.leader_recovery_state != 0
             if clean and one.leader == placing.node_id and not (elr or moved or isr_lost or recovering):
@@ -178,10 +204,33 @@ def leadership(
                     leader_recovery_state=0 if recovering else -1,
                     eligible_leader_replicas=[] if elr else None,
                     last_known_elr=[] if elr else None,
-                    directories=[placing.directory_id] if moved else None,
+                    directories=[directory] if moved else None,
                 )
             )
     return changes
+
+
+def _place(placing: Placing, one: PartitionState, lies: Sequence[bytes], counts: Counter[bytes]) -> bytes:
+    """The id of the directory where a partition's folder is, or where it is to be made."""
+    if lies:
+        return lies[0]
+    for directory in one.directories:
+        if directory in placing.directory_ids:
+            return directory
+    chosen = spread(placing, counts, 1)[0]
+    counts[chosen] += 1
+    return chosen
+
+
+def found_places(scans: Sequence[tuple[LogDirectory, Scan]]) -> Places:
+    """(topic id, partition) -> the ids of the directories where a folder of it lies: more than one is a fault."""
+    found: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
+    for directory, scan in scans:
+        for (_, partition), topic_id in scan.logs.items():
+            if topic_id is not None:
+                key = topic_id, partition
+                found[key] = (*found.get(key, ()), directory.directory_id)
+    return found
 
 
 def logged_epochs(directory: LogDirectory, scan: Scan, disk: Disk = DISK) -> dict[tuple[bytes, int], int]:
@@ -199,7 +248,9 @@ def logged_epochs(directory: LogDirectory, scan: Scan, disk: Disk = DISK) -> dic
     return found
 
 
-def _whole(topic_id: bytes, partition: int, one: PartitionState, placing: Placing, *, leader_epoch: int) -> Any:
+def _whole(
+    topic_id: bytes, partition: int, one: PartitionState, placing: Placing, directory_id: bytes, *, leader_epoch: int
+) -> Any:
     """The partition anew: only so can its epoch rise by more than one."""
     return records.PartitionRecord(
         partition_id=partition,
@@ -211,5 +262,5 @@ def _whole(topic_id: bytes, partition: int, one: PartitionState, placing: Placin
         leader=placing.node_id,
         leader_epoch=leader_epoch,
         partition_epoch=one.partition_epoch + 1,
-        directories=[placing.directory_id],
+        directories=[directory_id],
     )

@@ -5,7 +5,7 @@ The texts of refusals say both sides; the codes are Kafka's. Source: Kafka's Rep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import TOPIC_RESOURCE
@@ -56,9 +56,29 @@ class Placing:
     """Where partitions go on this node, and what a topic gets that asks for nothing."""
 
     node_id: int
-    directory_id: bytes
+    directory_id: bytes  # of the metadata log
     default_partitions: int
     default_replication_factor: int = 1
+    directories: Mapping[bytes, str] = field(default_factory=dict)  # those of partitions, id -> path; none: the above
+
+    @property
+    def directory_ids(self) -> tuple[bytes, ...]:
+        """Of the directories that partitions may lie in, in the order of `log.dirs`."""
+        return tuple(self.directories) or (self.directory_id,)
+
+
+def spread(placing: Placing, counts: Mapping[bytes, int], partitions: int) -> list[bytes]:
+    """A directory for each of so many new partitions: the one with the fewest, the first in `log.dirs` among equals.
+
+    `counts` are those of all partitions by directory id. Source: Kafka's LogManager.nextLogDirs.
+    """
+    now = {directory: counts.get(directory, 0) for directory in placing.directory_ids}
+    chosen = []
+    for _ in range(partitions):
+        directory = min(now, key=now.__getitem__)
+        now[directory] += 1
+        chosen.append(directory)
+    return chosen
 
 
 def check_name(name: str) -> None:
@@ -103,7 +123,8 @@ def create_topic(
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=key, value=value)
         for key, value in sorted(configs.items())
     )
-    made.extend(_partition(placing, topic_id, partition) for partition in range(count))
+    places = spread(placing, state.directory_counts, count)
+    made.extend(_partition(placing, topic_id, partition, places[partition]) for partition in range(count))
     return made
 
 
@@ -157,7 +178,7 @@ def _check_assignment(placing: Placing, brokers: Sequence[int]) -> None:
         )
 
 
-def _partition(placing: Placing, topic_id: bytes, partition: int) -> Any:
+def _partition(placing: Placing, topic_id: bytes, partition: int, directory_id: bytes) -> Any:
     return records.PartitionRecord(
         partition_id=partition,
         topic_id=topic_id,
@@ -168,7 +189,7 @@ def _partition(placing: Placing, topic_id: bytes, partition: int) -> Any:
         leader=placing.node_id,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[placing.directory_id],
+        directories=[directory_id],
     )
 
 
@@ -199,7 +220,8 @@ def create_partitions(
             )
         for brokers in assignments:
             _check_assignment(placing, brokers)
-    return [_partition(placing, topic_id, partition) for partition in range(now, count)]
+    places = spread(placing, state.directory_counts, count - now)
+    return [_partition(placing, topic_id, partition, place) for partition, place in enumerate(places, start=now)]
 
 
 def delete_topic(state: ClusterState, *, name: str | None, topic_id: bytes | None) -> tuple[bytes, list[Any]]:

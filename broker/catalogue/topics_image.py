@@ -22,6 +22,7 @@ class Topic:
     topic_id: bytes  # 16 bytes
     leader_epochs: tuple[int, ...]
     configs: Mapping[str, str] = field(default_factory=dict)  # overrides only
+    directories: tuple[bytes, ...] = ()  # the id of the log directory of each partition
 
     @property
     def partition_count(self) -> int:

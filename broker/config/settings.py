@@ -53,8 +53,9 @@ class Settings(SecuritySettings):
     node_id: int = int32(1, "The id of this broker; clients see it in Metadata. Ours: 1.", at_least=0)
     broker_id: int = int32(-1, "The older name of node.id, used when that is not given.")
     broker_rack: str | None = text(None, "The rack of this broker, as Metadata tells it.")
-    log_dirs: tuple[str, ...] = many("data", "The one directory that holds everything. Ours: ./data.")
+    log_dirs: tuple[str, ...] = many("data", "Where the partitions lie, one directory a disk. Ours: ./data.")
     log_dir: str | None = text(None, "The directory when log.dirs is not given.")
+    metadata_log_dir: str | None = text(None, "Where the metadata log lies; the first of log.dirs when not given.")
     listeners: tuple[str, ...] = many(
         "PLAINTEXT://127.0.0.1:9092",
         "Where to listen: NAME://host:port, port 0 for any free one. Ours: this machine only.",
@@ -478,8 +479,8 @@ class Settings(SecuritySettings):
                 raise SettingsError(f"broker.id={self.broker_id}: it takes {allowed}")
         if "log.dirs" not in self.given and self.log_dir is not None:
             self.log_dirs = (self.log_dir,)
-        if len(self.log_dirs) != 1 or not self.log_dirs[0]:
-            raise SettingsError(f"log.dirs={','.join(self.log_dirs)}: it takes exactly one directory")
+        if not all(self.log_dirs) or len(set(self.log_dirs)) != len(self.log_dirs) or not self.log_dirs:
+            raise SettingsError(f"log.dirs={','.join(self.log_dirs)}: it takes directories, each once")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise SettingsError(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: it takes a number of at most "

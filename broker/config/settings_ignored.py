@@ -29,7 +29,7 @@ _KEYS = frozenset(
     initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms log.local.retention.bytes
-    log.local.retention.ms metadata.log.dir
+    log.local.retention.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
     num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers process.roles

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the one log directory, what is in it, and the room that is left.
+"""DescribeLogDirs: the log directories, what is in each, and the room that is left there.
 
 Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
 """
@@ -6,6 +6,7 @@ Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
@@ -19,6 +20,8 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from broker.broker import Broker
     from broker.handlers.context import Deferred, RequestContext
     from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -43,31 +46,31 @@ def _described(
         wanted = {}
         for asked in request.topics:
             wanted.setdefault(asked.topic, []).extend(asked.partitions)
-    topics = []
+    partitions = broker.partitions
+    found: dict[Path, dict[str, list[DescribeLogDirsPartition]]] = {one: {} for one in partitions.directories}
     for name, indexes in wanted.items():
-        results = []
         for index in dict.fromkeys(indexes):
             yield None
-            if broker.partitions.has(name, index):
-                results.append(
+            if partitions.has(name, index):
+                found[partitions.folder(name, index).parent].setdefault(name, []).append(
                     DescribeLogDirsPartition(
                         partition_index=index,
-                        partition_size=broker.partitions.size_bytes(name, index),
+                        partition_size=partitions.size_bytes(name, index),
                         offset_lag=0,
                         is_future_key=False,
                     )
                 )
-        if results:
-            topics.append(DescribeLogDirsTopic(name=name, partitions=results))
-    directory = os.path.abspath(broker.settings.log_dirs[0])  # noqa: PTH100  resolve() would follow links
-    total_bytes = usable_bytes = -1
-    try:
-        volume = os.statvfs(directory)
-    except OSError:
-        pass
-    else:
-        total_bytes, usable_bytes = volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
-    result = DescribeLogDirsResult(
-        error_code=0, log_dir=directory, topics=topics, total_bytes=total_bytes, usable_bytes=usable_bytes
-    )
-    return DescribeLogDirsResponse(error_code=0, results=[result])
+    results = []
+    for place, by_topic in found.items():
+        topics = [DescribeLogDirsTopic(name=name, partitions=its) for name, its in by_topic.items()]
+        directory = os.path.abspath(place)  # noqa: PTH100  resolve() would follow links
+        total_bytes = usable_bytes = -1
+        with suppress(OSError):
+            volume = os.statvfs(directory)
+            total_bytes, usable_bytes = volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
+        results.append(
+            DescribeLogDirsResult(
+                error_code=0, log_dir=directory, topics=topics, total_bytes=total_bytes, usable_bytes=usable_bytes
+            )
+        )
+    return DescribeLogDirsResponse(error_code=0, results=results)

@@ -51,9 +51,7 @@ def what_is_missing(app: App) -> list[str]:
         missing.append(f"{recovering} partitions are being recovered")
     if partitions.not_ready is not None:
         missing.append(partitions.not_ready)
-    unwritable = _unwritable(partitions.directory)
-    if unwritable is not None:
-        missing.append(unwritable)
+    missing.extend(filter(None, map(_unwritable, partitions.directories)))
     return missing
 
 

@@ -1,4 +1,4 @@
-"""The four checkpoint files of the log directory, written from several threads, and what must never stand in them.
+"""The four checkpoint files of each log directory, written from several threads, and what must never stand in them.
 
 A topic that is deleted must be out of all four before its name can be taken again: a log start offset that is left
 behind would make the next start throw the new topic's log away, because it ends below that.
@@ -12,24 +12,30 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from broker.loop.primitives import Lock
+from storage.errors import CorruptFile, StorageError
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS, read_offsets, write_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
 Key = tuple[str, int]
 
 
 class Checkpoints:
-    """The offset checkpoints in `directory`. Every method may be called in any thread."""
+    """The offset checkpoints in each of `directories`. Every method may be called in any thread.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    `place` says in which of them a partition lies, None when it is not known: then nothing is written of it. With one
+    directory it is not asked.
+    """
+
+    def __init__(self, directories: Sequence[Path], place: Callable[[Key], Path | None]) -> None:
+        self._directories = tuple(directories)
+        self._place = place
         self._lock = Lock()
-        self._content: dict[str, dict[Key, int]] = {}
+        self._content: dict[Path, dict[Key, int]] = {}  # by file
         self._moments = count(1)  # its `next` is atomic: the event loop need not wait for a lock
-        self._written: dict[str, int] = {}  # file -> when what is in it was collected
+        self._written: dict[Path, int] = {}  # file -> when what is in it was collected
         self._forgotten: dict[Key, int] = {}  # deleted partition -> when it went
 
     def moment(self) -> int:
@@ -37,40 +43,61 @@ class Checkpoints:
         return next(self._moments)
 
     def read(self, name: str) -> dict[Key, int]:
-        """What is in a file. Raises: CorruptFile."""
+        """What is in the files of this name. Raises: CorruptFile."""
+        found: dict[Key, int] = {}
         with self._lock:
-            return dict(self._read(name))
+            for directory in self._directories:
+                found.update(self._read(directory / name))
+        return found
 
     def write(self, name: str, offsets: Mapping[Key, int], moment: int) -> None:
-        """Replace a file, unless that is what is in it. Raises: StorageError, CorruptFile.
+        """Replace the files of this name where that is not what is in them. Raises: StorageError, CorruptFile.
 
         Partitions that were deleted after `moment`, when `offsets` were collected, are left out; nothing is done when
-        later ones are in the file already.
+        later ones are in the file already. A directory that refuses keeps none of the others from being written.
         """
+        errors: list[Exception] = []
+        for directory in self._directories:
+            try:
+                self.write_in(directory, name, offsets, moment)
+            except (StorageError, CorruptFile, OSError) as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def write_in(self, directory: Path, name: str, offsets: Mapping[Key, int], moment: int) -> None:
+        """As `write`, the file in one directory."""
+        path = directory / name
+        only = len(self._directories) == 1
         with self._lock:
-            if moment < self._written.get(name, 0):
+            if moment < self._written.get(path, 0):
                 return
-            self._written[name] = moment
+            self._written[path] = moment
             forgotten = self._forgotten
-            kept = {key: offset for key, offset in offsets.items() if forgotten.get(key, 0) < moment}
-            if kept != self._read(name):
-                write_offsets(self._directory / name, kept)
-                self._content[name] = kept
+            kept = {
+                key: offset
+                for key, offset in offsets.items()
+                if forgotten.get(key, 0) < moment and (only or self._place(key) == directory)
+            }
+            if kept != self._read(path):
+                write_offsets(path, kept)
+                self._content[path] = kept
 
     def forget(self, partitions: Iterable[Key]) -> None:
         """Take deleted partitions out of every file, durably. Raises: StorageError, CorruptFile."""
         gone = set(partitions)
         with self._lock:
             self._forgotten.update(dict.fromkeys(gone, next(self._moments)))
-            for name in OFFSET_CHECKPOINTS:
-                content = self._read(name)
-                if not gone.isdisjoint(content):
-                    kept = {key: offset for key, offset in content.items() if key not in gone}
-                    write_offsets(self._directory / name, kept)
-                    self._content[name] = kept
+            for directory in self._directories:
+                for name in OFFSET_CHECKPOINTS:
+                    content = self._read(directory / name)
+                    if not gone.isdisjoint(content):
+                        kept = {key: offset for key, offset in content.items() if key not in gone}
+                        write_offsets(directory / name, kept)
+                        self._content[directory / name] = kept
 
-    def _read(self, name: str) -> dict[Key, int]:
-        content = self._content.get(name)
+    def _read(self, path: Path) -> dict[Key, int]:
+        content = self._content.get(path)
         if content is None:
-            content = self._content[name] = read_offsets(self._directory / name)
+            content = self._content[path] = read_offsets(path)
         return content

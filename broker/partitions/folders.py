@@ -1,4 +1,4 @@
-"""Keeps folders and partitions as the catalogue says.
+"""Keeps folders, in each log directory, and partitions as the catalogue says.
 
 Folders are made in a worker after the metadata is durable, partitions open on the event loop when the image is
 published, and a deleted topic's folders are renamed after nobody can reach it any more.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
@@ -18,7 +18,8 @@ from storage.directory.log_directory import read_topic_id
 from storage.errors import CorruptFile, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from broker.catalogue.cluster_state import ClusterState
     from broker.catalogue.topics_delta import TopicsDelta
@@ -28,84 +29,107 @@ if TYPE_CHECKING:
     from broker.partitions.table import Key
     from storage.directory.log_directory import LogDirectory, Scan
 
+    _Wanted: TypeAlias = dict[Key, tuple[bytes, LogDirectory]]  # by partition: topic id, and where its folder belongs
+
 log = get_logger()
 
 
 class TopicFolders(TopicsListener):
-    """The log directory and the open partitions."""
+    """The log directories and the open partitions."""
 
     def __init__(
         self,
         runtime: Runtime,
-        directory: LogDirectory,
+        directories: Sequence[LogDirectory],
         partitions: Partitions,
         *,
         new_uuid: Callable[[], bytes],
         delete_delay_ms: int,
     ) -> None:
         self._runtime = runtime
-        self._directory = directory
+        self._directories = tuple(directories)
+        self._by_id = {one.directory_id: one for one in directories}
         self._partitions = partitions
         self._new_uuid = new_uuid
         self._delete_delay_ms = delete_delay_ms
         self._retired: list[Any] = []
-        self._left: dict[Key, bytes] = {}  # folders of deleted topics that the disk refused to rename, by topic id
+        self._left: _Wanted = {}  # folders of deleted topics that the disk refused to rename
 
-    def adopt(self, scan: Scan, state: ClusterState, image: TopicsImage) -> None:
+    def _directory_of(self, topic: Topic, partition: int) -> LogDirectory:
+        if len(self._directories) == 1:
+            return self._directories[0]
+        return self._by_id[topic.directories[partition]]
+
+    def adopt(self, scans: Sequence[tuple[LogDirectory, Scan]], state: ClusterState, image: TopicsImage) -> None:
         """At start: set strays aside, make what is missing, delete what was deleted. Raises: StorageError."""
         wanted = {
-            (topic.name, partition): topic.topic_id for topic in image for partition in range(topic.partition_count)
+            (topic.name, partition): (topic.topic_id, self._directory_of(topic, partition))
+            for topic in image
+            for partition in range(topic.partition_count)
         }
-        for (name, partition), topic_id in scan.logs.items():
-            if topic_id is not None and wanted.get((name, partition)) == topic_id:
-                del wanted[name, partition]
-                continue
-            if topic_id is None and self._directory.is_unfinished(name, partition):
-                # Killed while it was made: `create_folders` finishes it if it is wanted.
-                if (name, partition) in wanted:
+        made = dict(wanted)
+        to_delete: list[Path] = []
+        for directory, scan in scans:
+            to_delete += scan.to_delete
+            for (name, partition), topic_id in scan.logs.items():
+                its_id, its_directory = wanted.get((name, partition), (None, None))
+                if its_directory is directory and topic_id is not None and its_id == topic_id:
+                    del made[name, partition]
                     continue
-                kind = "delete"
-            else:
-                # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
-                kind = "delete" if topic_id in state.removed_topic_ids else "stray"
-            target = self._directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
-            log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
-            if kind == "delete" and target is not None:
-                scan.to_delete.append(target)
-        if wanted:
-            log.info("folders_created", count=len(wanted))
-        self._directory.create_folders(wanted)
+                if topic_id is None and directory.is_unfinished(name, partition):
+                    # Killed while it was made: `create_folders` finishes it if it is wanted.
+                    if its_directory is directory:
+                        continue
+                    kind = "delete"
+                else:
+                    # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
+                    kind = "delete" if topic_id in state.removed_topic_ids else "stray"
+                target = directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
+                log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
+                if kind == "delete" and target is not None:
+                    to_delete.append(target)
+        if made:
+            log.info("folders_created", count=len(made))
+        for directory in self._directories:
+            directory.create_folders({key: topic_id for key, (topic_id, its) in made.items() if its is directory})
         self._partitions.topics_changed(image.names(), image)
-        self._remove_later(scan.to_delete)
+        self._remove_later(to_delete)
 
-    def prepare(self, delta: TopicsDelta) -> dict[Key, bytes]:
-        """Make the folders of new partitions; return the topic ids of those whose folders the disk refused.
+    def prepare(self, delta: TopicsDelta) -> _Wanted:
+        """Make the folders of new partitions; return those whose folders the disk refused.
 
         They are out of service until somebody asks for them when the folder can be made: records in a folder without
         its topic's id would be taken for somebody else's at the next start, by Kafka too.
         """
-        wanted = {(t.name, p): t.topic_id for t in delta.created for p in range(t.partition_count)}
+        wanted = {
+            (t.name, p): (t.topic_id, self._directory_of(t, p)) for t in delta.created for p in range(t.partition_count)
+        }
         for before, after in delta.grown:
             for partition in range(before.partition_count, after.partition_count):
-                wanted[after.name, partition] = after.topic_id
-        try:
-            self._make(wanted)
-        except (StorageError, CorruptFile) as error:
-            log.error("folders_not_created", error=str(error))
-            return wanted
-        return {}
+                wanted[after.name, partition] = after.topic_id, self._directory_of(after, partition)
+        refused: _Wanted = {}
+        for directory in self._directories:
+            its = {key: one for key, one in wanted.items() if one[1] is directory}
+            try:
+                self._make(its)
+            except (StorageError, CorruptFile) as error:
+                log.error("folders_not_created", error=str(error))
+                refused |= its
+        return refused
 
-    def _make(self, wanted: dict[Key, bytes]) -> None:
-        for (name, partition), topic_id in wanted.items():
+    def _make(self, wanted: _Wanted) -> None:
+        """Make these folders, all of them in one directory."""
+        for (name, partition), (topic_id, directory) in wanted.items():
             # The folder of a topic of this name that was deleted, if the disk refused to rename it then.
-            self._directory.retire_others(name, partition, topic_id, unique=self._new_uuid)
-        self._directory.create_folders(wanted)
+            directory.retire_others(name, partition, topic_id, unique=self._new_uuid)
+        for directory in {directory for _, directory in wanted.values()}:
+            directory.create_folders({key: topic_id for key, (topic_id, _) in wanted.items()})
 
-    def publish(self, image: TopicsImage, delta: TopicsDelta, refused: dict[Key, bytes]) -> None:
+    def publish(self, image: TopicsImage, delta: TopicsDelta, refused: _Wanted) -> None:
         """The partitions are now as `image` says."""
         self._partitions.topics_changed(_names(delta), image)
-        for key, topic_id in refused.items():
-            self._partitions.unmade[key] = partial(self._make, {key: topic_id})
+        for key, one in refused.items():
+            self._partitions.unmade[key] = partial(self._make, {key: one})
 
     def discard(self, delta: TopicsDelta) -> None:
         """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""
@@ -117,11 +141,12 @@ class TopicFolders(TopicsListener):
         retired = []
         for topic in delta.deleted:
             for partition in range(topic.partition_count):
+                directory = self._directory_of(topic, partition)
                 try:
-                    target = self._directory.retire(topic.name, partition, unique=self._new_uuid())
+                    target = directory.retire(topic.name, partition, unique=self._new_uuid())
                 except StorageError as error:
                     # Found by `settle`, or at the next start by its topic id, which the log says was removed.
-                    self._left[topic.name, partition] = topic.topic_id
+                    self._left[topic.name, partition] = topic.topic_id, directory
                     log.error("folder_not_renamed", topic=topic.name, partition=partition, error=str(error))
                     continue
                 if target is not None:
@@ -130,10 +155,10 @@ class TopicFolders(TopicsListener):
 
     def settle(self) -> None:
         """Rename what `discard` could not, before the record of it goes. In a worker. Raises: StorageError."""
-        for (name, partition), topic_id in list(self._left.items()):
+        for (name, partition), (topic_id, directory) in list(self._left.items()):
             try:
-                if read_topic_id(self._directory.folder(name, partition)) == topic_id:
-                    target = self._directory.retire(name, partition, unique=self._new_uuid())
+                if read_topic_id(directory.folder(name, partition)) == topic_id:
+                    target = directory.retire(name, partition, unique=self._new_uuid())
                     if target is not None:
                         self._retired.append(target)
             except CorruptFile as error:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from broker.loop.logs import get_logger
 from broker.partitions.cleaning import LogCleaning
 from protocol.errors import KafkaError
+from storage.errors import CorruptFile, StorageError
 from storage.files import LogFile, remove_files
 from storage.reading.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
     from broker.config.settings import Settings
@@ -52,7 +53,7 @@ class LogManager:
         self._passing: set[str] = set()  # looks at all logs that are on their way
         self._stopped = False
         self._high_watermarks: dict[Key, int] = {}
-        self._whole: LogFile | None = None
+        self._whole: dict[Path, LogFile] = {}
         self._recovered = False
         self._started_ms = 0
         self.cleaning = LogCleaning(runtime, partitions, settings, self.remove_later)
@@ -61,7 +62,7 @@ class LogManager:
         """Begin. After a crash, also open (and so recover) every log, in worker threads."""
         self._high_watermarks = self._partitions.checkpoints.read(HIGH_WATERMARK)
         self._started_ms = self._runtime.now_ms()
-        self._whole = _opened_for_syncing(self._partitions.directory)
+        self._whole = _opened_for_syncing(self._partitions.directories)
         self._partitions.on_deleted.append(self._deleted)
         settings = self._settings
         flush_tick_ms = min(settings.log_flush_interval_ms or FLUSH_TICK_MS, FLUSH_TICK_MS)
@@ -264,72 +265,86 @@ class LogManager:
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def stop(self, mark_clean: Callable[[], None], done: Callable[[bool], None]) -> None:
-        """Close every log, write the checkpoints, then `mark_clean()`; at last `done(whether it was clean)`.
+    def stop(self, mark_clean: Callable[[Path], None], done: Callable[[bool], None]) -> None:
+        """Close every log, write the checkpoints, then `mark_clean(directory)`; at last `done(whether all were clean)`.
 
-        Nothing may be appended any more. A log that failed, or whose closing fails, leaves the marker unwritten: the
-        next start then recovers, from the recovery points that were reached.
+        Nothing may be appended any more. A log that failed, or whose closing fails, leaves the marker of its directory
+        unwritten: the next start then recovers, from the recovery points that were reached.
         """
         self._stopped = True
         self.cleaning.stop()
         self._partitions.flusher.stop()
         partitions = list(self._partitions)
-        clean = not self._partitions.failures and not self._partitions.loading
-        whole = self._whole if len(partitions) > MANY else None
+        troubled = (*self._partitions.failures, *self._partitions.loading)
+        unclean = {self._partitions.folder(*key).parent for key in troubled}
+        whole = self._whole if len(partitions) > MANY else {}
         # Closing is waiting for the disk, and the file system serves several who wait at once.
         shares = [share for at in range(CLOSERS) if (share := partitions[at::CLOSERS])]
         missing = len(shares)
 
-        def closed(went_well: bool) -> None:
-            nonlocal clean, missing
-            clean = clean and went_well
+        def closed(failed: set[Path]) -> None:
+            nonlocal missing
+            unclean.update(failed)
             missing -= 1
             if missing <= 0:
-                self._runtime.in_thread(lambda: self._write_last(clean, mark_clean, whole), done, failed)
+                self._runtime.in_thread(lambda: self._write_last(unclean, mark_clean, whole), done, broken)
 
-        def failed(error: Exception) -> None:
+        def broken(error: Exception) -> None:
             log.error("shutdown_not_clean", error=str(error))
             done(False)
 
         for share in shares:
-            self._runtime.in_thread(partial(_close, share, sync=whole is None), closed, failed)
+            self._runtime.in_thread(partial(_close, share, sync=not whole), closed, broken)
         if not shares:
-            closed(True)
+            closed(set())
 
-    def _write_last(self, clean: bool, mark_clean: Callable[[], None], whole: LogFile | None) -> bool:
-        if whole is not None:
-            whole.sync_file_system()
+    def _write_last(
+        self, unclean: set[Path], mark_clean: Callable[[Path], None], whole: Mapping[Path, LogFile]
+    ) -> bool:
         checkpoints = self._partitions.checkpoints
-        for name in (RECOVERY_POINT, LOG_START, HIGH_WATERMARK):
-            checkpoints.write(name, self._offsets(name), checkpoints.moment())
-        if clean:
-            mark_clean()
+        names = RECOVERY_POINT, LOG_START, HIGH_WATERMARK
+        moments = {name: (self._offsets(name), checkpoints.moment()) for name in names}
+        clean = True
+        for directory in self._partitions.directories:
+            try:
+                if directory in whole:
+                    whole[directory].sync_file_system()
+                for name, (offsets, moment) in moments.items():
+                    checkpoints.write_in(directory, name, offsets, moment)
+                if directory in unclean:
+                    clean = False
+                else:
+                    mark_clean(directory)
+            except (StorageError, CorruptFile, OSError) as error:
+                log.error("shutdown_not_clean", directory=str(directory), error=str(error))
+                clean = False
         return clean
 
 
-def _opened_for_syncing(directory: Path) -> LogFile | None:
-    """The directory, held open so that `syncfs` tells of all that fails from now on; None where it would not.
+def _opened_for_syncing(directories: Sequence[Path]) -> dict[Path, LogFile]:
+    """The directories, held open so that `syncfs` tells of all that fails from now on; none where it would not.
 
     Linux reports a failed write-back through `syncfs` since 5.8.
     """
     if sys.platform != "linux":
-        return None
+        return {}
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if release is None or (int(release[1]), int(release[2])) < (5, 8):
-        return None
-    return LogFile(directory, os.O_RDONLY)
+        return {}
+    return {directory: LogFile(directory, os.O_RDONLY) for directory in directories}
 
 
-def _close(partitions: list[Partition], *, sync: bool) -> bool:
-    """Close these logs, durably if `sync`; whether all went well. In a worker thread."""
-    clean = True
+def _close(partitions: list[Partition], *, sync: bool) -> set[Path]:
+    """Close these logs, durably if `sync`; the directories where that did not go well. In a worker thread."""
+    unclean = set()
     for partition in partitions:
+        directory = partition.log.directory.parent
         if partition.error is not None:
-            clean = False
+            unclean.add(directory)
             continue
         try:
             partition.log.close(sync=sync)
         except Exception as error:
-            clean = False
+            unclean.add(directory)
             log.error("log_not_closed", topic=partition.topic, partition=partition.index, error=str(error))
-    return clean
+    return unclean

@@ -52,7 +52,7 @@ log = get_logger()
 
 
 class Partitions:
-    """The partitions by (topic, partition), in `directory`.
+    """The partitions by (topic, partition), in `directory`; or, where there are several, in `directories` by their ids.
 
     `effective` resolves a topic's configuration. `clean`: the last shutdown was. `recovery_points` and `log_starts` are
     the checkpoints of that shutdown.
@@ -70,9 +70,11 @@ class Partitions:
         producer_id_expiration_ms: int = 86_400_000,
         fetch_session_slots: int = 1_000,
         trusted_topics: Collection[str] = (),
+        directories: Mapping[bytes, Path] | None = None,
     ) -> None:
         self.runtime = runtime
-        self.directory = directory
+        self._places = dict(directories or {})
+        self.directories = tuple(self._places.values()) or (directory,)
         self.flusher = Flusher(runtime)
         self.checks = Checks(runtime)
         self.fetch_sessions = FetchSessions(fetch_session_slots)
@@ -83,12 +85,14 @@ class Partitions:
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
         self.on_deleted: list[Callable[[Key], None]] = []
         """Called with each partition that is deleted, its log open or not."""
-        self.checkpoints = Checkpoints(directory)
+        self.checkpoints = Checkpoints(self.directories, self._directory_of)
         self.recovery_points = dict(recovery_points or {})
         self.log_starts = dict(log_starts or {})
         """What the checkpoints say of partitions that are not open."""
         self.recovers = not clean
-        """Whether logs that are opened now are checked for what a crash may have left."""
+        """Whether logs that are opened now are checked for what a crash may have left, wherever they lie."""
+        self.unclean: frozenset[Path] = frozenset()
+        """The directories whose last stop was not clean: as `recovers`, for the logs in them."""
         self._effective = effective
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._trusted_topics = frozenset(trusted_topics)
@@ -166,8 +170,15 @@ class Partitions:
     # -- opening -------------------------------------------------------------------------------------------
 
     def folder(self, topic: str, index: int) -> Path:
-        """Where a partition's files lie."""
-        return self.directory / f"{topic}-{index}"
+        """Where a partition's files lie. There must be such a partition."""
+        return self._directory(self._topics[topic], index) / f"{topic}-{index}"
+
+    def _directory(self, topic: Topic, index: int) -> Path:
+        return self._places[topic.directories[index]] if self._places else self.directories[0]
+
+    def _directory_of(self, key: Key) -> Path | None:
+        topic = self._topics.get(key[0])
+        return None if topic is None or key[1] >= topic.partition_count else self._directory(topic, key[1])
 
     def size_bytes(self, topic: str, index: int) -> int:
         """Bytes in the partition's segments. Opens no log: they are summed up in its folder if need be."""
@@ -192,10 +203,11 @@ class Partitions:
             if make is not None:
                 make()
                 self.unmade.pop(key, None)
+            directory = self._directory(topic, index)
             return PartitionLog.open(
-                self.folder(topic.name, index),
+                directory / f"{topic.name}-{index}",
                 self.settings_of(topic).log,
-                clean=not self.recovers,
+                clean=not self.recovers and directory not in self.unclean,
                 recovery_point=self.recovery_points.get(key, 0),
                 log_start_offset=self.log_starts.get(key, 0),
                 now_ms=self.runtime.now_ms(),

@@ -22,9 +22,15 @@ log = get_logger()
 
 
 def close_to_others(settings: Settings) -> None:
-    """See to it that the directory is its owner's alone, and so what is made from now on. Raises: SettingsError."""
+    """See to it that the directories are their owner's alone, and what is made from now on. Raises: SettingsError."""
     os.umask(_OTHERS)
-    path = Path(settings.log_dirs[0])
+    for key, place in [("log.dirs", one) for one in settings.log_dirs] + [
+        ("metadata.log.dir", one) for one in (settings.metadata_log_dir,) if one
+    ]:
+        _check(settings, key, Path(place))
+
+
+def _check(settings: Settings, key: str, path: Path) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -33,7 +39,7 @@ def close_to_others(settings: Settings) -> None:
         return
     if not settings.kohort_allow_open_directory:
         raise SettingsError(
-            f"log.dirs={path}: others may look into it (mode {mode:04o}), and the keys of SCRAM users lie in it; "
+            f"{key}={path}: others may look into it (mode {mode:04o}), and the keys of SCRAM users lie in it; "
             f"chmod 700 {path}, or set kohort.allow.open.directory=true"
         )
     log.warning("directory_open_to_others", directory=str(path), mode=f"{mode:04o}", key="kohort.allow.open.directory")

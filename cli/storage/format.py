@@ -11,8 +11,7 @@ from broker.config.setting_types import SettingsError
 from broker.config.settings_sources import gather
 from broker.loop.uuids import random_uuid
 from cli.errors import DONE, Failed, UsageError, WrongInput
-from offline.formatting import BadUser, format_directory, user_record
-from storage.directory.log_directory import only_directory
+from offline.formatting import BadUser, format_directories, user_record
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 
 if TYPE_CHECKING:
@@ -20,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def format_storage(options: argparse.Namespace) -> int:
-    """Format the directory that the settings name. Raises: Failed, UsageError, WrongInput."""
+    """Format the directories that the settings name. Raises: Failed, UsageError, WrongInput."""
     try:
         users = [user_record(text) for text in options.add_scram]
     except BadUser as error:
         raise UsageError(f"--add-scram: {error}") from None
     try:
         settings = gather(options.config and Path(options.config), os.environ, options.override).settings
-        path = only_directory(settings.log_dirs)
-        made = format_directory(
-            path,
+        directories, made = format_directories(
+            settings.log_dirs,
+            settings.metadata_log_dir,
             users,
             node_id=settings.node_id,
             cluster_id=options.cluster_id or settings.cluster_id,
@@ -40,5 +39,8 @@ def format_storage(options: argparse.Namespace) -> int:
         raise WrongInput(str(error)) from None
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         raise Failed(str(error)) from None
-    print(f"Formatted {path} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials.")
+    places = " and ".join(str(path) for path in directories)
+    print(
+        f"Formatted {places} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials."
+    )
     return DONE

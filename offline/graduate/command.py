@@ -18,7 +18,7 @@ from offline.graduate.findings import counted
 from offline.graduate.metadata import append_features
 from offline.graduate.properties import not_carried, server_properties
 from offline.graduate.targets import TARGETS, Target, target
-from storage.directory.log_directory import LogDirectory, only_directory
+from storage.directory.log_directories import LogDirectories, absolute_paths
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 
 if TYPE_CHECKING:
@@ -54,22 +54,24 @@ def run(wish: Wish, environment: Mapping[str, str]) -> int:
     sources = gather(wish.config, environment, wish.overrides)
     given = everything_given(wish.config, environment, wish.overrides)
     try:
-        path = only_directory(sources.settings.log_dirs)
-        if not path.is_dir():
-            raise DirectoryRefused(f"there is no directory {path}")
-        lock = LogDirectory.open(path)
+        settings = sources.settings
+        for path in absolute_paths(settings.log_dirs):
+            if not path.is_dir():
+                raise DirectoryRefused(f"there is no directory {path}")
+        directories = LogDirectories.open(settings.log_dirs, settings.metadata_log_dir)
     except DirectoryRefused as error:
         return _refuse([str(error)])
     try:
-        return _graduate(path, wish, sources.settings, given)
+        return _graduate(directories, wish, settings, given)
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         return _refuse([str(error)])
     finally:
-        lock.close()
+        directories.close()
 
 
-def _graduate(path: Path, wish: Wish, settings: Settings, given: Mapping[str, str]) -> int:
-    directory = inspect(path)
+def _graduate(directories: LogDirectories, wish: Wish, settings: Settings, given: Mapping[str, str]) -> int:
+    directory = inspect(directories)
+    path = directory.path
     findings = directory.findings
     for about, what in findings.facts:
         _say(f"{about:11} {what}")

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from broker.catalogue.topic_changes import Placing
 from offline.graduate.findings import Findings, counted, size
 from offline.graduate.metadata import Metadata, read_metadata
 from offline.graduate.partition_files import PartitionFiles, inspect_partition
@@ -22,6 +24,8 @@ from storage.errors import CorruptFile, DirectoryRefused
 from storage.reading.checkpoints import HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, OFFSET_CHECKPOINTS, read_offsets
 
 if TYPE_CHECKING:
+    from broker.catalogue.startup import Places
+    from storage.directory.log_directories import LogDirectories
     from storage.directory.meta_properties import MetaProperties
 
 _OFFSETS_TOPIC = "__consumer_offsets"
@@ -30,12 +34,15 @@ _NEW_GROUP_TYPES = frozenset(range(3, 9)) | {16}  # keys of KIP-848 groups
 _NOT_PARTITIONS = (METADATA_FOLDER, "remote-log-index-cache")
 _AGAIN = "start Kohort on it, and stop it with SIGTERM"
 
+_Folders: TypeAlias = dict[Path, dict[tuple[str, int], Path]]  # by directory, then by partition
+
 
 @dataclass(slots=True)
 class Directory:
-    """What was found in a directory."""
+    """What was found in the directories."""
 
-    path: Path
+    path: Path  # of the metadata log
+    logs: dict[Path, MetaProperties] = field(default_factory=dict)  # those of the partitions
     findings: Findings = field(default_factory=Findings)
     identity: MetaProperties | None = None
     metadata: Metadata | None = None
@@ -43,25 +50,57 @@ class Directory:
     has_new_groups: bool = False
 
 
-def inspect(path: Path) -> Directory:
-    """Look at everything below `path`, which must be locked. Raises: DirectoryRefused when it is no data directory."""
-    directory = Directory(path)
-    directory.identity = _identity(path)
+def inspect(directories: LogDirectories) -> Directory:
+    """Look at everything below these, which are locked. Raises: DirectoryRefused when one is no data directory."""
+    directory = Directory(directories.metadata.path)
+    directory.identity = _identity(directory.path)
     findings = directory.findings
-    findings.fact("directory", f"{path}, {_owner(path)}")
-    findings.fact(
-        "identity",
-        f"cluster {directory.identity.cluster_id}, node {directory.identity.node_id}, "
-        f"directory {uuid_text(directory.identity.directory_id)}",
+    for one in directories:
+        identity = _identity(one.path)
+        one.directory_id = identity.directory_id
+        if one in directories.logs:
+            directory.logs[one.path] = identity
+        findings.fact("directory", f"{one.path}, {_owner(one.path)}")
+        findings.fact(
+            "identity",
+            f"cluster {identity.cluster_id}, node {identity.node_id}, directory {uuid_text(identity.directory_id)}",
+        )
+        if (identity.cluster_id, identity.node_id) != (directory.identity.cluster_id, directory.identity.node_id):
+            findings.problem(
+                f"{one.path / meta_properties.FILE}: it is of another cluster or node than {directory.path}"
+            )
+    placing = Placing(
+        directory.identity.node_id,
+        directory.identity.directory_id,
+        1,
+        directories={identity.directory_id: str(path) for path, identity in directory.logs.items()},
     )
-    directory.metadata = read_metadata(path, directory.identity, findings)
-    _check_marker(directory)
-    folders = _folders(path, findings)
+    if len(placing.directories) != len(directory.logs):
+        findings.problem("two of the directories have the same directory.id; Kafka would not start")
+    folders = {path: _folders(path, findings) for path in directory.logs}
+    directory.metadata = read_metadata(directory.path, placing, _places(directory, folders), findings)
+    for path in directory.logs:
+        _check_marker(directory, path)
     if directory.metadata is not None:
         _check_partitions(directory, folders)
-    _check_checkpoints(directory)
-    _check_access(directory)
+    for path in directory.logs:
+        _check_checkpoints(directory, path)
+    for path in dict.fromkeys((*directory.logs, directory.path)):
+        _check_access(directory, path)
     return directory
+
+
+def _places(directory: Directory, folders: _Folders) -> Places:
+    """The ids of the directories where each partition lies, by topic id and partition."""
+    found: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
+    for path, its in folders.items():
+        for (_, partition), folder in its.items():
+            with suppress(CorruptFile):  # which is told of with the partition
+                topic_id = read_topic_id(folder)
+                if topic_id is not None:
+                    key = topic_id, partition
+                    found[key] = (*found.get(key, ()), directory.logs[path].directory_id)
+    return found
 
 
 def _identity(path: Path) -> MetaProperties:
@@ -87,9 +126,9 @@ def _owner(path: Path) -> str:
     return f"owned by {name}, as whom Kafka must run"
 
 
-def _check_marker(directory: Directory) -> None:
+def _check_marker(directory: Directory, at: Path) -> None:
     """The marker's epoch must be that of the last registration: then Kafka knows that this stop was a clean one."""
-    path = directory.path / CLEAN_MARKER
+    path = at / CLEAN_MARKER
     assert directory.identity is not None
     try:
         marker = json.loads(path.read_bytes())
@@ -136,22 +175,27 @@ def _folders(path: Path, findings: Findings) -> dict[tuple[str, int], Path]:
     return found
 
 
-def _check_partitions(directory: Directory, folders: dict[tuple[str, int], Path]) -> None:
+def _check_partitions(directory: Directory, folders: _Folders) -> None:
     assert directory.metadata is not None
     findings = directory.findings
-    left = dict(folders)
-    known = known_transactions(path for (topic, _), path in folders.items() if topic == _TRANSACTIONS_TOPIC)
+    left = {(path, *key): folder for path, its in folders.items() for key, folder in its.items()}
+    by_id = {identity.directory_id: path for path, identity in directory.logs.items()}
+    known = known_transactions(path for (_, topic, _), path in left.items() if topic == _TRANSACTIONS_TOPIC)
     topics = sorted(directory.metadata.state.topics.values(), key=lambda topic: topic.name)
     for topic in topics:
         problems = len(findings.problems)
         record_count = size_bytes = 0
         for partition, state in sorted(topic.partitions.items()):
-            folder = left.pop((topic.name, partition), None)
-            if folder is None:
-                findings.problem(
-                    f"{directory.path / f'{topic.name}-{partition}'}: it is not there; Kafka would make it anew, empty"
-                )
+            said = next((by_id[one] for one in state.directories if one in by_id), None)
+            places = [path for path in directory.logs if (path, topic.name, partition) in left]
+            if not places:
+                missing = (said or next(iter(directory.logs))) / f"{topic.name}-{partition}"
+                findings.problem(f"{missing}: it is not there; Kafka would make it anew, empty")
                 continue
+            place = said if said in places else places[0]
+            folder = left.pop((place, topic.name, partition))
+            if said not in (place, None):
+                findings.problem(f"{folder}: the metadata says that it lies in {said}; {_AGAIN}")
             _check_topic_id(folder, topic.topic_id, findings)
             files = inspect_partition(folder, group_records=topic.name == _OFFSETS_TOPIC)
             directory.partitions[topic.name, partition] = files
@@ -197,10 +241,10 @@ def _check_topic_id(folder: Path, topic_id: bytes, findings: Findings) -> None:
         )
 
 
-def _check_checkpoints(directory: Directory) -> None:
+def _check_checkpoints(directory: Directory, at: Path) -> None:
     findings = directory.findings
     for name in OFFSET_CHECKPOINTS:
-        path = directory.path / name
+        path = at / name
         try:
             offsets = read_offsets(path)
         except (CorruptFile, OSError) as error:
@@ -208,17 +252,22 @@ def _check_checkpoints(directory: Directory) -> None:
             continue
         for partition, offset in offsets.items():
             files = directory.partitions.get(partition)
-            if files is not None and offset > files.end_offset and name in (HIGH_WATERMARK, LOG_START):
+            if (
+                files is not None
+                and files.folder.parent == at
+                and offset > files.end_offset
+                and name in (HIGH_WATERMARK, LOG_START)
+            ):
                 findings.problem(
                     f"{path}: {partition[0]}-{partition[1]} is at offset {offset}, and its log ends at "
                     f"{files.end_offset}"
                 )
 
 
-def _check_access(directory: Directory) -> None:
+def _check_access(directory: Directory, at: Path) -> None:
     """Kafka writes to all of it."""
-    owner = directory.path.stat().st_uid
-    for place in (directory.path, *(files.folder for files in directory.partitions.values())):
+    owner = at.stat().st_uid
+    for place in (at, *(files.folder for files in directory.partitions.values() if files.folder.parent == at)):
         if not os.access(place, os.W_OK | os.X_OK):
             directory.findings.problem(f"{place}: it cannot be written to")
         elif place.stat().st_uid != owner:

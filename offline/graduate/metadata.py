@@ -14,7 +14,6 @@ from broker.catalogue import startup
 from broker.catalogue.cluster_state import TOPIC_RESOURCE, ClusterState, InconsistentMetadata
 from broker.catalogue.metadata_log import FOLDER, MetadataLog
 from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
-from broker.catalogue.topic_changes import Placing
 from broker.config import topic_configs
 from broker.config.config_def import ConfigError
 from offline.graduate.findings import Findings, counted
@@ -25,6 +24,8 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from broker.catalogue.startup import Places
+    from broker.catalogue.topic_changes import Placing
     from storage.directory.meta_properties import MetaProperties
 
 
@@ -36,7 +37,7 @@ class Metadata:
     quorum: startup.Quorum = field(default_factory=startup.Quorum)
 
 
-def read_metadata(directory: Path, identity: MetaProperties, findings: Findings) -> Metadata | None:
+def read_metadata(directory: Path, placing: Placing, places: Places, findings: Findings) -> Metadata | None:
     """The metadata; None, and a problem said, when it cannot be read."""
     metadata = Metadata()
     folder = directory / FOLDER
@@ -44,7 +45,7 @@ def read_metadata(directory: Path, identity: MetaProperties, findings: Findings)
         findings.problem(f"{folder}: it is not there; Kafka would begin an empty cluster and set every partition aside")
         return None
     try:
-        log, batches = MetadataLog.inspect(directory, node_id=identity.node_id)
+        log, batches = MetadataLog.inspect(directory, node_id=placing.node_id)
         for batch in [*log.formatted_with, *batches]:
             try:
                 for key, value in batch.values:
@@ -61,13 +62,13 @@ def read_metadata(directory: Path, identity: MetaProperties, findings: Findings)
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         findings.problem(str(error))
         return None
-    _check_state(metadata, directory, identity, findings)
+    _check_state(metadata, directory, placing, places, findings)
     levels = ", ".join(f"{name} {level}" for name, level in metadata.state.features.items())
     findings.fact("metadata", f"{counted(log.next_offset, 'record')} sound; {levels or 'no feature level'}")
     return metadata
 
 
-def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, findings: Findings) -> None:
+def _check_state(metadata: Metadata, directory: Path, placing: Placing, places: Places, findings: Findings) -> None:
     state = metadata.state
     if "metadata.version" not in state.features:
         findings.problem(
@@ -78,7 +79,7 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
             f"{directory / FOLDER}: it ends inside a metadata transaction; start Kohort and stop it, which ends it"
         )
     try:
-        startup.check(state, Placing(identity.node_id, identity.directory_id, 1), metadata.quorum, acls_hold=True)
+        startup.check(state, placing, metadata.quorum, places, acls_hold=True)
     except DirectoryRefused as error:
         findings.problem(f"{directory / FOLDER}: {error}")
     for (kind, name), overrides in state.configs.items():
@@ -90,11 +91,11 @@ def _check_state(metadata: Metadata, directory: Path, identity: MetaProperties, 
                 findings.problem(f"{directory / FOLDER}: topic {name}: {error}; Kafka would not start")
     for topic in state.topics.values():
         for partition, one in topic.partitions.items():
-            if one.leader != identity.node_id and one.isr != (identity.node_id,) and not one.eligible_leader_replicas:
+            if one.leader != placing.node_id and one.isr != (placing.node_id,) and not one.eligible_leader_replicas:
                 findings.problem(
                     f"{directory / FOLDER}: {topic.name}-{partition} has no leader, and nobody who may become it"
                 )
-    if startup.has_other_directory(state, identity.directory_id):
+    if any(startup.is_other(placing, one) for topic in state.topics.values() for one in topic.partitions.values()):
         findings.problem(
             f"{directory / 'meta.properties'}: its directory.id is not the one that the partitions are said to lie in, "
             "and Kafka may leave them without a leader; start Kohort and stop it, which mends that"

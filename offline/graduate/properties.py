@@ -27,7 +27,7 @@ _OUR_DEFAULTS = ("log.flush.interval.ms",)
 _WRITTEN = (
     "process.roles", "node.id", "broker.id", "listeners", "advertised.listeners", "controller.listener.names",
     "controller.quorum.voters", "controller.quorum.bootstrap.servers", "inter.broker.listener.name",
-    "listener.security.protocol.map", "log.dirs", "log.dir", "offsets.topic.replication.factor",
+    "listener.security.protocol.map", "log.dirs", "log.dir", "metadata.log.dir", "offsets.topic.replication.factor",
     "default.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr",
     "share.coordinator.state.topic.replication.factor", "share.coordinator.state.topic.min.isr",
     "group.coordinator.rebalance.protocols",
@@ -63,11 +63,13 @@ def server_properties(directory: Directory, settings: Settings, given: Mapping[s
         "controller.listener.names=CONTROLLER",
         f"inter.broker.listener.name={listeners[0].name}",
         f"listener.security.protocol.map={','.join([*protocols, 'CONTROLLER:PLAINTEXT'])}",
-        f"log.dirs={directory.path}",
+        f"log.dirs={','.join(map(str, directory.logs))}",
         "offsets.topic.replication.factor=1",
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
     ]
+    if directory.path != next(iter(directory.logs)):
+        lines.append(f"metadata.log.dir={directory.path}")
     if version == "3.9":
         # 3.9 refuses to advertise a controller's address.
         lines[4] = f"advertised.listeners={','.join(told)}"

@@ -74,10 +74,11 @@ class Scan:
 
 
 class LogDirectory:
-    """The one directory of `log.dirs`, locked for this process."""
+    """One directory of `log.dirs`, locked for this process."""
 
     def __init__(self, path: Path, lock_fd: int, disk: Disk = DISK) -> None:
         self.path = path
+        self.directory_id = b""  # once its identity is known
         self._lock_fd = lock_fd
         self._disk = disk
 
@@ -271,12 +272,3 @@ def parse_topic_id(path: Path, data: bytes) -> bytes:
     if topic_id == ZERO_UUID:
         raise CorruptFile(path, "the topic id is zero")
     return topic_id
-
-
-def only_directory(log_dirs: tuple[str, ...]) -> Path:
-    """The path of the one directory in `log.dirs`. Raises: DirectoryRefused when there are more or none."""
-    if len(log_dirs) != 1 or not log_dirs[0]:
-        raise DirectoryRefused(
-            f"log.dirs names {len(log_dirs)} directories ({', '.join(log_dirs)}); Kohort keeps everything in one"
-        )
-    return Path(log_dirs[0]).absolute()

@@ -109,20 +109,26 @@ def load_or_create(
 
     Raises: CorruptFile when the file is no identity or another node's, StorageError.
     """
+    meta, written = plan(directory, node_id=node_id, new_uuid=new_uuid, cluster_id=cluster_id)
+    if not written:
+        write(directory, meta, disk)
+    return meta
+
+
+def plan(
+    directory: Path, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None
+) -> tuple[MetaProperties, bool]:
+    """What `load_or_create` would return, and whether that is written already. Writes nothing. Raises: as it does."""
     path = directory / FILE
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        meta = MetaProperties(cluster_id or uuid_text(new_uuid()), node_id, new_uuid())
-        write(directory, meta, disk)
-        return meta
+        return MetaProperties(cluster_id or uuid_text(new_uuid()), node_id, new_uuid()), False
     except OSError as error:
         raise StorageError("cannot read", path, error) from error
     known, its_cluster_id, its_node_id = read(path, data)
     if its_node_id != node_id:
         raise CorruptFile(path, f"the directory belongs to node {its_node_id}, and node.id is {node_id}")
     if known is not None:
-        return known
-    meta = MetaProperties(its_cluster_id, node_id, new_uuid())
-    write(directory, meta, disk)
-    return meta
+        return known, True
+    return MetaProperties(its_cluster_id, node_id, new_uuid()), False

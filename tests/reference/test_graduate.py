@@ -369,3 +369,54 @@ def test_kafkas_dump_tool_reads_every_file_that_clients_made_kohort_write(tmp_pa
     ours = [inspect_partition(folder) for folder in folders]
     assert not [problem for one in ours for problem in one.problems]
     assert len(re.findall(r"^\| offset: ", dumped, re.MULTILINE)) == sum(one.record_count for one in ours) > 30_000
+
+
+def _folders(*paths: Path) -> dict[str, set[str]]:
+    return {
+        path.name: {one.name for one in path.iterdir() if re.fullmatch(r"(orders|later)-\d", one.name)}
+        for path in paths
+    }
+
+
+def test_several_directories_go_from_kohort_to_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
+    """JBOD: each partition stays where it lies, whoever put it there, after a clean stop and after a kill."""
+    port = free_port()
+    one, two = tmp_path / "one", tmp_path / "two"
+    kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
+    kohort.settings["log.dirs"] = f"{one},{two}"
+    kohort.start()
+    g.create(kohort.address, "orders", 3)
+    for partition in range(3):
+        g.write(kohort.address, "orders", b"first", partition=partition)
+    g.commit(kohort.address, "group", "orders", 1)
+    placed = _folders(one, two)
+    assert all(placed.values())
+    kohort.stop()
+    settings = g.graduated(kohort, "--to", "4.4")
+    assert settings["log.dirs"] == f"{one},{two}"
+
+    kafka = tidy(g.kafka_on(tmp_path / "kafka", one, port, version="4.4.0", settings=settings))
+    kafka.start()
+    g.create(kafka.address, "later", 4)
+    for partition in range(3):
+        g.write(kafka.address, "orders", b"second", partition=partition)
+        assert [value for _, value in g.records(kafka.address, "orders", partition)] == [b"first", b"second"]
+    assert g.committed(kafka.address, "group", "orders")[0] == 1
+    by_kafka = _folders(one, two)
+    assert all(placed[name] < by_kafka[name] for name in placed)
+    kafka.kill()
+
+    kohort.start()
+    for partition in range(3):
+        assert len(g.records(kohort.address, "orders", partition)) == 2
+    g.write(kohort.address, "later", b"third", partition=3)
+    assert _folders(one, two) == by_kafka
+    kohort.kill()
+    kohort.start()
+    assert len(g.records(kohort.address, "later", 3)) == 1
+    kohort.stop()
+    kafka.start()
+    assert len(g.records(kafka.address, "later", 3)) == 1
+    assert _folders(one, two) == by_kafka
+    assert g.strays(one) == g.strays(two) == []
+    kafka.stop()

@@ -15,7 +15,6 @@ from protocol.types import uuid_text
 from storage.directory.log_directory import (
     FolderName,
     LogDirectory,
-    only_directory,
     parse_folder_name,
     read_topic_id,
     suffixed_name,
@@ -199,8 +198,3 @@ def test_a_scan_tells_the_folders_apart(tmp_path: Path) -> None:
     with pytest.raises(DirectoryRefused, match=r"lost\+found"):
         directory.scan()
     directory.close()
-
-
-def test_more_than_one_directory_is_refused_with_a_sentence() -> None:
-    with pytest.raises(DirectoryRefused, match="2 directories"):
-        only_directory(("/a", "/b"))

@@ -40,7 +40,7 @@ class Whole:
         logs.configure(level="info", stream=self.log)
         self.runtime = VirtualRuntime(now_ms)
         own = {key.replace("__", "."): value for key, value in settings.items()}
-        given = {**SETTINGS, **own, "log.dirs": str(directory)}
+        given = {**SETTINGS, "log.dirs": str(directory), **own}
         self.composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self.composition.broker
         self.composition.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.http.health import what_is_missing
@@ -93,13 +94,21 @@ def _partitions(scrape: Scrape) -> Iterator[str]:
         "Appends that the disk refused.",
         partitions.refusal_count,
     )
-    try:
-        disk = os.statvfs(partitions.directory)
-    except OSError:
-        return
-    yield scrape.one("kohort_disk_free_bytes", "gauge", "Room left where the logs are.", disk.f_bavail * disk.f_frsize)
-    yield scrape.one(
-        "kohort_disk_size_bytes", "gauge", "Room in all where the logs are.", disk.f_blocks * disk.f_frsize
+    volumes: list[tuple[str, os.statvfs_result]] = []
+    for directory in partitions.directories:
+        with suppress(OSError):
+            volumes.append((f'{{directory="{escaped(str(directory))}"}}', os.statvfs(directory)))
+    yield from scrape.many(
+        "kohort_disk_free_bytes",
+        "gauge",
+        "Room left where the logs are.",
+        (f"{label} {disk.f_bavail * disk.f_frsize}" for label, disk in volumes),
+    )
+    yield from scrape.many(
+        "kohort_disk_size_bytes",
+        "gauge",
+        "Room in all where the logs are.",
+        (f"{label} {disk.f_blocks * disk.f_frsize}" for label, disk in volumes),
     )
 
 

@@ -23,7 +23,7 @@ def test_an_attribute_is_its_key_with_underscores():
         ("kohort.durability", "perhaps", "one of os, always"),
         ("log.cleanup.policy", "compact,burn", "a list of compact, delete"),
         ("log.cleaner.min.cleanable.ratio", "1.5", "from 0 to 1"),
-        ("log.dirs", "/a,/b", "exactly one directory"),
+        ("log.dirs", "/a,/b,/a", "each once"),
         ("group.coordinator.rebalance.protocols", "consumer", "classic"),
         ("broker.id", "-5", "at least 0"),
         ("broker.id", "-1", "at least 0"),

@@ -46,7 +46,7 @@ class Kept:
 
     def stop(self) -> bool:
         ended: list[bool] = []
-        self.log_manager.stop((self.plane.directory / "clean").touch, ended.append)
+        self.log_manager.stop(lambda directory: (directory / "clean").touch(), ended.append)
         self.runtime.turn()
         return ended[0]
 
@@ -170,7 +170,7 @@ def test_a_clean_stop_flushes_and_marks_last(kept: Kept, monkeypatch: pytest.Mon
     kept.plane.produce("t", batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0))
     seen: dict[str, Any] = {}
 
-    def mark() -> None:
+    def mark(_: Path) -> None:
         folder = kept.plane.directory
         seen["checkpoints"] = {name: kept.checkpoint(name) for name in (RECOVERY_POINT, HIGH_WATERMARK)}
         seen["snapshots"] = [path.name for path in (folder / "t-0").glob("*.snapshot")]

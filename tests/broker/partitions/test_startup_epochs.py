@@ -265,7 +265,7 @@ def test_voters_of_a_zero_snapshot_are_read_and_none_are_written(tmp_path: Path)
     [
         (frames(MV_21, T, partition(replicas=[1, 2])), r"t-0 has replicas \[1, 2\]"),
         (frames(MV_21, T, partition(adding_replicas=[2])), "t-0 has replicas"),
-        (frames(MV_21, T, partition(), partition(1, directories=[OTHER_DIRECTORY])), r"\(t-0\).*\(t-1\)"),
+        (frames(MV_21, T, partition(), partition(1, directories=[OTHER_DIRECTORY])), "t-1 lies in the directory"),
         ((True, voters((1, DIRECTORY_ID), (2, OTHER_DIRECTORY))), "voters of the metadata log are 1 .*, 2 "),
         ((True, voters((1, OTHER_DIRECTORY))), "voters"),
         (frames(m.FeatureLevelRecord(name="metadata.version", feature_level=34)), "metadata.version is at level 34"),

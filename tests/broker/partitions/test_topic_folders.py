@@ -36,10 +36,10 @@ class Start:
         partitions: Any = SimpleNamespace(topics_changed=lambda names, image: None)
         state: Any = SimpleNamespace(removed_topic_ids={REMOVED})
         folders = TopicFolders(
-            self.runtime, self.directory, partitions, new_uuid=lambda: bytes(16), delete_delay_ms=60_000
+            self.runtime, [self.directory], partitions, new_uuid=lambda: bytes(16), delete_delay_ms=60_000
         )
         image = TopicsImage().with_changes({"t": Topic("t", WANTED, (0, 0), {})})
-        folders.adopt(self.directory.scan(), state, image)
+        folders.adopt([(self.directory, self.directory.scan())], state, image)
 
     def folders(self) -> list[str]:
         return sorted(path.name for path in self.path.iterdir() if path.is_dir())
