@@ -157,7 +157,6 @@ class Composition:
             directories={one.directory_id: one.path for one in directories.logs} if len(directories.logs) > 1 else None,
         )
         partitions.unclean = frozenset(one.path for one in stops.unclean)
-        partitions.recovers = bool(stops.unclean)
         broker.verifier = Verifier(runtime, partitions, settings)
         broker.markers = Markers(runtime, partitions)
         folders = TopicFolders(

@@ -89,10 +89,8 @@ class Partitions:
         self.recovery_points = dict(recovery_points or {})
         self.log_starts = dict(log_starts or {})
         """What the checkpoints say of partitions that are not open."""
-        self.recovers = not clean
-        """Whether logs that are opened now are checked for what a crash may have left, wherever they lie."""
-        self.unclean: frozenset[Path] = frozenset()
-        """The directories whose last stop was not clean: as `recovers`, for the logs in them."""
+        self.unclean = frozenset() if clean else frozenset(self.directories)
+        """The directories whose last stop was not clean: logs in them are checked for what a crash may have left."""
         self._effective = effective
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._trusted_topics = frozenset(trusted_topics)
@@ -114,6 +112,11 @@ class Partitions:
 
     def __len__(self) -> int:
         return len(self._partitions)
+
+    @property
+    def recovers(self) -> bool:
+        """Whether there are logs to be recovered."""
+        return bool(self.unclean)
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, its log opened if need be; None when there is no such partition.
@@ -207,7 +210,7 @@ class Partitions:
             return PartitionLog.open(
                 directory / f"{topic.name}-{index}",
                 self.settings_of(topic).log,
-                clean=not self.recovers and directory not in self.unclean,
+                clean=directory not in self.unclean,
                 recovery_point=self.recovery_points.get(key, 0),
                 log_start_offset=self.log_starts.get(key, 0),
                 now_ms=self.runtime.now_ms(),
