@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kohort.testing import Broker
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.ledger_reading import Member, first_causes, members, records, why
@@ -21,17 +22,21 @@ from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, ev
 pytestmark = pytest.mark.usefixtures("only_kohort")
 
 
-def test_rl01_rl22_rl25_the_first_member_of_a_group_waits_for_the_setting(tmp_path: Path, name: str):
+def test_rl01_rl22_rl25_the_first_member_of_a_group_waits_for_the_setting(name: str):
     """RL01: one cause, one generation, everything moved to it. RL22: the JoinGroup that it was only given an id for is
     no cause. RL25: what it waited for was the initial delay, and `why` says so."""
-    with Kohort(tmp_path, {"group.initial.rebalance.delay.ms": 3_000}) as broker:
-        harness.create_topic(broker.address, name, 3)
-        with members(Member(broker.address, name, "a", [name])) as (a,):
+    with Broker({"group.initial.rebalance.delay.ms": 3_000}, {name: 3}) as broker:
+        address = broker.bootstrap_servers
+        broker.clock.freeze()
+        with members(Member(address, name, "a", [name])) as (a,):
+            eventually(lambda: name in broker.groups and broker.group(name).members, deadline_s=60)
+            broker.clock.shift("3s")
+            broker.clock.unfreeze()
             eventually(lambda: len(a.owned) == 3, deadline_s=60)
-            eventually(lambda: records(broker.address, name, "rebalance_ended"), deadline_s=60)
-            began = records(broker.address, name, "rebalance_began")
-            (ended,) = records(broker.address, name, "rebalance_ended")
-            said = why(broker.address, name).stdout
+            eventually(lambda: records(address, name, "rebalance_ended"), deadline_s=60)
+            began = records(address, name, "rebalance_began")
+            (ended,) = records(address, name, "rebalance_ended")
+            said = why(address, name).stdout
     assert [(r["cause"]["trigger"], r["cause"]["client_id"]) for r in began] == [("member_joined", "a")]
     assert (ended["from_generation"], ended["to_generation"], ended["outcome"]) == (0, 1, "stable")
     assert ended["further_causes"] == []

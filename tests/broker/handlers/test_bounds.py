@@ -1,16 +1,15 @@
 """What one request may give a rule to do in one go."""
 
-from pathlib import Path
-
 import pytest
 
+from kohort.testing import Broker
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
+from tests.support.broker_process import eventually
 from tests.support.wire import Wire
 
 
@@ -24,8 +23,8 @@ def joining(protocols: int) -> JoinGroupRequest:
     )
 
 
-def test_long_lists_are_bounded_or_read_elsewhere(tmp_path: Path):
-    with Kohort(tmp_path, QUICK_GROUPS) as broker, Wire(broker.address) as wire:
+def test_long_lists_are_bounded_or_read_elsewhere():
+    with Broker() as broker, Wire(broker.bootstrap_servers) as wire:
         eventually(lambda: wire.coordinator_error("g") == 0)
         assert wire.call(joining(1_001), 3).error_code == ErrorCode.INVALID_REQUEST
         joined = wire.call(joining(1_000), 3)
@@ -56,8 +55,8 @@ def test_long_lists_are_bounded_or_read_elsewhere(tmp_path: Path):
         assert (listed.error_code, listed.unknown_state_filters) == (0, states)
 
 
-def test_who_asks_for_the_same_transaction_again_and_again_is_not_answered(tmp_path: Path):
-    with Kohort(tmp_path) as broker, Wire(broker.address) as wire:
+def test_who_asks_for_the_same_transaction_again_and_again_is_not_answered():
+    with Broker() as broker, Wire(broker.bootstrap_servers) as wire:
         eventually(lambda: wire.coordinator_error("g") == 0)
         once = wire.call(DescribeTransactionsRequest(transactional_ids=["t"] * 100), 0)
         assert len(once.transaction_states) == 100
