@@ -23,6 +23,13 @@ ANSWER_WITHIN_S = 60.0
 _IDLE_AT_MOST = 2
 _PARENT = Path(__file__).resolve().parents[2]
 _LAST_BYTES = 4_000
+_FOR_EVERY_PYTHON = (
+    "PYTHONHOME",
+    "PYTHONPLATLIBDIR",
+    "PYTHONPYCACHEPREFIX",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUSERBASE",
+)
 
 
 class Process:
@@ -45,7 +52,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=self._stderr,
                 stderr=self._stderr,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**_environment(), "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is for the tests
             )
 
@@ -119,6 +126,15 @@ class Process:
                 self._popen.kill()
                 self._popen.wait()
         self._stderr.close()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what is meant for the tests: warnings as errors, tracing, coverage."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "COVERAGE_")) or name in _FOR_EVERY_PYTHON
+    }
 
 
 class _Pool:

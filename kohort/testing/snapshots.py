@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,27 @@ class Snapshot:
 
     def __init__(self, clock: list[int | None]) -> None:
         self.clock = list(clock)
-        self._folder = tempfile.TemporaryDirectory(prefix="kohort-snapshot-")
-
-    @property
-    def path(self) -> Path:
+        folder = tempfile.mkdtemp(prefix="kohort-snapshot-")
+        self.path = Path(folder) / "data"
         """The directory: Apache Kafka starts on it, too."""
-        return Path(self._folder.name) / "data"
+        # Unlike a TemporaryDirectory it warns nobody: that nobody knows it any more is an end as good as any.
+        self._finalizer = weakref.finalize(self, _remove, folder, os.getpid())
 
     def remove(self) -> None:
         """It is not needed any more; brokers that have been started on it have their own."""
-        self._folder.cleanup()
+        self._finalizer()
 
     def __enter__(self) -> Snapshot:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+def _remove(folder: str, owner_pid: int) -> None:
+    """Not from a fork of who has made it."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def copied(source: Path, target: Path, *, links: bool = False) -> None:

@@ -235,6 +235,31 @@ def test_the_plugin_in_two_workers(tmp_path: Path):
     assert "FAILED test_it.py::test_failing" in done.stdout
 
 
+def test_what_is_meant_for_tests_is_not_meant_for_the_broker(tmp_path: Path):
+    """Warnings as errors, coverage, a clock that stands still (as freezegun's do); and nothing warns."""
+    (tmp_path / "test_it.py").write_text(
+        textwrap.dedent("""
+            import time
+            from pathlib import Path
+
+            import pytest
+            from kohort.testing import Broker
+
+            def test_it(kohort, monkeypatch):
+                with kohort.fork() as other:
+                    path = kohort.snapshot().path
+                    environment = Path(f"/proc/{other.pid}/environ").read_bytes()
+                    assert b"PYTHONWARNINGS" not in environment and b"COVERAGE" not in environment
+                assert not path.exists()
+                monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+                with pytest.raises(AssertionError):
+                    kohort.assert_produced("t", "x", within="50ms")
+        """)
+    )
+    done = run_pytest(tmp_path, "-W", "error", "-p", "no:asyncio", PYTHONWARNINGS="error", COVERAGE_PROCESS_START="x")
+    assert "1 passed" in done.stdout, done.stdout
+
+
 THOUSAND = """
     import json, os, tempfile
     from pathlib import Path

@@ -29,10 +29,10 @@ def write_examples(folder: Path) -> None:
         (folder / f"test_{number}_{name}.py").write_text(code)
 
 
-def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """A test run of somebody's project in `folder`."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"} | more
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
