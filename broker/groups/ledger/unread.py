@@ -109,25 +109,28 @@ class Unread:
     def taken(self, event: GroupEvent, what: PartitionsTaken) -> None:
         """A member of a consumer group was given partitions: from now on it may read them."""
         group_id, one = event.group_id, self._rounds.get(event.group_id)
+        nobodys, client = self._nobodys.get(group_id, {}), (what.client_id, what.client_host)
+        new: dict[_Place, int] = {}
+        for topic, partition, sign_ms, before in what.partitions:
+            place = topic, partition
+            since_ms = nobodys.pop(place, sign_ms)
+            if one is not None and place in one.began_ms:
+                since_ms = one.began_ms.pop(place)  # whom it was given before has not read it
+                self._forget(one, place)
+            if since_ms is not None and not _alike(client, before) and self._count + len(new) < WAITING_MAX:
+                new[place] = since_ms
+        if not nobodys:
+            self._nobodys.pop(group_id, None)
         if one is None:
+            if not new:
+                return  # as for each of the thousands that a group begins with
             group = event.consumer_group
             there = Counter(member.acting[0] for member in group.members.values()) if group is not None else Counter()
             shared = frozenset(name for name, count in there.items() if count > 1)
             one = _Round(group_id, what.rebalance_id, event.generation, shared)
         one.rebalance_id, one.goes_on = what.rebalance_id, True  # one that supersedes another takes over its round
-        nobodys, client = self._nobodys.get(group_id, {}), (what.client_id, what.client_host)
-        new: list[_Place] = []
-        for topic, partition, sign_ms, before in what.partitions:
-            place = topic, partition
-            since_ms = nobodys.pop(place, sign_ms)
-            if place in one.began_ms:
-                since_ms = one.began_ms.pop(place)  # whom it was given before has not read it
-                self._forget(one, place)
-            if since_ms is not None and not _alike(client, before) and self._count + len(new) < WAITING_MAX:
-                one.began_ms[place], one.clients[place], one.owners[place] = since_ms, client, what.member_id
-                new.append(place)
-        if not nobodys:
-            self._nobodys.pop(group_id, None)
+        for place, since_ms in new.items():
+            one.began_ms[place], one.clients[place], one.owners[place] = since_ms, client, what.member_id
         if new:
             self._await(one, new)
 

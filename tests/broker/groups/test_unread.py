@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from broker.groups.ledger.unread import GIVE_UP_MS, Unread
-from coordinator.events import GroupEvent, PartitionsRead
+from coordinator.events import GroupEvent, LeftBehind, PartitionsRead, PartitionsTaken
 from protocol.messages.fetch import FetchPartition, FetchTopic
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from tests.support.virtual_runtime import VirtualRuntime
@@ -129,3 +130,35 @@ def test_nothing_is_told_of_one_that_may_be_another_of_its_name():
     assert len(events) == 1
     assert not unread.waiting
     assert unread._count == 0
+
+
+class Counted(dict[str, Any]):
+    """Members of a group, and how often all were looked at."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+
+def test_the_members_of_a_group_are_looked_through_only_when_something_is_awaited():
+    """Ten thousand that begin a group are ten thousand times ten thousand otherwise."""
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    members = Counted(a=SimpleNamespace(acting=("a", "/10.0.0.1")))
+
+    def taken(partition: int, sign_ms: int | None) -> None:
+        left = LeftBehind("t", partition, sign_ms, None)
+        what = PartitionsTaken("1", "a", None, "a", "/10.0.0.1", (left,))
+        group: Any = SimpleNamespace(members=members)
+        unread.taken(GroupEvent(what, "g", 1, group_type="consumer", consumer_group=group), what)
+
+    for partition in range(3):
+        taken(partition, None)
+    assert members.looks == 0
+    assert not unread.waiting
+    taken(3, runtime.now_ms())
+    taken(4, runtime.now_ms())
+    assert members.looks == 1
+    assert list(unread.waiting["a"]) == [("t", 3), ("t", 4)]
