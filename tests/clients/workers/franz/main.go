@@ -1,6 +1,6 @@
 // franz-go as a scripted client: the events and commands of common.py, and of TransactionalWorker.java.
 //
-// Its argument is one JSON object; `mode` says what it does: group, produce, read, transactional or copy.
+// Its argument is one JSON object; `mode` says what it does: group, produce, read, transactional, copy or say.
 package main
 
 import (
@@ -78,6 +78,7 @@ func main() {
 		"read":          read,
 		"transactional": transact,
 		"copy":          copyExactlyOnce,
+		"say":           sayEach,
 	}[given.Mode]
 	if !known {
 		check(fmt.Errorf("no such mode: %q", given.Mode))

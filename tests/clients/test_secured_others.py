@@ -1,0 +1,250 @@
+"""kafkajs, franz-go and kcat behind TLS and SASL, with ACLs: who is let in, who is not, whose right is taken away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from tests.clients.harness import WORKERS, create_topic, franz, kafkajs
+from tests.clients.test_secured import KEY, MECHANISMS, OAUTH, PASSWORD, PLAIN, SCRAM, keep, token
+from tests.support.broker_process import QUICK_GROUPS, Kohort, need
+from tests.support.certificates import Authority, Issued
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("secured others")]
+
+_REFUSED = {
+    # They expect nothing back, and go on where a token that is not taken has an error to be read.
+    ("kafkajs", "OAUTHBEARER"): "Closed connection",
+    ("franz", "OAUTHBEARER"): "unexpected data in oauth response",
+}
+LISTENERS = ("SASL_PLAINTEXT", "PLAINTEXT", "SSL", "SASL_SSL")
+ALL = (*MECHANISMS, "OAUTHBEARER")
+OTHERS = ("kafkajs", "franz", "kcat")
+
+
+class Place(NamedTuple):
+    """A broker, its authority, and a folder for keys."""
+
+    broker: Kohort
+    authority: Authority
+    folder: Path
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Of each listener."""
+        line = re.search(r"ready on (.*) in", self.broker.log())
+        assert line is not None
+        return dict(zip(LISTENERS, line[1].split(" and "), strict=True))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Every listener and mechanism, and an authorizer that lets bob and alice write what begins with their name."""
+    folder, authority = tmp_path_factory.mktemp("keys"), Authority()
+    jwk = {**json.loads(RSAAlgorithm.to_jwk(KEY.public_key())), "kid": "one"}
+    (folder / "keys.json").write_text(json.dumps({"keys": [jwk]}))
+    (folder / "server.pem").write_bytes(authority.issue().pem())
+    (folder / "ca.pem").write_bytes(authority.certificate_pem)
+    lines = {"PLAIN": f'{PLAIN} required user_bob="{PASSWORD}";', "OAUTHBEARER": OAUTH}
+    settings = {
+        **QUICK_GROUPS,
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": authority.certificate_pem.decode(),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": ",".join(ALL),
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "connection.failed.authentication.delay.ms": 0,
+        **{
+            f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config": lines.get(mechanism, SCRAM)
+            for listener in ("sasl_plaintext", "sasl_ssl")
+            for mechanism in ALL
+        },
+    }
+    with Kohort(tmp_path_factory.mktemp("others"), settings) as broker:
+        made = Place(broker, authority, folder)
+        keep(broker, "bob", PASSWORD)
+        create_topic(made.addresses["PLAINTEXT"], "bob-t", 1)
+        create_topic(made.addresses["PLAINTEXT"], "alice-t", 1)
+        grant(made, "bob", "bob")
+        grant(made, "CN=alice", "alice")
+        yield made
+    assert PASSWORD not in broker.log()
+
+
+def grant(place: Place, user: str, prefix: str) -> None:
+    """Let a user write."""
+    admin = AdminClient({"bootstrap.servers": place.addresses["PLAINTEXT"]})
+    who = (f"User:{user}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+    for future in admin.create_acls(
+        [AclBinding(ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, *who)]
+    ).values():
+        future.result(30)
+
+
+def revoke(place: Place, user: str) -> None:
+    """Take all rights of a user."""
+    admin = AdminClient({"bootstrap.servers": place.addresses["PLAINTEXT"]})
+    who = (f"User:{user}", None, AclOperation.ANY, AclPermissionType.ANY)
+    anything = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, *who)
+    for future in admin.delete_acls([anything]).values():
+        future.result(30)
+
+
+class Said:
+    """A client that writes a record for each line that it is given."""
+
+    def __init__(self, place: Place, client: str, topic: str, security: dict[str, Any]) -> None:
+        self._client = client
+        given = {"bootstrap": place.addresses[security["protocol"]], "topic": topic, "security": security}
+        self._kcat = partial(kcat, given)
+        if client == "kcat":
+            need("kcat")
+            return
+        command = [str(franz())] if client == "franz" else ["node", str(WORKERS / "kafkajs_say.js")]
+        given |= {"mode": "say"}
+        environment = {**os.environ, **({} if client == "franz" else {"NODE_PATH": str(kafkajs())})}
+        self._process = subprocess.Popen(
+            [*command, json.dumps(given)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def say(self) -> str:
+        """What came of one record: `said`, or the client's words of why not."""
+        if self._client == "kcat":
+            return self._kcat()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("word\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            return self._process.communicate()[1]
+        told = json.loads(line)
+        return "said" if told["event"] == "said" else str(told["error"])
+
+    def __enter__(self) -> Said:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client != "kcat":
+            self._process.kill()
+            self._process.communicate()
+
+
+def kcat(given: dict[str, Any]) -> str:
+    """One record by kcat."""
+    names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
+    names |= {"mechanism": "sasl.mechanism", "user": "sasl.username", "password": "sasl.password"}
+    security = given["security"]
+    words = ["-X", f"security.protocol={security['protocol']}", "-X", "message.timeout.ms=3000"]
+    for name, key in names.items():
+        if security.get(name):
+            words += ["-X", f"{key}={security[name]}"]
+    command = ["kcat", "-P", "-b", given["bootstrap"], "-t", given["topic"], *words]
+    ended = subprocess.run(command, input="word\n", capture_output=True, text=True, timeout=60, check=False)
+    return "said" if ended.returncode == 0 and "failed" not in ended.stderr else ended.stderr
+
+
+def librdkafka() -> tuple[int, ...]:
+    """The version that kcat is linked with."""
+    need("kcat")
+    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"librdkafka (\d+)\.(\d+)", told)
+    return (0,) if found is None else tuple(int(part) for part in found.groups())
+
+
+def logging_in(place: Place, listener: str, mechanism: str, *, right: bool) -> dict[str, Any]:
+    """Who is bob, or says so."""
+    foreign = rsa.generate_private_key(65_537, 2_048) if mechanism == "OAUTHBEARER" else KEY
+    return {
+        "protocol": listener,
+        "mechanism": mechanism,
+        "user": "bob",
+        "password": PASSWORD if right else "wrong",
+        "token": token(key=KEY if right else foreign)[0],
+        "ca": str(place.folder / "ca.pem"),
+    }
+
+
+@pytest.mark.parametrize("mechanism", ALL)
+@pytest.mark.parametrize("client", OTHERS)
+def test_a_right_log_in_is_served_and_a_wrong_one_is_told(place: Place, client: str, mechanism: str) -> None:
+    """SE28, SE29: each mechanism, over TLS and without."""
+    if (client, mechanism) == ("kcat", "OAUTHBEARER"):
+        pytest.skip("kcat has no way to be given a token")
+    if client == "kcat" and mechanism.startswith("SCRAM") and librdkafka() < (2, 6):
+        pytest.skip("it repeats its own nonce, which Kafka 4.4 refuses too")
+    for listener in ("SASL_PLAINTEXT", "SASL_SSL"):
+        with Said(place, client, "bob-t", logging_in(place, listener, mechanism, right=True)) as one:
+            assert one.say() == "said"
+    with Said(place, client, "bob-t", logging_in(place, "SASL_SSL", mechanism, right=False)) as one:
+        assert re.search(_REFUSED.get((client, mechanism), r"(?i)authenticat"), one.say())
+
+
+def showing(place: Place, shown: Issued | None, trusts: Authority) -> dict[str, Any]:
+    """Whose certificate is this, and who trusts that authority."""
+    ca = place.folder / "trusted.pem"
+    ca.write_bytes(trusts.certificate_pem)
+    paths = ("", "") if shown is None else shown.write(place.folder, "shown")
+    return {"protocol": "SSL", "ca": str(ca), "certificate": paths[0], "key": paths[1]}
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_certificates_good_expired_foreign_and_none(place: Place, client: str) -> None:
+    """SE05, SE28: both sides refuse what they do not trust."""
+    authority, foreign = place.authority, Authority("Foreign")
+
+    def told(shown: Issued | None, trusts: Authority = authority) -> str:
+        with Said(place, client, "alice-t", showing(place, shown, trusts)) as one:
+            return one.say()
+
+    assert told(authority.issue("alice")) == "said"
+    assert told(authority.issue("alice", from_day=-10, days=5)) != "said"
+    assert told(foreign.issue("alice")) != "said"
+    assert told(None) != "said"
+    assert re.search(r"(?i)certificate|ssl", told(authority.issue("alice"), foreign))
+
+
+@pytest.mark.parametrize("client", OTHERS)
+def test_a_right_that_is_taken_in_the_middle_of_a_session_is_gone(place: Place, client: str) -> None:
+    """SE45: the connection stays, the next record is refused; given back, it is taken."""
+    mechanism = "PLAIN" if client == "kcat" else "SCRAM-SHA-256"
+    with Said(place, client, "bob-t", logging_in(place, "SASL_SSL", mechanism, right=True)) as one:
+        assert one.say() == "said"
+        revoke(place, "bob")
+        try:
+            assert re.search(r"(?i)authoriz", one.say())
+        finally:
+            grant(place, "bob", "bob")
+        assert one.say() == "said"
