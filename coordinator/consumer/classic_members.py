@@ -240,7 +240,12 @@ def heartbeat(view: View, request: Heartbeat, now_ms: int) -> AnyGroupOutcome:
     draft = Draft(view, now_ms)
     draft.restart_session(member)
     error = ErrorCode.NONE
-    if group.target_epoch > member.epoch or member.state == UNREVOKED or _has_more_to_get(group, member):
+    if (
+        group.target_epoch > member.epoch
+        or member.state == UNREVOKED
+        or _has_more_to_get(group, member)
+        or _nobody_else_finds_the_target(group)
+    ):
         draft.expect_join(member)
         error = ErrorCode.REBALANCE_IN_PROGRESS
     draft.reply(request.reply_to, HeartbeatResponse(error_code=error))
@@ -257,6 +262,15 @@ def _has_more_to_get(group: ConsumerGroup, member: ConsumerMember) -> bool:
         for topic_id, partitions in target.items()
         for partition in partitions
     )
+
+
+def _nobody_else_finds_the_target(group: ConsumerGroup) -> bool:
+    """Whether a target is due and only a join can find it: nobody is left who speaks the new protocol.
+
+    Such a group is there where the policy allows no downgrade. Kafka lets its members stay, and nobody reads what the
+    last member of the new protocol had.
+    """
+    return group.epoch > group.target_epoch and all(one.classic is not None for one in group.members.values())
 
 
 # -- the end of a membership ---------------------------------------------------------------------------------------

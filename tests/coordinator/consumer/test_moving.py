@@ -211,6 +211,22 @@ def test_k67_the_policy_says_who_may_move(policy: str, upgrades: bool, downgrade
         assert set(other.group.members) == {"old"}
 
 
+def test_classic_members_without_a_downgrade_share_what_the_last_of_the_new_protocol_had():
+    """K67: nobody is left whose heartbeat finds a target, so they are asked to join again."""
+    broker = Mixed(migration_policy="upgrade")
+    broker.stable("a")
+    broker.classic_join(new_id="old")
+    broker.advance(5_000)
+    broker.classic_sync("old", broker.group.members["old"].epoch)
+    broker.leave("a")
+    assert broker.group.epoch > broker.group.target_epoch
+    assert broker.classic_beat("old", broker.group.members["old"].epoch) is E.REBALANCE_IN_PROGRESS
+    broker.advance(5_000)
+    generation = broker.classic_join("old").response.generation_id
+    assert generation == broker.group.epoch == broker.group.target_epoch
+    assert broker.classic_beat("old", generation) is E.NONE
+
+
 def test_a_classic_member_joins_a_consumer_group():
     """11.8: it needs an id first, and a protocol that the other classic members have."""
     broker = Mixed()
