@@ -54,9 +54,10 @@ class Tiered:
     def entries(self, folder: str) -> list[Entry]:
         """See `Files`: partitions in the root; in each of them segments and their indexes."""
         if folder == self.root:
-            return [Entry(name, True, 0, 0) for name in sorted(_folders(self.inner, self.root))]
+            _forget()
+            return [Entry(name, True, 0, 0) for name in sorted(_known_folders(self.inner, self.root))]
         found: list[Entry] = []
-        place = _folders(self.inner, self.root).get(folder.rpartition("/")[2])
+        place = _known_folders(self.inner, self.root).get(folder.rpartition("/")[2])
         if place is None:
             raise FileNotFoundError(errno.ENOENT, "there is nothing of that name", folder)
         for base_offset, segment in _segments(self.inner, place[0]).items():
@@ -67,22 +68,37 @@ class Tiered:
 
     def open(self, path: str) -> File:
         """See `Files`."""
+        try:
+            return self._open(path)
+        except _NeverThereError:
+            raise
+        except FileNotFoundError:
+            _forget()  # it may be new, or of a topic that was made anew
+            return self._open(path)
+
+    def _open(self, path: str) -> File:
         folder, _, name = path.rpartition("/")
         stem, _, suffix = name.partition(".")
+        if name != PARTITION_METADATA and not stem.isdigit():
+            raise _NeverThereError(errno.ENOENT, "there is nothing of that name", path)
         place = _known_folders(self.inner, self.root).get(folder.rpartition("/")[2])
-        if name == PARTITION_METADATA and place is not None:
+        if place is not None and name == PARTITION_METADATA:
             return _Bytes(f"version: 0\ntopic_id: {place[1]}\n".encode())
-        segment = _segment(self.inner, place[0], int(stem)) if place is not None and stem.isdigit() else None
-        if segment is None or (suffix != "log" and f".{suffix}" not in segment.indexes):
+        segment = None if place is None else _known_segments(self.inner, place[0]).get(int(stem))
+        if segment is None:
             raise FileNotFoundError(errno.ENOENT, "there is nothing of that name", path)
         if suffix == "log":
             file = self.inner.open(segment.place + ".log")
-            if segment.chunk_ends:
-                return _Chunked(file, segment)
-            return file
+            return _Chunked(file, segment) if segment.chunk_ends else file
+        if f".{suffix}" not in segment.indexes:
+            raise _NeverThereError(errno.ENOENT, "there is nothing of that name", path)
         position, size = segment.indexes["." + suffix]
         with self.inner.open(segment.place + ".indexes") as file:
             return _Bytes(file.pread(size, position))
+
+
+class _NeverThereError(FileNotFoundError):
+    """Something of a log directory that a tier has not, or not of this segment."""
 
 
 def is_tier(files: Files, folder: str, entries: Sequence[Entry]) -> bool:
@@ -141,17 +157,14 @@ def _segments(inner: Files, place: str) -> dict[int, _Segment]:
 
 
 # What was moved there is never changed, and a task asks for several files of one segment: listings are made anew when a
-# read is planned, and not for each file.
+# read is planned or something is missing, and not for each file.
 _known_folders = lru_cache(maxsize=64)(_folders)
 _known_segments = lru_cache(maxsize=256)(_segments)
 
 
-def _segment(inner: Files, place: str, base_offset: int) -> _Segment | None:
-    found = _known_segments(inner, place).get(base_offset)
-    if found is None:
-        _known_segments.cache_clear()  # it may be new
-        found = _known_segments(inner, place).get(base_offset)
-    return found
+def _forget() -> None:
+    _known_folders.cache_clear()
+    _known_segments.cache_clear()
 
 
 def _parse(data: bytes, base_offset: int, place: str, modified_ms: int) -> _Segment:

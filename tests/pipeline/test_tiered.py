@@ -11,6 +11,7 @@ import zstandard
 
 from pipeline.errors import DataError, UsageError
 from pipeline.sources import log_dir, log_growth
+from pipeline.sources.files import Local
 from pipeline.sources.segments import index_entries, latest_timestamp
 from pipeline.sources.tiered import _chunk_sizes
 from tests.pipeline.capture import unpack
@@ -120,6 +121,36 @@ def test_a_segment_that_was_uploaded_twice_counts_once(tmp_path: Path):
     put(log.path, folder, IDS[1], partition.segments[0], compressed=True, chunk_bytes=64)
     (folder / f"{10:020d}-{SEGMENT_ID}.log").write_bytes(b"half")
     assert [row["offset"] for row in rows(tmp_path / "tier")] == list(range(10))
+
+
+def test_what_came_after_the_first_read_is_read_too(tmp_path: Path):
+    """Partitions, and topics made anew under another id: where a segment lies is remembered for a while."""
+    data, tier = tmp_path / "data", tmp_path / "tier"
+    Log(data, "orders", 0).append([(b"k", b"v")])
+    upload(data, tier)
+    assert [row["value"] for row in rows(tier)] == [b"v"]
+    Log(data, "orders", 1).append([(b"k", b"w")])
+    upload(data, tier)
+    assert [row["value"] for row in rows(tier)] == [b"v", b"w"]
+
+    [first, _] = log_dir.scan(str(tier))
+    (tier / f"orders-{IDS[0]}").rename(tier / f"orders-{IDS[1]}")
+    with first.files.open(first.segments[0].path) as file:  # as a task that was planned elsewhere, and remembers
+        assert file.size_bytes == first.segments[0].size_bytes
+    assert [row["value"] for row in rows(tier)] == [b"v", b"w"]
+
+
+def test_a_tier_is_listed_once_for_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A listing is a request to a store: one of the root, of a topic, of a partition, and one to know it for a tier."""
+    for topic in range(4):
+        for partition in range(3):
+            Log(tmp_path / "data", f"t{topic}", partition).append([(b"k", b"v")])
+    upload(tmp_path / "data", tmp_path / "tier")
+    asked: list[str] = []
+    listed = Local.entries
+    monkeypatch.setattr(Local, "entries", lambda self, folder: (asked.append(folder), listed(self, folder))[1])
+    assert len(log_dir.scan(str(tmp_path / "tier"))) == 12
+    assert len(asked) <= 3 + 4 + 12
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path):
