@@ -150,8 +150,12 @@ class LoopRuntime(Runtime):
 
     def now_ms(self) -> int:
         """The wall clock as it was at the start, carried on by the monotonic one."""
-        now_ms = (self._anchor_ns + time.monotonic_ns()) // 1_000_000
-        return now_ms if now_ms > self._floor_ms else self._floor_ms
+        mono_ns = time.monotonic_ns()
+        now_ms = (self._anchor_ns + mono_ns) // 1_000_000
+        if now_ms > self._floor_ms:
+            return now_ms
+        self.timers.offset_ms = self._floor_ms - mono_ns // 1_000_000  # it stands still, and timers go on
+        return self._floor_ms
 
     def short_of_descriptors(self) -> bool:
         """See `broker.loop.descriptors`: two microseconds."""
@@ -165,6 +169,8 @@ class LoopRuntime(Runtime):
         """
         step_ns = time.time_ns() - time.monotonic_ns() - self._anchor_ns
         if abs(step_ns) <= 1_000_000_000:
+            if self.now_ms() > self._floor_ms:
+                self.timers.offset_ms = self._anchor_ns // 1_000_000
             return
         log.warning("wall_clock_stepped", by_ms=step_ns // 1_000_000)
         self._floor_ms = self.now_ms()

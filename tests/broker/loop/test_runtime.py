@@ -222,6 +222,47 @@ def test_what_came_while_the_process_stood_still_is_read_before_late_timers_fire
 
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])
+def test_a_step_of_the_wall_clock_neither_fires_nor_delays_a_timer(step_s: int, monkeypatch: pytest.MonkeyPatch):
+    """Nor one that is set while the broker's clock stands still."""
+    loop = asyncio.new_event_loop()
+    wall, mono = [time.time_ns()], [time.monotonic_ns()]
+
+    class Clocks:
+        time_ns = staticmethod(lambda: wall[0])
+        monotonic_ns = staticmethod(lambda: mono[0])
+
+    monkeypatch.setattr(runtime_module, "time", Clocks)
+    runtime = LoopRuntime(loop)
+    fired: list[tuple[str, int]] = []
+    passed_ms = 0
+
+    def go_on(ms: int) -> None:
+        nonlocal passed_ms
+        for _ in range(0, ms, 100):
+            wall[0] += 100_000_000
+            mono[0] += 100_000_000
+            passed_ms += 100
+            runtime._run_due_timers()
+
+    runtime.timers.set("before", runtime.now_ms() + 4_000, lambda: fired.append(("before", passed_ms)))
+    wall[0] += step_s * 1_000_000_000
+    runtime.follow_wall_clock()
+    go_on(2_000)
+    runtime.timers.set("after", runtime.now_ms() + 4_000, lambda: fired.append(("after", passed_ms)))
+    go_on(8_000)
+    runtime.follow_wall_clock()
+    go_on(4_500)
+    runtime.timers.set("late", runtime.now_ms() + 4_000, lambda: fired.append(("late", passed_ms)))
+    go_on(5_500)
+
+    assert [name for name, _ in fired] == ["before", "after", "late"]
+    for (_, at_ms), due_ms in zip(fired, (4_000, 6_000, 18_500), strict=True):
+        assert 0 <= at_ms - due_ms <= 100  # two clocks are rounded to milliseconds, and it looks every hundred
+    runtime.close()
+    loop.close()
+
+
+@pytest.mark.parametrize("step_s", [3_600, -3_600])
 def test_a_step_of_the_wall_clock_never_turns_the_time_back(step_s: int, monkeypatch: pytest.MonkeyPatch):
     """docs/decisions/clock.md"""
     loop = asyncio.new_event_loop()
