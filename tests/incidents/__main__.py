@@ -1,6 +1,7 @@
 """`make incidents`: the corpus played, and a table of what was found, missed and falsely accused.
 
-`make incidents ARGS="'killed*' 'twin*'"` plays a part.
+`make incidents ARGS="'killed*' 'twin*'"` plays a part; `--no-report` leaves out the pipeline's report, whose Spark job
+takes longer than most incidents.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tests.clients import harness
 from tests.incidents.corpus import CORPUS, Incident
 from tests.incidents.score import Score, score
-from tests.incidents.stage import staged
+from tests.incidents.stage import Diagnosis, staged
 
 SURFACES = ("cli", "http", "pipeline")
 
 
-def played(incident: Incident, directory: Path) -> dict[str, Score]:
-    """The scores by surface."""
+def played(
+    incident: Incident, directory: Path, report: Callable[[Path, int], Diagnosis] | None = None
+) -> dict[str, Score]:
+    """The scores by surface. `report`: reads the broker's files afterwards, since some moment."""
     spawning = harness.spawner(directory, lambda client: harness.java_classes(directory, client))
     spawn = next(spawning)
     try:
@@ -31,13 +35,23 @@ def played(incident: Incident, directory: Path) -> dict[str, Score]:
             for surface, diagnosis in diagnoses.items():
                 print(f"  {surface}: {', '.join(sorted(diagnosis.said))}", file=sys.stderr)
             print(diagnoses["cli"].text, file=sys.stderr)
-            return {surface: score(incident, diagnosis) for surface, diagnosis in diagnoses.items()}
+        scores = {surface: score(incident, diagnosis) for surface, diagnosis in diagnoses.items()}
+        if report is not None:
+            told = report(stage.broker.data, stage.since_ms)
+            print(f"  report: {', '.join(sorted(told.said))}", file=sys.stderr)
+            scores["report"] = score(incident, told, findings_alone=True)
+        return scores
     finally:
         next(spawning, None)
 
 
 def main(patterns: list[str]) -> int:
     """Play those that match (all without any). Exit code 1 unless every diagnosis is right."""
+    report = None
+    if "--no-report" in patterns:
+        patterns.remove("--no-report")
+    else:
+        from tests.incidents.reporting import reported as report
     chosen = [one for one in CORPUS.values() if not patterns or any(fnmatchcase(one.name, each) for each in patterns)]
     found = missed = false = 0
     for incident in chosen:
@@ -45,12 +59,12 @@ def main(patterns: list[str]) -> int:
         print(f"== {incident.name}", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="incident-") as directory:
             try:
-                scores = played(incident, Path(directory))
+                scores = played(incident, Path(directory), report)
             except Exception:
                 traceback.print_exc()
                 scores = {surface: Score(("could not be played",), ()) for surface in SURFACES}
-        wrong = sorted({one for each in scores.values() for one in each.missed})
-        accused = sorted({one for each in scores.values() for one in each.false})
+        wrong = sorted({f"{one} ({surface})" for surface, each in scores.items() for one in each.missed})
+        accused = sorted({f"{one} ({surface})" for surface, each in scores.items() for one in each.false})
         found += not wrong
         missed += bool(wrong)
         false += bool(accused)

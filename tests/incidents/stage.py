@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -42,15 +42,30 @@ class Diagnosis:
     text: str = ""
 
 
+class Troubled(Kohort):
+    """A broker whose disk and clock do what `mood` says: see `tests.incidents.troubled_broker`."""
+
+    @property
+    def mood(self) -> Path:
+        """The file that says it."""
+        return self.directory / "mood"
+
+    def command(self) -> list[str]:
+        """What is run."""
+        words = super().command()
+        return [words[0], "-m", "tests.incidents.troubled_broker", str(self.mood), *words[words.index("serve") :]]
+
+
 class Stage:
     """One broker with one topic of six partitions, into which somebody writes all the time."""
 
-    def __init__(self, broker: Kohort, spawn: Callable[..., Worker], second_port: int, cable_port: int) -> None:
+    def __init__(self, broker: Troubled, spawn: Callable[..., Worker], second_port: int, cable_port: int) -> None:
         self.broker = broker
         self.second_port = second_port  # of the listener that clients reach through a `Cable`
         self.cable_port = cable_port  # where that must be
         self._spawn = spawn
         self.since_ms = 0
+        self._cables = ExitStack()
         harness.create_topic(broker.address, TOPIC)
         self._writer = harness.Writer(broker.address, TOPIC, per_second=100)
 
@@ -112,6 +127,11 @@ class Stage:
         for one in processes:
             os.kill(one.pid if isinstance(one, Kohort) else one.process.pid, signal.SIGCONT)
 
+    def trouble(self, word: str) -> None:
+        """`full`: the disk is; `clock SECONDS`: the broker's clock was set; empty: all is well."""
+        self.broker.mood.write_text(word)
+        time.sleep(0.3)  # it looks ten times a second
+
     # -- what is said
 
     def diagnose_records(self) -> set[str]:
@@ -138,9 +158,14 @@ class Stage:
             ),
         }
 
+    def cable(self, source: str) -> Cable:
+        """A way to the second listener that lasts until everything has been said."""
+        return self._cables.enter_context(Cable(self.second_port, self.cable_port, source=source))
+
     def close(self) -> None:
-        """Nobody writes any more."""
+        """Nobody writes any more, and no cable is left."""
         self._writer.stop()
+        self._cables.close()
 
 
 def _said_of(records: list[dict[str, Any]], verdicts: list[Any], found: list[Any]) -> set[str]:
@@ -217,7 +242,7 @@ def staged(directory: Path, spawn: Callable[..., Worker], **settings: object) ->
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CABLE://127.0.0.1:{cable}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CABLE:PLAINTEXT",
     }
-    with Kohort(directory / "broker", {**SETTINGS, **listeners, **settings}, port=port) as broker:
+    with Troubled(directory / "broker", {**SETTINGS, **listeners, **settings}, port=port) as broker:
         stage = Stage(broker, spawn, second, cable)
         try:
             yield stage
