@@ -15,6 +15,7 @@ from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.catalogue.topics_image import TopicsImage
     from broker.handlers.context import AnswerRoute, RequestContext
     from broker.loop.runtime import Runtime
     from protocol.errors import ErrorCode
@@ -32,6 +33,11 @@ class Call:
         self._handler = handler
         self._broker = broker
         self._context = context
+
+    @property
+    def image(self) -> TopicsImage:
+        """The topics that there are."""
+        return self._broker.catalogue.image
 
     def handle(self) -> Any:
         """What the handler returns."""

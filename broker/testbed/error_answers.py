@@ -33,12 +33,12 @@ _LISTS = {
 _NAMES = {"partition_index": ("partition_index", "partition", "index"), "user": ("name",)}
 _SCALARS = ("name", "key", "group_id", "partition_index", "partition", "partition_id", "transactional_id")
 _NO_ERRORS = ("topic_config_error_code",)  # of something else
-# What a whole Fetch is refused with; other errors are those of its partitions.
-_OF_SESSIONS = {
+OF_SESSIONS = {
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 }
+"""What a whole Fetch is refused with; other errors are those of its partitions."""
 
 
 def error_answer(api_key: int, request: Any, code: ErrorCode) -> Any:
@@ -46,7 +46,7 @@ def error_answer(api_key: int, request: Any, code: ErrorCode) -> Any:
     if api_key == ApiKey.PRODUCE and not request.acks:
         return None
     answer = _mirrored(APIS[api_key].response, request, code)
-    if api_key == ApiKey.FETCH and code not in _OF_SESSIONS and answer.responses:
+    if api_key == ApiKey.FETCH and code not in OF_SESSIONS and answer.responses:
         answer.error_code = 0
     return answer
 

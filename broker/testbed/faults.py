@@ -5,9 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.testbed import acts, befalling
+from broker.testbed import acts, befalling, divided
+from broker.testbed.error_answers import OF_SESSIONS
 from broker.testbed.plain import about
 from broker.testbed.refused import Refused
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.registry import APIS
 
@@ -29,7 +31,6 @@ class Rule:
         self.words = words
         self.api_key = api_key(words["api"])
         self.hits = 0
-        self.act = _act(self.api_key, words["act"], words.get("with"), bed_of)
         self.befell: list[tuple[int, str]] = []  # (when, whom)
         self._topic: str | None = words.get("topic")
         self._partition: int | None = words.get("partition")
@@ -38,6 +39,19 @@ class Rule:
         self._transactional_id: str | None = words.get("transactional_id")
         self._skip: int = words.get("skip", 0)
         self._left: int | None = words.get("times", 1)
+        self.act = self._divided() or _act(self.api_key, words["act"], words.get("with"), bed_of)
+
+    def _divided(self) -> Act | None:
+        """The error of some partitions of a request, where it may have others too."""
+        if self.words["act"] != "error" or self.api_key not in divided.APIS:
+            return None
+        code = _error(self.words["with"])
+        if (self._topic is None and self._partition is None) or code in OF_SESSIONS:
+            return None
+        return divided.error(self.api_key, code, self._means_partition)
+
+    def _means_partition(self, topic: str, index: int | None) -> bool:
+        return self._topic in (None, topic) and self._partition in (None, index)
 
     def takes(self, context: RequestContext, request: Any, image: TopicsImage, now_ms: int) -> bool:
         """Whether it befalls this request; counts it."""
@@ -65,9 +79,7 @@ class Rule:
             return False
         if self._topic is None and self._partition is None:
             return True
-        return any(
-            self._topic in (None, topic) and self._partition in (None, index) for topic, index in found.partitions
-        )
+        return any(self._means_partition(topic, index) for topic, index in found.partitions)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -110,11 +122,11 @@ class Faults:
         self.rules.pop(number, None)
 
 
-def api_key(name: str) -> int:
+def api_key(name: str) -> ApiKey:
     """Of an API by Kafka's name for it. Raises: Refused."""
     for key, api in APIS.items():
         if api.name.lower() == name.lower().replace("_", ""):
-            return int(key)
+            return ApiKey(key)
     names = [api.name for api in APIS.values()]
     near = get_close_matches(name, names, n=3) or names
     raise Refused(f"there is no API {name!r}: it takes one of {', '.join(near)}")

@@ -81,14 +81,24 @@ def _look(part: Any, image: TopicsImage, found: About) -> None:
 
 
 def _partitions(topic: Any, image: TopicsImage) -> Iterator[tuple[str, int | None]]:
-    name = getattr(topic, "name", None) or getattr(topic, "topic", None) or ""
-    if not name and hasattr(topic, "topic_id"):
-        name = image.topic_name(topic.topic_id) or ""
+    name = topic_of(topic, image)
     yield name, None
     for field in getattr(topic, "FIELDS", ()):
         if field.name in _PARTITION_LISTS and isinstance(field.wire_type, Array):
             for entry in getattr(topic, field.name) or ():
-                if isinstance(entry, int):
-                    yield name, entry
-                else:
-                    yield name, next(getattr(entry, at) for at in _PARTITION_NAMES if hasattr(entry, at))
+                yield name, partition_of(entry)
+
+
+def topic_of(topic: Any, image: TopicsImage) -> str:
+    """The name of a topic in a request, which may know it by its id; empty for an id that nothing has."""
+    name: str = getattr(topic, "name", None) or getattr(topic, "topic", None) or ""
+    if not name and hasattr(topic, "topic_id"):
+        name = image.topic_name(topic.topic_id) or ""
+    return name
+
+
+def partition_of(entry: Any) -> int:
+    """The partition that an entry of a topic is about."""
+    return (
+        entry if isinstance(entry, int) else next(getattr(entry, at) for at in _PARTITION_NAMES if hasattr(entry, at))
+    )

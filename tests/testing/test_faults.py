@@ -59,6 +59,42 @@ def test_a_topic_s_partition_a_client_and_later_requests_are_meant(broker: Broke
     consumer.close()
 
 
+def test_an_error_is_that_of_the_partitions_that_are_meant(broker: Broker):
+    """The rest of their request is done, and answered."""
+    on = broker.faults.on
+    broker.create_topic("invoices", partitions=2)
+    on("OffsetCommit", topic="invoices", partition=1).error("OFFSET_METADATA_TOO_LARGE")
+    consumer = committing(broker)
+    places = [TopicPartition("orders", 0, 7), TopicPartition("invoices", 0, 7), TopicPartition("invoices", 1, 7)]
+    with pytest.raises(KafkaException, match="OFFSET_METADATA_TOO_LARGE"):
+        consumer.commit(offsets=places, asynchronous=False)
+    assert broker.group("billing").committed() == {("orders", 0): 7, ("invoices", 0): 7}
+
+    on("Produce", topic="invoices", partition=0).error("INVALID_RECORD")
+    told: dict[int, str] = {}
+    writing = Producer({**broker.config("confluent-kafka"), "linger.ms": 200})
+    for index in (0, 1):
+        writing.produce(
+            "invoices", "x", partition=index, callback=lambda error, one: told.update({one.partition(): str(error)})
+        )
+    writing.flush()
+    assert "INVALID_RECORD" in told[0]
+    assert told[1] == "None"
+    assert [record.partition for record in broker.records("invoices")] == [1]
+
+    broker.produce("invoices", "y", partition=0)
+    fault = on("Fetch", topic="invoices", partition=0).always().error("TOPIC_AUTHORIZATION_FAILED")
+    consumer.assign([TopicPartition("invoices", index, 0) for index in (0, 1)])
+    read = set()
+    while len(read) < 2:
+        message = consumer.poll(10)
+        assert message is not None
+        read.add((message.partition(), message.error() and message.error().name()))
+    assert read == {(0, "TOPIC_AUTHORIZATION_FAILED"), (1, None)}
+    fault.remove()
+    consumer.close()
+
+
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_a_connection_ends_and_an_idempotent_producer_writes_once(broker: Broker, when: str):
     broker.faults.on("Produce").disconnect(when)
