@@ -16,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline import class_archive
 from pipeline.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -64,8 +66,11 @@ def java_version() -> tuple[int, str] | None:
     """(17, "17.0.15") of the Java that Spark would start; None when there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
-        return None
+    return None if java is None or not Path(java).exists() else _version_of(java)
+
+
+@lru_cache(maxsize=8)
+def _version_of(java: str) -> tuple[int, str] | None:
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -83,13 +88,15 @@ def build(
     settings: Mapping[str, str] | None = None,
     py_files: Sequence[str] = (),
     quiet: bool = False,
+    archive_classes: bool = False,
 ) -> SparkSession:
     """A session with the pipeline's sources registered.
 
     What the user has settled elsewhere stays: with spark-submit, in spark-defaults.conf or in the environment. `master`
     and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
     Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
-    writes to standard error while and after it starts, to be told if it does not start.
+    writes to standard error while and after it starts, to be told if it does not start. `archive_classes`: see
+    `class_archive`, whose `keep` then ends the session.
     Raises: EnvironmentMissing.
     """
     check_environment()
@@ -104,7 +111,7 @@ def build(
     # Workers find the pipeline where the driver found it, installed or not.
     os.environ["PYTHONPATH"] = _with_root(os.environ.get("PYTHONPATH", ""))
     chosen = master or own.get("spark.master") or LOCAL
-    ours = {key: value for key, value in defaults(chosen).items() if key not in own}
+    ours = {key: value for key, value in defaults(chosen, archive_classes).items() if key not in own}
     builder = SparkSession.builder.master(chosen).appName(name)
     for key, value in {**ours, **_jar_settings(jars, connector), **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -216,7 +223,7 @@ def _with_root(python_path: str) -> str:
     return python_path if root in paths else os.pathsep.join([root, *paths])
 
 
-def defaults(master: str) -> dict[str, str]:
+def defaults(master: str, archive_classes: bool = False) -> dict[str, str]:
     """The settings of a session on `master`, before what the user overrides."""
     chosen = dict(RECOMMENDED)
     chosen["spark.executorEnv.PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
@@ -225,7 +232,9 @@ def defaults(master: str) -> dict[str, str]:
     if master.startswith("local"):
         chosen["spark.driver.memory"] = "2g"  # the executor lives in the driver; must be set before the JVM starts
         # A quarter less CPU than the JVM's own choice, which spends it on short pauses that nobody here needs.
-        chosen["spark.driver.extraJavaOptions"] = f"-XX:+UseParallelGC {ARROW_UNCHECKED}"
+        java = java_version()
+        classes = class_archive.java_options(java[1] if java else None, make=archive_classes)
+        chosen["spark.driver.extraJavaOptions"] = f"-XX:+UseParallelGC {ARROW_UNCHECKED}{classes}"
         chosen["spark.driver.bindAddress"] = chosen["spark.driver.host"] = "127.0.0.1"
         cores = re.match(r"local\[(\d+)", master)
         # 200 empty tasks cost seconds.

@@ -11,6 +11,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pipeline import class_archive
 from pipeline.errors import DataError, PipelineError
 from pipeline.jobs.reasons import explain
 from pipeline.spans import counted
@@ -29,7 +30,7 @@ def run(asked: Asked) -> int:
     """Do what is asked; return the exit code. Raises: PipelineError."""
     started = time.monotonic()
     from pipeline.jobs.progress import Progress  # noqa: PLC0415  Spark is imported from here on
-    from pipeline.session import build  # noqa: PLC0415
+    from pipeline.session import build, java_version  # noqa: PLC0415
 
     spark = build(
         master=asked.master,
@@ -38,6 +39,7 @@ def run(asked: Asked) -> int:
         settings=dict(asked.conf),
         py_files=asked.py_files,
         quiet=True,
+        archive_classes=asked.archive_classes,
     )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")
@@ -60,7 +62,10 @@ def run(asked: Asked) -> int:
             raise  # a mistake of ours, whose trace is wanted
         explain(error)
     finally:
-        spark.stop()
+        if asked.archive_classes:
+            print(class_archive.keep(spark, (java_version() or (0, None))[1]), file=sys.stderr)
+        else:
+            spark.stop()
 
 
 def _batch(spark: SparkSession, asked: Asked, started: float) -> int:

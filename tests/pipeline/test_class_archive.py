@@ -1,0 +1,53 @@
+"""The archive of Spark's classes: the user's own, made when it is asked for, and whole or not there."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipeline import asked, class_archive, session
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "kohort"
+
+
+def ended_by(script: str) -> Any:
+    """A session whose JVM is a shell: it runs the script when its standard input is closed."""
+    process = subprocess.Popen(["sh", "-c", f"cat; {script}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    gateway = SimpleNamespace(proc=process, shutdown=lambda: None)
+    return SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway), stop=lambda: None)
+
+
+def test_it_is_made_aside_and_used_from_then_on(cache: Path):
+    version = session.java_version()
+    assert version is not None
+    assert "SharedArchiveFile" not in session.defaults("local[2]")["spark.driver.extraJavaOptions"]
+    options = session.defaults("local[2]", archive_classes=True)["spark.driver.extraJavaOptions"]
+    made = next(word for word in options.split() if "ArchiveClassesAtExit" in word).partition("=")[2]
+
+    assert "of classes, with which later runs start sooner" in class_archive.keep(
+        ended_by(f"echo jsa > {made}"), version[1]
+    )
+
+    [place] = cache.iterdir()
+    options = session.defaults("local[2]")["spark.driver.extraJavaOptions"]
+    assert f"-XX:SharedArchiveFile={place} -Xshare:auto" in options
+    assert class_archive.java_options("18.0.1") == "", "another Java has another archive"
+
+
+def test_what_was_not_written_is_said(cache: Path):
+    cache.mkdir()
+    assert "the JVM wrote none" in class_archive.keep(ended_by("true"), "17.0.1")
+    assert not list(cache.iterdir())
+    submitted: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=None), stop=lambda: None)
+    assert "another program has started the JVM" in class_archive.keep(submitted, "17.0.1")
+    assert class_archive.java_options(None) == ""
+
+
+def test_any_verb_takes_it():
+    assert asked.read(["commits", "--from", "localhost:9092", "--archive-classes"]).archive_classes
