@@ -30,6 +30,8 @@ from protocol.messages.elect_leaders import (
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 if TYPE_CHECKING:
@@ -123,22 +125,28 @@ def alter_partition_reassignments(
 def _reassigned(
     broker: Broker, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
-    if not authorize(context, Operation.ALTER, ResourceType.CLUSTER):
-        return AlterPartitionReassignmentsResponse(
-            error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, responses=[]
-        )
+    allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
     image = broker.catalogue.image
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         count = image.partition_count(topic.name) or 0
         told: list[ReassignablePartitionResponse] = []
         for one in topic.partitions:
-            told.append(_reassignment(broker, one, count))
+            told.append(_reassignment(broker, one, count) if allowed else _not_reassigned(one))
             if len(told) % PACE == 0:
                 yield None
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=told))
         yield None
-    return AlterPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, responses=responses)
+    error = ErrorCode.NONE if allowed else _FORBIDDEN
+    return AlterPartitionReassignmentsResponse(
+        error_code=error, error_message=None if allowed else error.message, responses=responses
+    )
+
+
+def _not_reassigned(asked: ReassignablePartition) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=asked.partition_index, error_code=_FORBIDDEN, error_message=_FORBIDDEN.message
+    )
 
 
 def _reassignment(broker: Broker, asked: ReassignablePartition, count: int) -> ReassignablePartitionResponse:
@@ -158,9 +166,23 @@ def _reassignment(broker: Broker, asked: ReassignablePartition, count: int) -> R
 
 
 def list_partition_reassignments(
-    _broker: Broker, context: RequestContext, _request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+    broker: Broker, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse | Deferred:
     """None is ever under way."""
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
-        return ListPartitionReassignmentsResponse(error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, topics=[])
+        return sliced(broker, context, _asked_again(request))
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])
+
+
+def _asked_again(request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
+    """The refusal, which in Kafka's answers repeats what was asked."""
+    topics = []
+    for topic in request.topics or ():
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append(OngoingPartitionReassignment(partition_index=index))
+            if len(partitions) % PACE == 0:
+                yield None
+        topics.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+        yield None
+    return ListPartitionReassignmentsResponse(error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, topics=topics)

@@ -1,12 +1,13 @@
 """The four APIs of delegation tokens, as a broker without a secret for them answers.
 
-Source: KIP-48; Kafka's KafkaApis.allowTokenRequests.
+Source: KIP-48; Kafka's KafkaApis (allowTokenRequests, handleCreateTokenRequest).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.handlers.authorizer import Operation, ResourceType, authorize
 from protocol.errors import ErrorCode
 from protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 from protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
@@ -28,8 +29,15 @@ def create_delegation_token(
     owner_type, owner_name = requester[0], requester[2]
     if request.owner_principal_name:
         owner_type, owner_name = request.owner_principal_type or "", request.owner_principal_name
+    error, owner = _refusal(context), f"{owner_type}:{owner_name}"
+    if error is ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED:
+        of_another = owner != context.principal
+        if of_another and not authorize(context, Operation.CREATE_TOKENS, ResourceType.USER, owner):
+            error = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        elif any(renewer.principal_type != "User" for renewer in request.renewers):
+            error = ErrorCode.INVALID_PRINCIPAL_TYPE
     return CreateDelegationTokenResponse(
-        error_code=_refusal(context),
+        error_code=error,
         principal_type=owner_type,
         principal_name=owner_name,
         token_requester_principal_type=requester[0],
