@@ -11,6 +11,7 @@ Source: Kafka's AbstractKafkaConfig, SocketServerConfigs, ServerLogConfigs, Grou
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.config.config_def import ConfigError, ConfigKey
@@ -455,7 +456,7 @@ class Settings(SecuritySettings):
         for layer in (self.broker_overrides, self.cluster_overrides, self.given):
             if definition.name in layer:
                 return _parsed(definition, layer[definition.name])
-        return definition.parse(definition.default)
+        return _defaults()[definition.name]
 
     # --- what no single value shows
 
@@ -516,6 +517,12 @@ class Settings(SecuritySettings):
 
 def _attribute(definition: ConfigKey) -> str:
     return definition.name.replace(".", "_")
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """What nobody has set, parsed once: a process may serve one broker after the other."""
+    return {name: definition.parse(definition.default) for name, definition in Settings.definitions.items()}
 
 
 def _parsed(definition: ConfigKey, value: str) -> Any:

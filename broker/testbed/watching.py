@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from broker.testbed.acts import Call
@@ -48,7 +47,7 @@ class Watch:
                     return act(Call(api, handler, broker, context, request))
             return handler(broker, context, request)
 
-        return update_wrapper(watched, handler)
+        return watched
 
     def requests(self, broker: Broker, words: dict[str, Any]) -> list[dict[str, Any]]:
         """What clients have asked, oldest first; of one API, or of one client."""
