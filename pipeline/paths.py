@@ -60,13 +60,23 @@ def check_remote_target(option: str, uri: str, sources: Sequence[str]) -> None:
     if not wanted.partition("//")[2].strip("/"):
         raise UsageError(f"{option} {uri} is no place to write to")
     for source in map(_plain, sources):
-        if f"{wanted}/".startswith(f"{source}/") or f"{source}/".startswith(f"{wanted}/"):
+        if _is_within(wanted, source) or _is_within(source, wanted):
             raise UsageError(f"{option} {uri} and the log directory {source} lie in one another")
 
 
 def _plain(uri: str) -> str:
-    """Arrow says s3 where Hadoop says s3a."""
-    return re.sub(r"^s3[an]://", "s3://", uri).rstrip("/")
+    """One name for what has several: Arrow says s3 where Hadoop says s3a; abfss is abfs over TLS; an HDFS may be named
+    with its port, or as the default one, so that only the path tells.
+    """
+    scheme, _, rest = uri.partition("://")
+    scheme = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}.get(scheme.lower(), scheme.lower())
+    host, _, path = rest.partition("/")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return "/".join((f"{scheme}://{'' if scheme == 'hdfs' else host}", *parts))
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    return f"{inner}/".startswith(f"{outer}/")
 
 
 def is_taken(option: str, place: Path) -> bool:

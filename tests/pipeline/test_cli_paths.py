@@ -13,8 +13,9 @@ import pytest
 
 from pipeline import jobs
 from pipeline.cli import main
-from pipeline.errors import DataError
+from pipeline.errors import DataError, UsageError
 from pipeline.jobs.output import _csv, _padded
+from pipeline.paths import check_remote_target
 from protocol.records import consumer_group_records as cg
 from protocol.records import group_records as g
 from tests.pipeline.capture import unpack
@@ -258,3 +259,22 @@ def test_a_grid_that_no_machine_could_hold_is_refused(run: Any, tmp_path: Path) 
     assert (code, "from 1970-01-01 00:00:00 on that are 28," in err) == (2, True), err
     code, out, err = run("lag", "--from", tmp_path / "log", "--since", T0 - 60_000)
     assert (code, len(out.splitlines())) == (0, 3), err
+
+
+@pytest.mark.parametrize(
+    ("to", "source"),
+    [
+        ("s3a://bucket/logs", "s3://bucket/logs"),
+        ("s3a://bucket//logs/", "s3://bucket/logs/orders-0"),
+        ("abfss://c@account.dfs.core.windows.net/logs", "abfs://c@account.dfs.core.windows.net/logs"),
+        ("hdfs:///logs", "hdfs://name:8020/logs"),
+        ("hdfs://name/logs/out", "hdfs://name:8020/logs"),
+        ("HDFS://name:8020/logs", "hdfs://name:8020/logs"),
+        ("gs://bucket/logs", "gcs://bucket/logs"),
+    ],
+)
+def test_a_log_directory_elsewhere_is_not_written_into_by_another_of_its_names(to: str, source: str) -> None:
+    """--overwrite would remove it."""
+    with pytest.raises(UsageError, match="lie in one another"):
+        check_remote_target("--to", to, [source])
+    check_remote_target("--to", to.partition("//")[0] + "//elsewhere/logs2", [source, "/var/logs"])
