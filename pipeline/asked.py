@@ -117,6 +117,11 @@ class Asked:
         """The cluster that is read, or that a directory's answer goes to. Raises: UsageError."""
         return access(self.broker or self.bootstrap or "", dict(self.client))
 
+    @property
+    def window_ms(self) -> int:
+        """How long the windows of `growth` are: an hour unless --every says otherwise."""
+        return self.every_ms if self.every_given else 3_600_000
+
 
 _READS = """\
 What is read: __consumer_offsets, once and whole; commits and records with --since begin with the first segment that is

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.jobs.output import Table
 from pipeline.sources.log_dir import GROUPS_TOPIC
-from pipeline.spans import span_ms
 from pipeline.transformations import growth, growth_partitions
-from pipeline.transformations.growth import HOUR
 from pipeline.transformations.keys import moment
 
 if TYPE_CHECKING:
@@ -22,11 +20,10 @@ def tables(inputs: Inputs) -> list[Table]:
     batches = inputs.keep(inputs.batches([GROUPS_TOPIC]))
     partitions = growth_partitions(records, batches, inputs.cleaning())
     asked = inputs.asked
-    every_ms = asked.every_ms if asked.every_given else span_ms(HOUR)
-    windows = growth(records, every_ms)
+    windows = growth(records, asked.window_ms)
     if asked.until is not None:
         windows = windows.where(windows["window_start"] < moment(asked.until))
-    ended = f"timestampadd(MILLISECOND, {every_ms}, window_start)"
+    ended = f"timestampadd(MILLISECOND, {asked.window_ms}, window_start)"
     return [
         Table("growth", windows, ("bytes desc", "window_start", "group_id"), ended),
         Table("growth_partitions", partitions, ("size_bytes desc", "log_partition")),

@@ -23,7 +23,7 @@ from pipeline.jobs.stream_state import StreamState
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
 from pipeline.transformations import rebalances as rebalances_table
-from pipeline.transformations.growth import HOUR, growth_of_groups, growth_of_pairs, hourly
+from pipeline.transformations.growth import growth_of_groups, growth_of_pairs, hourly
 from pipeline.transformations.keys import PAIR, TP, micros, newest
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _commits(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
 def _growth(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     # An hour is emitted once, for all groups in the same batch, so that shares can be told.
     rows = hourly(_records(inputs)).withWatermark("logged_at", f"{inputs.asked.watermark_ms} milliseconds")
-    every = inputs.asked.every_ms if inputs.asked.every_given else HOUR
+    every = inputs.asked.window_ms
     return Job(growth_of_pairs(rows, every), lambda pairs, batch: write(growth_of_groups(pairs, every), batch))
 
 

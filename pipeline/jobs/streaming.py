@@ -75,7 +75,7 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
                 shutil.rmtree(place, ignore_errors=True)
     sink = Sink(asked)
     with Inputs(spark, asked) as inputs:
-        claim(asked.checkpoint, asked.verb, _log_id(inputs), asked.every_ms if asked.verb == "growth" else None)
+        claim(asked.checkpoint, asked.verb, _log_id(inputs), asked.window_ms if asked.verb == "growth" else None)
         job = stream_tables.job(inputs, sink.write)
         if asked.as_group is not None:
             assert asked.bootstrap is not None

@@ -76,6 +76,9 @@ def test_growth_tells_an_hour_when_the_watermark_has_passed_it(run: Any, tmp_pat
     log.append([commit_pair("a", "orders", 0, 1)], timestamps=[T0])
     _, said = streamed(run, "growth", tmp_path / "log", tmp_path / "out", *words)
     assert "1 row was later than the watermark" in said
+    place = ("--to", tmp_path / "out", "--stream", "--once", "--checkpoint", tmp_path / "out.cp", *words)
+    code, _, err = run("growth", "--from", tmp_path / "log", *place, "--every", "1m")
+    assert (code, "was made with another --every" in err) == (2, True)
 
 
 def test_a_checkpoint_is_for_one_question_and_one_cluster(run: Any, tmp_path: Path) -> None:
