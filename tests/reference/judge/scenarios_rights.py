@@ -14,6 +14,7 @@ from protocol.messages.describe_client_quotas import ComponentData, DescribeClie
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.play import Script
+from tests.support.broker_process import eventually
 
 ANY, TOPIC, READ, ALLOW, LITERAL = 1, 2, 3, 3, 3
 SHA_256, SHA_512 = 1, 2
@@ -42,7 +43,16 @@ def acls(s: Script, v: int) -> None:
 
 @scenario("Scram-users")
 def _(s: Script) -> None:
-    """Set, told of, changed, removed; and what is refused."""
+    """Set, told of, changed, removed; and what is refused. Kafka's broker hears a little later of what was altered."""
+
+    def known(user: str, **iterations: int) -> None:
+        asked = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
+
+        def is_known() -> bool:
+            [result] = s.observer().call(asked, 0).results
+            return {f"m{one.mechanism}": one.iterations for one in result.credential_infos} == iterations
+
+        eventually(is_known, what=f"{user} has {iterations}")
 
     def alter(*wishes: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
         deletions = [one for one in wishes if isinstance(one, ScramCredentialDeletion)]
@@ -61,6 +71,7 @@ def _(s: Script) -> None:
     describe(ann)
     alter(upsertion(ann, SHA_256), upsertion(ann, SHA_512))
     alter(upsertion(ann, SHA_256))
+    known(ann, m1=4096)
     describe(ann)
     describe(ann, ann)
     alter(upsertion(ann, SHA_512, 8192))
@@ -71,8 +82,10 @@ def _(s: Script) -> None:
     alter(upsertion("", SHA_256))
     alter(ScramCredentialDeletion(name=s.name("bob"), mechanism=SHA_256))
     alter(ScramCredentialDeletion(name=ann, mechanism=SHA_256))
+    known(ann, m2=8192)
     describe(ann)
     alter(ScramCredentialDeletion(name=ann, mechanism=SHA_512))
+    known(ann)
     describe(ann)
 
 
