@@ -167,6 +167,7 @@ def test_transactions_hold_under_sigkill(
             }
         )
         harness.create_topic(broker.address, TOPIC, len(PARTITIONS))
+        network.disturb()
         reader = Reader(network.address)
         reader.start()
         writers = [Writer(library, network.address, seed) for library in LIBRARIES]

@@ -16,17 +16,17 @@ from typing import Self
 class UnsteadyProxy:
     """Within its `with`, connections to `address` reach 127.0.0.1:`upstream`, which need not always be there.
 
-    Each read of up to 64 KiB, in either direction, is held back for up to `longest_delay_s` by a chance of `delayed`,
-    and by a chance of `cut` the connection ends there: before it is passed on, in the middle of it, or behind it, so
-    that a request is lost, is torn, or is carried out and nobody hears of it. `seed` repeats the choices, not what they
-    meet.
+    Once it is told to `disturb`, each read of up to 64 KiB, in either direction, is held back for up to
+    `longest_delay_s` by a chance of `delayed`, and by a chance of `cut` the connection ends there: before it is passed
+    on, in the middle of it, or behind it, so that a request is lost, is torn, or is carried out and nobody hears of it.
+    `seed` repeats the choices, not what they meet.
     """
 
     upstream: int
     seed: int = 0
-    delayed: float = 0.05
+    delayed: float = 0.0
     longest_delay_s: float = 0.1
-    cut: float = 0.003
+    cut: float = 0.0
     cuts: int = 0
     delays: int = 0
     _sockets: set[socket.socket] = field(default_factory=set)
@@ -51,6 +51,10 @@ class UnsteadyProxy:
         _end(self._listener)
         for one in list(self._sockets):
             _end(one)
+
+    def disturb(self, *, delayed: float = 0.05, cut: float = 0.003) -> None:
+        """From now on by these chances."""
+        self.delayed, self.cut = delayed, cut
 
     def calm(self) -> None:
         """From now on nothing is delayed or cut."""
