@@ -39,7 +39,7 @@ log = get_logger()
 class Rights:
     """What one principal may do from one host. Its verdicts are those of generation `generation` of the ACLs."""
 
-    __slots__ = ("_host", "_on_any", "authorizer", "generation", "principal", "verdicts")
+    __slots__ = ("_host", "_on_any", "authorizer", "generation", "principal", "refusals", "verdicts")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self.authorizer = authorizer
@@ -47,6 +47,7 @@ class Rights:
         self._host = host
         self.generation = authorizer.generation
         self.verdicts: dict[tuple[int, int, str], bool] = {}  # (operation, resource type, name): all that is allowed
+        self.refusals: dict[tuple[int, int, str], str] = {}  # by which rule: all that is not
         self._on_any: dict[tuple[int, int], bool] = {}  # (operation, resource type): whether it is, on some resource
 
     def may(self, operation: int, resource: int, name: str, *, tell: bool = True) -> bool:
@@ -56,15 +57,32 @@ class Rights:
         key = (operation, resource, name)
         if key in self.verdicts:
             return True
-        allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
+        refused_by = self.refusals.get(key)
+        if refused_by is not None:
+            allowed, rule = False, refused_by
+        else:
+            allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
+            if len(name) <= LONGEST_NAME:
+                self._remember(key, allowed=allowed, rule=rule, told=tell and log.debugs)
         if tell and (not allowed or log.debugs):
             authorizer.audit.decided(allowed, self.principal, self._host, operation, resource, name, rule)
-        elif allowed and len(name) <= LONGEST_NAME:
-            if len(self.verdicts) >= MOST_VERDICTS:
-                self.verdicts.clear()
-            self.verdicts[key] = True
-            authorizer.remembered()
         return allowed
+
+    def _remember(self, key: tuple[int, int, str], *, allowed: bool, rule: str, told: bool) -> None:
+        if len(self.verdicts) + len(self.refusals) >= MOST_VERDICTS:
+            self.forget()
+        if not allowed:
+            self.refusals[key] = rule
+        elif told:
+            return  # the audit log is to hear of it each time
+        else:
+            self.verdicts[key] = True
+        self.authorizer.remembered()
+
+    def forget(self) -> None:
+        """Decide anew."""
+        self.verdicts.clear()
+        self.refusals.clear()
 
     def may_on_any(self, operation: int, resource: int) -> bool:
         """Whether it may do it to some resource of a type."""
@@ -79,7 +97,7 @@ class Rights:
 
     def _follow(self) -> None:
         if self.generation != self.authorizer.generation:
-            self.verdicts.clear()
+            self.forget()
             self._on_any.clear()
             self.generation = self.authorizer.generation
 
@@ -123,7 +141,7 @@ class Authorizer(TopicsListener):
     def _forget(self) -> None:
         self._remembered = 0
         for rights in self._rights.values():
-            rights.verdicts.clear()
+            rights.forget()
 
     def verdict(self, principal: str, host: str, operation: int, resource: int, name: str) -> tuple[bool, str]:
         """Whether it is allowed, and by which rule."""

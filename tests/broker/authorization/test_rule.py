@@ -208,6 +208,21 @@ def test_verdicts_are_remembered_until_an_acl_changes() -> None:
     assert alice.verdicts == {}
 
 
+def test_a_refusal_is_worked_out_once_and_told_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has no rights could have a thousand ACLs looked at with each request."""
+    judge = authorizer(*(acl(name="*", principal=f"User:{number}") for number in range(1_000)))
+    looks, told = [], []
+    verdict = judge.verdict
+    monkeypatch.setattr(judge, "verdict", lambda *asked: looks.append(asked) or verdict(*asked))
+    monkeypatch.setattr(judge.audit, "decided", lambda allowed, *_: told.append(allowed))
+    alice = judge.rights(ALICE, HERE)
+    assert not any(alice.may(Operation.READ, TOPIC, "t") for _ in range(5))
+    assert (len(looks), told) == (1, [False] * 5)
+    judge.acls.add(acl())
+    judge.generation += 1
+    assert alice.may(Operation.READ, TOPIC, "t")
+
+
 def test_whether_on_any_is_worked_out_once_for_all_the_acls_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal as well: who has no rights could have every ACL looked at, again and again."""
     judge = authorizer(*(acl(name=f"t{number}", principal=BOB) for number in range(10)))
@@ -237,7 +252,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         for user in users:
             assert user.may(Operation.READ, TOPIC, f"t{number}")
             assert len(user.verdicts) <= 10
-            assert sum(len(one.verdicts) for one in users) <= 25
+            assert not user.may(Operation.WRITE, TOPIC, f"t{number}")
+            assert len(user.verdicts) + len(user.refusals) <= 10
+            assert sum(len(one.verdicts) + len(one.refusals) for one in users) <= 25
     users[0].verdicts.clear()
     assert users[0].may(Operation.READ, TOPIC, "x" * 256)
     assert not users[0].verdicts
