@@ -1,5 +1,6 @@
 """The session that README shows, with the scripts it names."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.ledger_reading import why
 from tests.support.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, eventually
 
 
@@ -63,3 +65,33 @@ def test_the_session_of_the_readme(start_broker: Callable[..., BrokerProcess], e
         process.send_signal(2)
         process.wait(120)
         assert said().rstrip().endswith("left"), said()
+
+
+def shown_in_the_readme(command: str) -> str:
+    """What README says that this prints."""
+    text = (ROOT / "README.md").read_text()
+    return text.partition(f"$ .venv/bin/{command}\n")[2].partition("```")[0].strip()
+
+
+def sentences(text: str) -> set[str]:
+    """Whatever is said, but for the numbers in it, which of the two it is said of, and what depends on a heartbeat."""
+    text = re.sub(r", [\d.]+ s of it for its next heartbeat| since its \w+(?=, its session)", "", text)
+    text = re.sub(r"waited [\d.]+ s for [ab] to rejoin; ", "", text)
+    text = re.sub(r"\b[ab]\b(?= \(| joined|:)", "MEMBER", re.sub(r"[\d.:]*\d", "N", text))
+    return {part.strip() for line in text.splitlines() for part in re.split(r";|  +| \(N to N\)| \(N\)$", line)} - {""}
+
+
+@pytest.mark.slow
+def test_what_the_readme_shows_of_why_is_what_it_says(start_broker: Callable[..., BrokerProcess], example: Callable):
+    """Two consumers, one right after the other; one is killed."""
+    broker = start_broker({"num.partitions": 6})
+    process, said = example("produce", "orders", "1000", broker.address)
+    assert process.wait(120) == 0, said()
+    (_, a), (b, b_said) = [example("consume", "orders", "billing", name, broker.address) for name in "ab"]
+    eventually(lambda: "committed" in a() and "committed" in b_said(), deadline_s=60)
+    b.kill()
+    eventually(lambda: "has partitions [0, 1, 2, 3, 4, 5]" in a(), deadline_s=60)
+    eventually(lambda: "went unread" in why(broker.address, "billing", "--http", broker.http[7:]).stdout, deadline_s=30)
+    printed = why(broker.address, "billing", "--http", broker.http[7:]).stdout
+    print(printed)
+    assert sentences(printed) == sentences(shown_in_the_readme("kohort why billing"))
