@@ -73,7 +73,7 @@ class House:
     def crash(self) -> None:
         """What is in the page cache stays, nothing else: the lock goes with the process."""
         self.turn()
-        self.composition._directory.close()
+        self.composition._directories.close()
 
     def turn(self) -> None:
         for _ in range(10):

@@ -108,7 +108,7 @@ class Transactional(Whole):
     def killed(self, **settings: str) -> Transactional:
         """SIGKILL, and the next life."""
         self.forget()
-        self.composition._directory.close()  # only the lock: what is in the files stays as it is
+        self.composition._directories.close()  # only the lock: what is in the files stays as it is
         return Transactional(self.directory, **settings)
 
 
