@@ -173,7 +173,7 @@ class Composition:
         )
         broker.group_transactions = GroupTransactions(groups, broker.verifier)
         broker.markers.routes[OFFSETS_TOPIC] = broker.group_transactions.write_marker
-        broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups)
+        broker.ledger = Ledger(runtime, settings, catalogue, partitions, groups, broker.cluster_id)
         groups.event_listeners.append(broker.group_figures.on_event)
         broker.standing_findings.ledger = broker.ledger
         broker.ledger.listeners += (broker.group_figures.on_ledger, broker.standing_findings.on_ledger)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +43,12 @@ def read(directory: str, group_id: str) -> Told:
     if not folders and not ledgers:
         raise Failed(f"{directory}: there is no folder of {OFFSETS_TOPIC} here")
     inferred = [one for folder in folders for one in generations(group_id, _entries(folder))]
-    written = []
+    written, cluster_id = [], _cluster_id(root)
     for folder in ledgers:
         for key, value, _ in _entries(folder):
             if key == group_id.encode():
                 try:
-                    written.append(decode_whole(value))
+                    written.append(decode_whole(value, cluster_id))
                 except UnparsableRecord:
                     continue  # a client may write into the topic as well
     told.inferred = not written
@@ -55,6 +56,15 @@ def read(directory: str, group_id: str) -> Told:
     if not told.records:
         raise Failed(f"{directory}: no record is of group {group_id!r}, or only offsets are")
     return told
+
+
+def _cluster_id(root: Path) -> str | None:
+    """As the directory says it; a single folder does not."""
+    with suppress(OSError):
+        for line in (root / "meta.properties").read_text(errors="replace").splitlines():
+            if line.startswith("cluster.id="):
+                return line.partition("=")[2].strip()
+    return None
 
 
 def _folders(root: Path, topic: str, group_id: str) -> list[Path]:

@@ -28,7 +28,7 @@ from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
 from coordinator.why.inferred import generations
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
-from protocol.records.ledger import LEDGER_TOPIC, NewerRecord, decode_whole
+from protocol.records.ledger import LEDGER_TOPIC, ForeignRecord, NewerRecord, decode_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -143,19 +143,23 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
 def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> list[Record]:
     """The group's records, the oldest first."""
     found = []
-    newer = 0
+    newer = foreign = 0
     for key, value, _ in _whole_partition(cluster, LEDGER_TOPIC, partition_for(group_id, partition_count)):
         if key == group_id.encode():
             try:
-                found.append(decode_whole(value))
+                found.append(decode_whole(value, cluster.cluster_id))
             except NewerRecord:
                 newer += 1
+            except ForeignRecord:
+                foreign += 1
             except UnparsableRecord:
                 continue  # a client may write into the topic as well
     if newer:
         print(
             f"kohort: {newer:,} records of the ledger were written by a newer Kohort, and are left out", file=sys.stderr
         )
+    if foreign:
+        print(f"kohort: {foreign:,} records of the ledger are another cluster's, and are left out", file=sys.stderr)
     return found
 
 

@@ -198,7 +198,7 @@ def _ledger(cluster: Cluster, since_ms: int, now_ms: int) -> dict[str, list[Reco
                 give_up = time.monotonic() + cluster.timeout_s
                 tp, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
                 try:
-                    record = decode_whole(message.value())
+                    record = decode_whole(message.value(), cluster.cluster_id)
                 except UnparsableRecord:
                     record = None  # a client may write into the topic as well
                 if record is not None and record["at_ms"] <= now_ms:

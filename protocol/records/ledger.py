@@ -79,6 +79,7 @@ class LedgerRecord(TypedDict):
     generation: int
     coordinator_partition: int
     broker_epoch: int
+    cluster_id: str
 
 
 class RebalanceBegan(LedgerRecord):
@@ -294,6 +295,10 @@ class NewerRecord(UnparsableRecord):
     """A newer Kohort wrote it: its fields may mean what this one does not know."""
 
 
+class ForeignRecord(UnparsableRecord):
+    """Another cluster's ledger tells of a group of its own: the topic was mirrored from there."""
+
+
 _MAYBE_OBJECT = (dict, type(None))
 _NEEDED: Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
     "any": (("at_ms", int),),
@@ -334,12 +339,15 @@ def decode_value(data: bytes | None) -> dict[str, Any]:
     return record
 
 
-def decode_whole(data: bytes | None) -> dict[str, Any]:
+def decode_whole(data: bytes | None, cluster_id: str | None = None) -> dict[str, Any]:
     """The record, with every field there by which readers put records together: a client may write into the topic too.
 
-    Raises: UnparsableRecord, also when such a field is missing, or any is of another type than declared; NewerRecord.
+    Raises: UnparsableRecord, also when such a field is missing, or any is of another type than declared; NewerRecord;
+    ForeignRecord when it is not of this cluster, if one is given.
     """
     record = decode_value(data)
+    if cluster_id and record.get("cluster_id", cluster_id) != cluster_id:
+        raise ForeignRecord(f"a ledger record of cluster {record['cluster_id']}")
     for name, kinds in _NEEDED["any"] + _NEEDED.get(record["kind"], ()):
         if name not in record or not isinstance(record[name], kinds):
             raise UnparsableRecord(f"a ledger record of {record['kind']} without {name}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from cli.tables import plain
 from cli.why_reading import Told
 from cli.why_showing import lines
-from tests.coordinator.why.records import MINUTE, NOW, Record, cause, rebalance
+from tests.coordinator.why.records import MINUTE, NOW, Record, cause, member, rebalance
 
 
 def shown(records: list[Record], *, verbose: bool = False, **window: Any) -> list[str]:
@@ -64,3 +67,21 @@ def test_verbose_tells_every_move():
 def test_what_nobody_can_look_at_is_said():
     told = shown(rebalance(NOW, cause("member_joined")))
     assert told[-1].endswith("commit_per_record, offsets_expiring, tight_heartbeat")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", "größe-λ-日本", "x\ny", "\x1b[31mred", "a\u202egnp", "\ud800", "🦄" * 40, "{}%s\\", "null", "\x00"],
+)
+def test_names_of_every_kind_are_told_in_their_own_line(name: str):
+    """Of clients, instances, topics, assignors; nothing of them reaches a terminal as a command."""
+    there = [member(name, partitions={name: "0-3"}), member("b", "joined", instance_id=name)]
+    topics = {"topics": {name: [3, 6]}, "made_anew": [name]}
+    records = [
+        *rebalance(NOW, cause("partitions_changed", name, **topics), members=there, moves=[[name, 0, name, None]]),
+        *rebalance(NOW + 9, cause("member_left", name, name, reason=name, instance_id=name), protocol=name),
+        refused(NOW + 10, client_id=name, topics=[name]),
+    ]
+    told = [plain(line) for line in shown(records, verbose=True)]
+    assert len(told) > 10
+    assert all(line.isprintable() for line in told), told

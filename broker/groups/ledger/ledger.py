@@ -76,12 +76,19 @@ class Ledger:
     """
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, catalogue: Catalogue, partitions: Partitions, groups: Groups
+        self,
+        runtime: Runtime,
+        settings: Settings,
+        catalogue: Catalogue,
+        partitions: Partitions,
+        groups: Groups,
+        cluster_id: str,
     ) -> None:
         self.enabled: bool = settings.kohort_ledger_enable
         self.listeners: list[Callable[[Mapping[str, Any]], None]] = []
         self.errors = 0
         self._runtime = runtime
+        self._cluster_id = cluster_id
         self._catalogue = catalogue
         self._partitions = partitions
         self._groups = groups
@@ -262,7 +269,11 @@ class Ledger:
                 log.exception("ledger_listener_failed", kind=record["kind"], group_id=record["group_id"])
 
     def _common(self, index: int) -> dict[str, Any]:
-        return {"coordinator_partition": index, "broker_epoch": self._catalogue.broker_epoch}
+        return {
+            "coordinator_partition": index,
+            "broker_epoch": self._catalogue.broker_epoch,
+            "cluster_id": self._cluster_id,
+        }
 
     def _index_of(self, group_id: str) -> int:
         topic = self._catalogue.image.topic(OFFSETS_TOPIC)
@@ -336,7 +347,7 @@ class Ledger:
         # Of each group the newest of each kind, in the order in which they were written.
         for record in newest.values():
             try:
-                follow(pasts, decode_whole(record.value))
+                follow(pasts, decode_whole(record.value, self._cluster_id))
             except (UnparsableRecord, TypeError, ValueError):
                 continue  # a client may write into the topic as well
 
@@ -355,7 +366,11 @@ class Ledger:
         partition: Partition | None = None
         if self._partitions.has(LEDGER_TOPIC, 0):
             partition = self._partitions.get(LEDGER_TOPIC, self._partition_index(group_id))
-        return [] if partition is None else (yield from reading.newest_in_steps(partition, group_id, last))
+        return (
+            []
+            if partition is None
+            else (yield from reading.newest_in_steps(partition, group_id, last, self._cluster_id))
+        )
 
     def in_progress(self, group_id: str) -> dict[str, Any] | None:
         """The rebalance that goes on, with who is missing and for how long (`coordinator.why.live`)."""

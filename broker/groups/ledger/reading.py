@@ -42,7 +42,12 @@ def newest(
 
 
 def newest_in_steps(
-    partition: Partition, group_id: str, rebalances: int, *, max_records: int = SCAN_MAX_RECORDS
+    partition: Partition,
+    group_id: str,
+    rebalances: int,
+    cluster_id: str | None = None,
+    *,
+    max_records: int = SCAN_MAX_RECORDS,
 ) -> Steps[list[dict[str, Any]]]:
     """As `newest`, in steps of less than a millisecond: 20,000 records take two hundred."""
     key = group_id.encode()
@@ -54,7 +59,7 @@ def newest_in_steps(
         begin = max(lowest, end - window)
         older = []
         for number, record in enumerate(between(partition, begin, end)):
-            if record.key == key and (decoded := _of(record)):
+            if record.key == key and (decoded := _of(record, cluster_id)):
                 older.append(decoded)
             if number % _RECORDS_A_STEP == 0:
                 yield
@@ -117,9 +122,9 @@ def between(partition: Partition, begin: int, end: int) -> Iterator[Record]:
         offset = result.next_offset
 
 
-def _of(record: Record) -> dict[str, Any] | None:
-    """A client may write into the topic as well; what is no record of ours is passed over."""
+def _of(record: Record, cluster_id: str | None) -> dict[str, Any] | None:
+    """A client may write into the topic as well, and another cluster's may be mirrored: both are passed over."""
     try:
-        return decode_whole(record.value)
+        return decode_whole(record.value, cluster_id)
     except UnparsableRecord:
         return None

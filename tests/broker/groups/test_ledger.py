@@ -14,8 +14,11 @@ from broker.groups.ledger.group_history import GroupHistory
 from broker.handlers import metadata as metadata_handlers
 from broker.partitions import PartitionFailed
 from coordinator.events import DepartureTraced, GroupEvent
+from coordinator.routing import partition_for
 from protocol.errors import ErrorCode
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.records.batch_encoder import encode_batch
+from protocol.records.batch_reader import Record
 from protocol.records.ledger import KINDS, RECORD_MAX_BYTES, LedgerMember, decode_value, encode_value
 from storage.errors import StorageError
 from tests.support.ledger_fixture import SESSION_MS, House
@@ -286,6 +289,28 @@ def test_a_full_group_says_whom_it_turned_away(tmp_path: Path):
     house.advance(1_000)
     (found,) = [one for one in house.ledger.findings("g") if one["rule"] == "refused_joins"]
     assert found["says"] == "new (10.0.0.1) cannot join: the group is full (group.max.size)"
+
+
+def test_records_of_another_cluster_and_torn_ones_are_passed_over(tmp_path: Path):
+    """A mirrored topic: its groups may have our groups' names. An older record does not say whose it is."""
+    house = House(tmp_path / "data")
+    house.topic("t", 4)
+    house.stable("a", plan=[ALL])
+    began, ended = house.log()
+    assert began["cluster_id"] == "AAAAAAAAAAAAAAAAAAAAAA"
+    foreign = [
+        encode_value({**one, "cluster_id": "BBBBBBBBBBBBBBBBBBBBBB", "generation": 99}) for one in (began, ended)
+    ]
+    older = {name: content for name, content in ended.items() if name != "cluster_id"}
+    values = [*foreign, encode_value(ended)[:-20], b"", encode_value({**ended, "version": 99}), encode_value(older)]
+    partition = house.broker.partitions.get(LEDGER_TOPIC, partition_for("g", 4))
+    assert partition is not None
+    partition.append(encode_batch([Record(at, ended["at_ms"], b"g", one, ()) for at, one in enumerate(values)]))
+    assert house.ledger.records("g") == [began, ended, older]
+    house.crash()
+    house.start()  # it reads what was told before
+    house.turn()
+    assert house.ledger.records("g")[:3] == [began, ended, older]
 
 
 def test_rl15_offsets_that_an_administrator_sets(house: House):
