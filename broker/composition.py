@@ -6,6 +6,7 @@ groups. Only then may the listeners accept.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broker.authorization.authorizer import Authorizer
@@ -105,6 +106,7 @@ class Composition:
                 settings.num_partitions,
                 settings.default_replication_factor,
                 {one.directory_id: str(one.path) for one in directories.logs},
+                [str(path) for path in directories.away],
             ),
             broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
             new_uuid=random_uuid,
@@ -145,6 +147,7 @@ class Composition:
         broker.quotas = ClientQuotas(catalogue.state.kept.quotas.values(), settings, runtime.now_ms)
         broker.authorizer = _authorizer(settings, runtime, catalogue)
         dynamic = _DynamicSettings(settings, catalogue)
+        several = len(directories.logs) + len(directories.away) > 1
         partitions = broker.partitions = Partitions(
             runtime,
             directories.logs[0].path,
@@ -154,8 +157,19 @@ class Composition:
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             fetch_session_slots=settings.max_incremental_fetch_session_cache_slots,
             trusted_topics=settings.kohort_trusted_topics,
-            directories={one.directory_id: one.path for one in directories.logs} if len(directories.logs) > 1 else None,
+            directories={one.directory_id: one.path for one in directories.logs} if several else None,
+            away=directories.away,
         )
+
+        def disk_changed() -> None:
+            offline = {str(path) for path in partitions.disks.offline}
+            online = {one.directory_id: str(one.path) for one in directories.logs if str(one.path) not in offline}
+            if online:  # else nobody gets a new partition anywhere
+                catalogue.placing = replace(catalogue.placing, directories=online)
+
+        partitions.on_disk_changed = disk_changed
+        for path, why in directories.away.items():
+            log.error("log_directory_offline", directory=str(path), error=why)
         partitions.unclean = frozenset(one.path for one in stops.unclean)
         broker.verifier = Verifier(runtime, partitions, settings)
         broker.markers = Markers(runtime, partitions)
@@ -165,6 +179,7 @@ class Composition:
             partitions,
             new_uuid=random_uuid,
             delete_delay_ms=settings.log_segment_delete_delay_ms,
+            some_away=bool(directories.away),
         )
         catalogue.settle = folders.settle
         folders.adopt(scans, catalogue.state, catalogue.image)

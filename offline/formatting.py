@@ -89,7 +89,7 @@ def format_directories(
     Returns the directories, and the identity of the metadata log's. Raises: DirectoryRefused when one has an identity
     already, StorageError.
     """
-    directories = LogDirectories.open(log_dirs, metadata_log_dir)
+    directories = LogDirectories.open(log_dirs, metadata_log_dir, all_of_them=True)
     try:
         for one in directories:
             if (one.path / FILE).exists():

@@ -62,3 +62,7 @@ class CorruptFile(Exception):
 
 class DirectoryRefused(Exception):
     """The data directory cannot be used as it is; the message says why and what to do."""
+
+
+class DirectoryUnusable(DirectoryRefused):
+    """The system lets nobody use it: it may be a disk that failed."""

@@ -145,9 +145,14 @@ def check_places(state: ClusterState, placing: Placing, places: Places) -> None:
     Kafka would serve one without its folder as empty, or leave it without a leader.
     """
     paths = placing.directories
-    if len(paths) > 1 and state.features and state.features.get("metadata.version", 0) < _DIRECTORIES_SINCE:
+    unknown: set[bytes] = set()
+    if (
+        len(paths) + len(placing.away) > 1
+        and state.features
+        and state.features.get("metadata.version", 0) < _DIRECTORIES_SINCE
+    ):
         raise DirectoryRefused(
-            f"log.dirs names {len(paths)} directories, and the metadata.version is "
+            f"log.dirs names {len(paths) + len(placing.away)} directories, and the metadata.version is "
             f"{state.features.get('metadata.version', 0)}: before {_DIRECTORIES_SINCE} (Kafka 3.7) nothing says which "
             "of them a partition lies in"
         )
@@ -161,6 +166,9 @@ def check_places(state: ClusterState, placing: Placing, places: Places) -> None:
                     "on a disk that failed, or that a move between directories was to leave)"
                 )
             if not lies and is_other(placing, one):
+                unknown.add(one.directories[0])
+                if len(unknown) <= len(placing.away):
+                    continue  # it lies in one of those that cannot be read
                 raise DirectoryRefused(
                     f"{topic.name}-{partition} lies in the directory with the id {uuid_text(one.directories[0])}, "
                     f"which is none of log.dirs ({', '.join(paths.values())}): name it there too, or mount it"
@@ -186,6 +194,8 @@ def leadership(
         for partition, one in topic.partitions.items():
             logged = log_epochs.get((topic_id, partition), -1)
             directory = _place(placing, one, places.get((topic_id, partition), ()), counts)
+            if directory is None:
+                continue
             if logged > one.leader_epoch:
                 changes.append(_whole(topic_id, partition, one, placing, directory, leader_epoch=logged + 1))
                 continue
@@ -210,13 +220,15 @@ def leadership(
     return changes
 
 
-def _place(placing: Placing, one: PartitionState, lies: Sequence[bytes], counts: Counter[bytes]) -> bytes:
-    """The id of the directory where a partition's folder is, or where it is to be made."""
+def _place(placing: Placing, one: PartitionState, lies: Sequence[bytes], counts: Counter[bytes]) -> bytes | None:
+    """The id of the directory where a partition's folder is, or where it is to be made; None when it is away."""
     if lies:
         return lies[0]
     for directory in one.directories:
         if directory in placing.directory_ids:
             return directory
+    if placing.away:
+        return None
     chosen = spread(placing, counts, 1)[0]
     counts[chosen] += 1
     return chosen

@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from broker.catalogue.cluster_state import ClusterState
 
@@ -60,6 +60,7 @@ class Placing:
     default_partitions: int
     default_replication_factor: int = 1
     directories: Mapping[bytes, str] = field(default_factory=dict)  # those of partitions, id -> path; none: the above
+    away: Collection[str] = ()  # the paths of those that could not be opened
 
     @property
     def directory_ids(self) -> tuple[bytes, ...]:

@@ -103,11 +103,14 @@ class Leaders(Generic[ShardT]):
         return leader
 
     def coordinator_of(self, key: str) -> int | None:
-        """The node that coordinates the key; None while there is no topic, whose making is begun."""
+        """The node that coordinates the key; None while its disk is away, or no topic is there: it is made."""
         if not self.all:
             self._create_topic()
             return None
-        return self._placement.leader_of(self._topic, partition_for(key, len(self.all)))
+        index = partition_for(key, len(self.all))
+        if self._partitions.is_offline(self._topic, index):
+            return None
+        return self._placement.leader_of(self._topic, index)
 
     def unloaded(self) -> int:
         """How many partitions cannot be served."""

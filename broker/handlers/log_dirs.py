@@ -51,7 +51,7 @@ def _described(
     for name, indexes in wanted.items():
         for index in dict.fromkeys(indexes):
             yield None
-            if partitions.has(name, index):
+            if partitions.has(name, index) and not partitions.is_offline(name, index):
                 found[partitions.folder(name, index).parent].setdefault(name, []).append(
                     DescribeLogDirsPartition(
                         partition_index=index,
@@ -60,8 +60,14 @@ def _described(
                         is_future_key=False,
                     )
                 )
-    results = []
+    offline = partitions.disks.offline
+    results = [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(place), topics=[])
+        for place in offline
+    ]
     for place, by_topic in found.items():
+        if place in offline:
+            continue
         topics = [DescribeLogDirsTopic(name=name, partitions=its) for name, its in by_topic.items()]
         directory = os.path.abspath(place)  # noqa: PTH100  resolve() would follow links
         total_bytes = usable_bytes = -1

@@ -229,6 +229,10 @@ def _described(
             )
             for partition, leader_epoch in enumerate(epochs[first : first + _PARTITIONS_A_STEP], first)
         ]
+    if broker.partitions.disks.offline:
+        for one in partitions:
+            if broker.partitions.is_offline(topic.name, one.partition_index):
+                one.error_code, one.leader_id, one.offline_replicas = ErrorCode.LEADER_NOT_AVAILABLE, -1, node
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -331,6 +335,7 @@ def _partitions(
     broker: Broker, context: RequestContext, topic: Topic, partitions: range
 ) -> DescribeTopicPartitionsResponseTopic:
     node = [broker.node_id]
+    offline = {one for one in partitions if broker.partitions.is_offline(topic.name, one)}
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
@@ -338,15 +343,15 @@ def _partitions(
         is_internal=topic.is_internal,
         partitions=[
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition in offline else ErrorCode.NONE,
                 partition_index=partition,
-                leader_id=broker.node_id,
+                leader_id=-1 if partition in offline else broker.node_id,
                 leader_epoch=topic.leader_epochs[partition],
                 replica_nodes=node,
                 isr_nodes=node,
                 eligible_leader_replicas=[],
                 last_known_elr=[],
-                offline_replicas=[],
+                offline_replicas=node if partition in offline else [],
             )
             for partition in partitions
         ],

@@ -51,7 +51,9 @@ def what_is_missing(app: App) -> list[str]:
         missing.append(f"{recovering} partitions are being recovered")
     if partitions.not_ready is not None:
         missing.append(partitions.not_ready)
-    missing.extend(filter(None, map(_unwritable, partitions.directories)))
+    offline = partitions.disks.offline
+    missing.extend(f"log directory {path} is offline: {why}" for path, why in offline.items())
+    missing.extend(filter(None, (_unwritable(one) for one in partitions.directories if one not in offline)))
     return missing
 
 

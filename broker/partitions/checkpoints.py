@@ -16,7 +16,7 @@ from storage.errors import CorruptFile, StorageError
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS, read_offsets, write_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 Key = tuple[str, int]
@@ -29,7 +29,10 @@ class Checkpoints:
     directory it is not asked.
     """
 
-    def __init__(self, directories: Sequence[Path], place: Callable[[Key], Path | None]) -> None:
+    def __init__(
+        self, directories: Sequence[Path], place: Callable[[Key], Path | None], offline: Collection[Path] = ()
+    ) -> None:
+        self._offline = offline  # left alone
         self._directories = tuple(directories)
         self._place = place
         self._lock = Lock()
@@ -58,6 +61,8 @@ class Checkpoints:
         """
         errors: list[Exception] = []
         for directory in self._directories:
+            if directory in self._offline:
+                continue
             try:
                 self.write_in(directory, name, offsets, moment)
             except (StorageError, CorruptFile, OSError) as error:
@@ -89,7 +94,7 @@ class Checkpoints:
         with self._lock:
             self._forgotten.update(dict.fromkeys(gone, next(self._moments)))
             for directory in self._directories:
-                for name in OFFSET_CHECKPOINTS:
+                for name in () if directory in self._offline else OFFSET_CHECKPOINTS:
                     content = self._read(directory / name)
                     if not gone.isdisjoint(content):
                         kept = {key: offset for key, offset in content.items() if key not in gone}

@@ -45,9 +45,11 @@ class TopicFolders(TopicsListener):
         *,
         new_uuid: Callable[[], bytes],
         delete_delay_ms: int,
+        some_away: bool = False,
     ) -> None:
         self._runtime = runtime
         self._directories = tuple(directories)
+        self._only = directories[0] if len(directories) == 1 and not some_away else None
         self._by_id = {one.directory_id: one for one in directories}
         self._partitions = partitions
         self._new_uuid = new_uuid
@@ -55,10 +57,11 @@ class TopicFolders(TopicsListener):
         self._retired: list[Any] = []
         self._left: _Wanted = {}  # folders of deleted topics that the disk refused to rename
 
-    def _directory_of(self, topic: Topic, partition: int) -> LogDirectory:
-        if len(self._directories) == 1:
-            return self._directories[0]
-        return self._by_id[topic.directories[partition]]
+    def _directory_of(self, topic: Topic, partition: int) -> LogDirectory | None:
+        """None when it could not be opened at the start: what lies there is left as it is."""
+        if self._only is not None:
+            return self._only
+        return self._by_id.get(topic.directories[partition]) if len(topic.directories) > partition else None
 
     def adopt(self, scans: Sequence[tuple[LogDirectory, Scan]], state: ClusterState, image: TopicsImage) -> None:
         """At start: set strays aside, make what is missing, delete what was deleted. Raises: StorageError."""
@@ -67,7 +70,7 @@ class TopicFolders(TopicsListener):
             for topic in image
             for partition in range(topic.partition_count)
         }
-        made = dict(wanted)
+        made = {key: (topic_id, its) for key, (topic_id, its) in wanted.items() if its is not None}
         to_delete: list[Path] = []
         for directory, scan in scans:
             to_delete += scan.to_delete
@@ -101,15 +104,17 @@ class TopicFolders(TopicsListener):
         They are out of service until somebody asks for them when the folder can be made: records in a folder without
         its topic's id would be taken for somebody else's at the next start, by Kafka too.
         """
-        wanted = {
-            (t.name, p): (t.topic_id, self._directory_of(t, p)) for t in delta.created for p in range(t.partition_count)
-        }
+        new = [(topic, p) for topic in delta.created for p in range(topic.partition_count)]
         for before, after in delta.grown:
-            for partition in range(before.partition_count, after.partition_count):
-                wanted[after.name, partition] = after.topic_id, self._directory_of(after, partition)
+            new += [(after, p) for p in range(before.partition_count, after.partition_count)]
+        wanted: _Wanted = {}
+        for topic, partition in new:
+            directory = self._directory_of(topic, partition)
+            assert directory is not None  # new ones go where there is a directory
+            wanted[topic.name, partition] = topic.topic_id, directory
         refused: _Wanted = {}
-        for directory in self._directories:
-            its = {key: one for key, one in wanted.items() if one[1] is directory}
+        for place in self._directories:
+            its = {key: one for key, one in wanted.items() if one[1] is place}
             try:
                 self._make(its)
             except (StorageError, CorruptFile) as error:
@@ -142,6 +147,8 @@ class TopicFolders(TopicsListener):
         for topic in delta.deleted:
             for partition in range(topic.partition_count):
                 directory = self._directory_of(topic, partition)
+                if directory is None:
+                    continue  # found at a start when it is back
                 try:
                     target = directory.retire(topic.name, partition, unique=self._new_uuid())
                 except StorageError as error:

@@ -275,8 +275,11 @@ class LogManager:
         self.cleaning.stop()
         self._partitions.flusher.stop()
         partitions = list(self._partitions)
-        troubled = (*self._partitions.failures, *self._partitions.loading)
-        unclean = {self._partitions.folder(*key).parent for key in troubled}
+        self._partitions.disks.stop()
+        unclean = set(self._partitions.disks.offline)
+        for key in (*self._partitions.failures, *self._partitions.loading):
+            if not self._partitions.is_offline(*key):
+                unclean.add(self._partitions.folder(*key).parent)
         whole = self._whole if len(partitions) > MANY else {}
         # Closing is waiting for the disk, and the file system serves several who wait at once.
         shares = [share for at in range(CLOSERS) if (share := partitions[at::CLOSERS])]
@@ -304,8 +307,11 @@ class LogManager:
         checkpoints = self._partitions.checkpoints
         names = RECOVERY_POINT, LOG_START, HIGH_WATERMARK
         moments = {name: (self._offsets(name), checkpoints.moment()) for name in names}
-        clean = True
+        offline = self._partitions.disks.offline
+        clean = not offline
         for directory in self._partitions.directories:
+            if directory in offline:
+                continue
             try:
                 if directory in whole:
                     whole[directory].sync_file_system()

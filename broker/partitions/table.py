@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.loop.logs import get_logger
 from broker.partitions.checkpoints import Checkpoints
 from broker.partitions.checks import Checks
+from broker.partitions.disks import DirectoryOffline, Disks
 from broker.partitions.errors import PartitionFailed, PartitionLoading
 from broker.partitions.fetch_sessions import FetchSessions
 from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings, tail_of
+from storage.directory.directory_check import is_full
+from storage.errors import StorageError
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS
 
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from broker.partitions.partition import Unchecked
     from broker.partitions.settings import PartitionSettings
     from protocol.errors import KafkaError
-    from storage.errors import StorageError
 
 RELOAD_AFTER_MS = 1_000
 """How long a failed log is left alone before it is loaded anew, and again when that fails too."""
@@ -71,10 +73,13 @@ class Partitions:
         fetch_session_slots: int = 1_000,
         trusted_topics: Collection[str] = (),
         directories: Mapping[bytes, Path] | None = None,
+        away: Mapping[Path, str] | None = None,
     ) -> None:
         self.runtime = runtime
         self._places = dict(directories or {})
         self.directories = tuple(self._places.values()) or (directory,)
+        self.disks = Disks(runtime, self._places, away or {})
+        self.disks.on_change = self._disk_changed
         self.flusher = Flusher(runtime)
         self.checks = Checks(runtime)
         self.fetch_sessions = FetchSessions(fetch_session_slots)
@@ -85,7 +90,7 @@ class Partitions:
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
         self.on_deleted: list[Callable[[Key], None]] = []
         """Called with each partition that is deleted, its log open or not."""
-        self.checkpoints = Checkpoints(self.directories, self._directory_of)
+        self.checkpoints = Checkpoints(self.directories, self._directory_of, self.disks.offline)
         self.recovery_points = dict(recovery_points or {})
         self.log_starts = dict(log_starts or {})
         """What the checkpoints say of partitions that are not open."""
@@ -105,6 +110,8 @@ class Partitions:
         """When an append was last refused by the disk (ms), and how."""
         self.refusal_count = 0
         self._to_wake: dict[Partition, None] = {}
+        self.on_disk_changed: Callable[[], None] = lambda: None
+        """Called when a log directory has gone offline or come back."""
 
     def __iter__(self) -> Iterator[Partition]:
         """The partitions whose logs are open."""
@@ -173,15 +180,28 @@ class Partitions:
     # -- opening -------------------------------------------------------------------------------------------
 
     def folder(self, topic: str, index: int) -> Path:
-        """Where a partition's files lie. There must be such a partition."""
-        return self._directory(self._topics[topic], index) / f"{topic}-{index}"
+        """Where a partition's files lie. There must be such a partition. Raises: DirectoryOffline."""
+        directory = self._directory(self._topics[topic], index)
+        if directory is None:
+            self.disks.check(directory)
+            raise AssertionError
+        return directory / f"{topic}-{index}"
 
-    def _directory(self, topic: Topic, index: int) -> Path:
-        return self._places[topic.directories[index]] if self._places else self.directories[0]
+    def _directory(self, topic: Topic, index: int) -> Path | None:
+        """None for one that could not be opened at the start."""
+        return self._places.get(topic.directories[index]) if self._places else self.directories[0]
 
     def _directory_of(self, key: Key) -> Path | None:
         topic = self._topics.get(key[0])
         return None if topic is None or key[1] >= topic.partition_count else self._directory(topic, key[1])
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the partition's log directory is offline."""
+        offline = self.disks.offline
+        if not offline:
+            return False
+        directory = self._directory_of((topic, index))
+        return directory is None or directory in offline
 
     def size_bytes(self, topic: str, index: int) -> int:
         """Bytes in the partition's segments. Opens no log: they are summed up in its folder if need be."""
@@ -207,6 +227,8 @@ class Partitions:
                 make()
                 self.unmade.pop(key, None)
             directory = self._directory(topic, index)
+            self.disks.check(directory)
+            assert directory is not None
             return PartitionLog.open(
                 directory / f"{topic.name}-{index}",
                 self.settings_of(topic).log,
@@ -255,6 +277,8 @@ class Partitions:
             if key not in self.failures:
                 log.error("partition_not_opened", topic=topic.name, partition=index, error=str(opened))
             self.failures[key] = failure
+            if isinstance(opened, OSError | StorageError):
+                self._suspect(key)
             raise failure.afresh()
         self.failures.pop(key, None)
         settings = self.settings_of(topic)
@@ -375,6 +399,8 @@ class Partitions:
             log.error("append_refused", topic=partition.topic, partition=partition.index, error=str(error))
         self.refusal = now_ms, str(error)
         self.refusal_count += 1
+        if not is_full(error):
+            self._suspect((partition.topic, partition.index))
 
     @property
     def not_ready(self) -> str | None:
@@ -392,6 +418,25 @@ class Partitions:
         self.failures[key] = partition.error
         log.error("partition_failed", topic=key[0], partition=key[1], error=str(partition.error))
         self._reload_later(partition)
+        self._suspect(key)
+
+    def _suspect(self, key: Key) -> None:
+        directory = self._directory_of(key)
+        if directory is not None:
+            self.disks.suspect(directory)
+
+    def _disk_changed(self, directory: Path) -> None:
+        """A log directory went offline, and its partitions with it; or it is back: they are loaded anew."""
+        if directory in self.disks.offline:
+            why = DirectoryOffline(f"log directory {directory} is offline: {self.disks.offline[directory]}")
+            for partition in self:
+                if partition.log.directory.parent == directory:
+                    partition.fail(why)
+        else:
+            for key in [key for key in self.failures if key not in self._partitions]:
+                if self._directory_of(key) == directory:
+                    del self.failures[key]  # opened when somebody asks
+        self.on_disk_changed()
 
     def _reload_later(self, partition: Partition) -> None:
         key = "reload", partition.topic, partition.index
@@ -401,6 +446,9 @@ class Partitions:
     def _reload(self, partition: Partition) -> None:
         key = partition.topic, partition.index
         if self._partitions.get(key) is not partition:
+            return
+        if self.is_offline(*key):
+            self._reload_later(partition)
             return
         folder, now_ms = self.folder(*key), self.runtime.now_ms()
 

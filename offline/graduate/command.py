@@ -58,7 +58,7 @@ def run(wish: Wish, environment: Mapping[str, str]) -> int:
         for path in absolute_paths(settings.log_dirs):
             if not path.is_dir():
                 raise DirectoryRefused(f"there is no directory {path}")
-        directories = LogDirectories.open(settings.log_dirs, settings.metadata_log_dir)
+        directories = LogDirectories.open(settings.log_dirs, settings.metadata_log_dir, all_of_them=True)
     except DirectoryRefused as error:
         return _refuse([str(error)])
     try:

@@ -8,13 +8,14 @@ Source: Kafka's LogManager, KafkaRaftServer.initializeLogDirs, MetaPropertiesEns
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.types import uuid_text
 from storage.directory import meta_properties
 from storage.directory.log_directory import METADATA_FOLDER, LogDirectory
-from storage.errors import CorruptFile, DirectoryRefused
+from storage.errors import CorruptFile, DirectoryRefused, DirectoryUnusable, StorageError
 from storage.files import DISK, Disk
 from storage.reading.checkpoints import read_offsets
 
@@ -33,26 +34,59 @@ class LogDirectories:
     def __init__(self, logs: Sequence[LogDirectory], metadata: LogDirectory, disk: Disk = DISK) -> None:
         self.logs = tuple(logs)
         self.metadata = metadata
+        self.away: dict[Path, str] = {}
+        """The directories that cannot be used, and why: what lies there is offline until a start finds it again."""
         self._disk = disk
         self._unwritten: list[tuple[LogDirectory, MetaProperties]] = []
 
     @classmethod
-    def open(cls, log_dirs: Sequence[str], metadata_log_dir: str | None = None, disk: Disk = DISK) -> LogDirectories:
-        """Lock them all; what is not there is made. Raises: DirectoryRefused, and then none is locked."""
+    def open(
+        cls,
+        log_dirs: Sequence[str],
+        metadata_log_dir: str | None = None,
+        disk: Disk = DISK,
+        *,
+        all_of_them: bool = False,
+    ) -> LogDirectories:
+        """Lock them all; what is not there is made. One that cannot be used is `away`, unless it has the metadata log.
+
+        Raises: DirectoryRefused, and then none is locked; also for one that is away when `all_of_them` are wanted.
+        """
         paths = absolute_paths(log_dirs)
         metadata_path = metadata_directory(log_dirs, metadata_log_dir)
         every = list(dict.fromkeys((*paths, metadata_path)))
         check_distinct(every)  # first: a lock that is taken twice is lost when one of the two is given up
         opened: list[LogDirectory] = []
         try:
-            opened.extend(LogDirectory.open(path, disk) for path in every)
-            check_distinct(every)
+            away = {}
+            for path in every:
+                try:
+                    opened.append(LogDirectory.open(path, disk))
+                except DirectoryUnusable as error:
+                    if all_of_them or path == metadata_path:
+                        raise
+                    away[path] = str(error)
+            check_distinct([one.path for one in opened])
+            if not any(path not in away for path in paths):
+                raise DirectoryRefused(f"none of log.dirs can be used: {'; '.join(away.values())}")
         except BaseException:
             for one in opened:
                 one.close()
             raise
         by_path = {one.path: one for one in opened}
-        return cls([by_path[path] for path in paths], by_path[metadata_path], disk)
+        made = cls([by_path[path] for path in paths if path in by_path], by_path[metadata_path], disk)
+        made.away = away
+        return made
+
+    def _give_up(self, directory: LogDirectory, error: Exception) -> None:
+        """The disk fails: go on without. Raises: the error, when the metadata log or the last of `logs` is there."""
+        if directory is self.metadata or len(self.logs) == 1:
+            raise error
+        self.logs = tuple(one for one in self.logs if one is not directory)
+        self._unwritten = [(one, meta) for one, meta in self._unwritten if one is not directory]
+        self.away[directory.path] = str(error)
+        with suppress(OSError):
+            directory.close()
 
     def __iter__(self) -> Iterator[LogDirectory]:
         """All of them, the metadata log's too."""
@@ -84,10 +118,14 @@ class LogDirectories:
                 )
         identity = self.metadata.identity(node_id=node_id, new_uuid=new_uuid, cluster_id=cluster_id)
         ids: dict[bytes, Path] = {}
-        for one in self:
-            meta, written = meta_properties.plan(
-                one.path, node_id=node_id, new_uuid=new_uuid, cluster_id=identity.cluster_id
-            )
+        for one in list(self):
+            try:
+                meta, written = meta_properties.plan(
+                    one.path, node_id=node_id, new_uuid=new_uuid, cluster_id=identity.cluster_id
+                )
+            except StorageError as error:
+                self._give_up(one, error)
+                continue
             file = one.path / meta_properties.FILE
             if meta.cluster_id != identity.cluster_id:
                 raise CorruptFile(
@@ -117,7 +155,12 @@ class LogDirectories:
 
     def scans(self) -> list[tuple[LogDirectory, Scan]]:
         """The folders in each. Raises: as `LogDirectory.scan`, CorruptFile when the metadata log of them is away."""
-        found = [(one, one.scan()) for one in self.logs]
+        found = []
+        for one in self.logs:
+            try:
+                found.append((one, one.scan()))
+            except OSError as error:
+                self._give_up(one, error)
         metadata = self.metadata.path / METADATA_FOLDER
         if any(scan.logs for _, scan in found) and not metadata.exists():
             why = "it is not there, and there are folders of partitions"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from protocol.types import ZERO_UUID, uuid_from_text, uuid_text
 from storage.directory import meta_properties
-from storage.errors import CorruptFile, DirectoryRefused, StorageError
+from storage.errors import CorruptFile, DirectoryRefused, DirectoryUnusable, StorageError
 from storage.files import DISK, Disk, make_directory, replace_file, sync_directory
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ class LogDirectory:
             # this is the only place that opens it.
             fd = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except (FileExistsError, NotADirectoryError) as error:
-            raise DirectoryRefused(f"the data directory {path} is not a directory") from error
+            raise DirectoryUnusable(f"the data directory {path} is not a directory") from error
         except PermissionError as error:
-            raise DirectoryRefused(
+            raise DirectoryUnusable(
                 f"the data directory {path} cannot be used: {error.strerror}; {_owners(path)}"
             ) from error
         except OSError as error:
-            raise DirectoryRefused(f"the data directory {path} cannot be used: {error.strerror}") from error
+            raise DirectoryUnusable(f"the data directory {path} cannot be used: {error.strerror}") from error
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -110,7 +110,7 @@ class LogDirectory:
                     f"the data directory {path} is in use by another process, Kohort or Apache Kafka: stop that first, "
                     "or choose another log.dirs"
                 ) from error
-            raise DirectoryRefused(f"the data directory {path} cannot be locked: {error.strerror}") from error
+            raise DirectoryUnusable(f"the data directory {path} cannot be locked: {error.strerror}") from error
         with contextlib.suppress(OSError):  # a full disk: it is only for people, and for no reason not to start
             os.ftruncate(fd, 0)
             os.pwrite(fd, b"%d\n" % os.getpid(), 0)

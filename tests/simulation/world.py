@@ -164,6 +164,7 @@ class World:
         self.broker: Any = None
         self.runtime: VirtualRuntime
         self._directory = directory
+        self._two_disks = seed % 2 == 1
         self.disk = SimulatedDisk(directory, self.random)
         self.disk.install()
         self._channels: dict[int, Channel] = {}
@@ -184,7 +185,8 @@ class World:
         # So slow that requests come between the turns of whatever is done in slices, or so quick that none do.
         self.runtime.step_ns = self.random.choice([0, 60_000, 300_000])
         self._works_seen = 0
-        given = {**self.settings, "log.dirs": str(self._directory)}
+        log_dirs = [self._directory / name for name in ("one", "two")] if self._two_disks else [self._directory]
+        given = {**self.settings, "log.dirs": ",".join(map(str, log_dirs))}
         self._composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self._composition.broker
         self.broker.served = HANDLERS.keys()
@@ -252,9 +254,9 @@ class World:
         self._channels.clear()
         self._stirred.clear()
         self.auditor.broker_died(self.life)
-        lock = self._composition._directory._lock_fd
-        if lock >= 0:
-            os.close(lock)  # as the system does when a process ends
+        for one in self._composition._directories:
+            if one._lock_fd >= 0:
+                os.close(one._lock_fd)  # as the system does when a process ends
         self.broker = self._composition = self._server = None  # type: ignore[assignment]
         gc.unfreeze()  # a broker freezes what it has loaded, for the life of its process
 

@@ -51,6 +51,9 @@ class FakePartitions:
             self.by_index[index].index = index
         return self.by_index[index]
 
+    def is_offline(self, name: str, index: int) -> bool:
+        return False
+
 
 class GroupBroker:
     """What handlers need of a broker; `ask` puts a request through the codec of its version, both ways."""

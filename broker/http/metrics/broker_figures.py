@@ -94,6 +94,16 @@ def _partitions(scrape: Scrape) -> Iterator[str]:
         "Appends that the disk refused.",
         partitions.refusal_count,
     )
+    offline = partitions.disks.offline
+    yield from scrape.many(
+        "kohort_log_directory_offline",
+        "gauge",
+        "1 when a directory of log.dirs cannot be used, and its partitions with it, else 0.",
+        (
+            f'{{directory="{escaped(str(directory))}"}} {int(directory in offline)}'
+            for directory in dict.fromkeys((*partitions.directories, *offline))
+        ),
+    )
     volumes: list[tuple[str, os.statvfs_result]] = []
     for directory in partitions.directories:
         with suppress(OSError):

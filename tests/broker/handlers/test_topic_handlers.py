@@ -38,7 +38,9 @@ class Desk:
         self.settings = Settings({key.replace("_", "."): value for key, value in settings.items()})
         self.driver = CatalogueDriver(directory)
         self.driver.catalogue.broker_configs = BrokerConfigs(1, Settings.definitions, dict(settings))
+        online = SimpleNamespace(disks=SimpleNamespace(offline={}), is_offline=lambda *_: False)
         self.broker: Any = SimpleNamespace(
+            partitions=online,
             runtime=self.driver.runtime,
             settings=self.settings,
             catalogue=self.driver.catalogue,
