@@ -161,8 +161,7 @@ _VARIABLES = {"SPARK_DRIVER_MEMORY": "spark.driver.memory"}
 
 def _defaults_file() -> dict[str, str]:
     """What spark-defaults.conf says, if there is one."""
-    home = os.environ.get("SPARK_HOME") or str(Path(str(importlib.util.find_spec("pyspark").origin)).parent)  # type: ignore[union-attr]  # it is there, see check_environment
-    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
+    file = Path(os.environ.get("SPARK_CONF_DIR") or class_archive.spark_home() / "conf") / "spark-defaults.conf"
     if not file.is_file():
         return {}
     lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
