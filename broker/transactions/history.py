@@ -25,8 +25,8 @@ class TransactionHistory:
 
     `transaction`: one that was not simply committed; with `completed_at_ms` when its last marker is written, with
     `delayed` (error by partition) and `abandoned` (partitions) where markers were refused. `loaded`: it was open or
-    decided when the broker started. `request_refused`, `write_failed`: with `count` and `last_ms` for what repeats
-    itself. `expired`: the id was forgotten.
+    decided when the broker started. `was_aborted`: it had ended so before, as its last record says. `request_refused`,
+    `write_failed`: with `count` and `last_ms` for what repeats itself. `expired`: the id was forgotten.
     """
 
     __slots__ = ("_decided", "_histories")
@@ -85,6 +85,11 @@ class TransactionHistory:
             self._decided[event.key] = entry
         self._append(event.key, entry)
 
+    def _find(self, event: TransactionEvent) -> None:
+        """At the start. A shard that is loaded anew later has nothing to tell of what is remembered."""
+        if event.key not in self._histories:
+            self._append(event.key, _entry("was_aborted", event))
+
     def _repeat(self, event: TransactionEvent) -> None:
         history = self._histories.get(event.key)
         entry = _entry(event.kind.removeprefix("transaction_"), event)
@@ -127,6 +132,7 @@ _TELL = {
     "markers_delayed": TransactionHistory._delay,
     "marker_abandoned": TransactionHistory._abandon,
     "transaction_loaded": TransactionHistory._load,
+    "transaction_was_aborted": TransactionHistory._find,
     "transaction_request_refused": TransactionHistory._repeat,
     "transaction_write_failed": TransactionHistory._repeat,
     "transactional_id_expired": TransactionHistory._expire,

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 log = get_logger()
 
 # Thousands of transactions a second begin and end as their clients wish: that is told at level `debug` only.
-_ROUTINE = frozenset({"transaction_began", "transaction_completed", "transaction_request_refused"})
+_ROUTINE = frozenset(
+    {"transaction_began", "transaction_completed", "transaction_request_refused", "transaction_was_aborted"}
+)
 _WARNINGS = frozenset({"markers_delayed", "transaction_write_failed"})
 
 

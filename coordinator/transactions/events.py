@@ -25,6 +25,7 @@ KINDS = frozenset(
         "transaction_write_failed",
         "transaction_request_refused",
         "transaction_loaded",
+        "transaction_was_aborted",
         "transactional_id_expired",
         "markers_delayed",
         "marker_abandoned",

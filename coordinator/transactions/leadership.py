@@ -31,6 +31,8 @@ def loaded(view: View, event_: TransactionLoaded, now_ms: int) -> TransactionOut
     if transaction.state is TransactionState.ONGOING:
         timer = timeout_timer(transaction, now_ms)
         return Outcome(transaction, timers=() if timer is None else (timer,), events=(_told(transaction, now_ms),))
+    if transaction.state is TransactionState.COMPLETE_ABORT:
+        return Outcome(transaction, events=(_aborted_before(transaction),))
     if transaction.state not in PREPARED:
         return Outcome(transaction)
     ending = Ending("loaded", transaction.last_update_ms)
@@ -48,6 +50,19 @@ def _told(transaction: Transaction, now_ms: int) -> TransactionEvent:
         open_ms=now_ms - transaction.start_ms,
         partition_count=len(transaction.partitions),
         partitions=named(transaction.partitions),
+    )
+
+
+def _aborted_before(transaction: Transaction) -> TransactionEvent:
+    """What its last record still tells: when it ended, and how long after its first partition."""
+    open_ms = transaction.last_update_ms - transaction.start_ms
+    return event(
+        "transaction_was_aborted",
+        transaction,
+        transaction.last_update_ms,
+        open_ms=open_ms,
+        timeout_ms=transaction.timeout_ms,
+        timed_out=open_ms >= transaction.timeout_ms,
     )
 
 

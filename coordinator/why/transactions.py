@@ -56,6 +56,15 @@ def entry(facts: Facts) -> tuple[str, list[str]]:
     if kind == "loaded":
         was = "was open" if facts["state"] == "Ongoing" else f"was decided ({facts['state']})"
         return f"the broker started; a transaction {was} since {duration(facts['open_ms'])}", list(_below(facts))
+    if kind == "was_aborted":
+        opened = duration(facts["open_ms"])
+        if facts["timed_out"]:
+            timeout = duration(facts["timeout_ms"])
+            return (
+                f"aborted before the broker started: it was open for {opened}, longer than its timeout of {timeout}",
+                [],
+            )
+        return f"aborted before the broker started, after {opened}; by whom is not in the log", []
     if kind == "request_refused":
         return _refused(facts), []
     if kind == "write_failed":

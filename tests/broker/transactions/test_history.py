@@ -123,6 +123,32 @@ def test_what_was_open_at_the_start_is_said(broker: TransactionalWhole, tmp_path
         again.stop()
 
 
+@pytest.mark.parametrize("timed_out", [True, False])
+def test_what_was_aborted_before_the_start_is_said(broker: TransactionalWhole, tmp_path: Path, timed_out: bool) -> None:
+    """As far as the log of transactions tells."""
+    pair = opened(broker)
+    broker.runtime.advance(61_000 if timed_out else 5_000)
+    broker.settle()
+    if not timed_out:
+        broker.end("tx", pair, commit=False)
+        broker.settle()
+    ended_ms = broker.runtime.now_ms()
+    broker.stop()
+    again = TransactionalWhole(tmp_path)
+    try:
+        again.settle()
+        ((sentence, _),) = history(again)
+        (one,) = told(again, "/transactions/tx")["history"]
+        assert one["at_ms"] <= ended_ms
+        assert sentence == (
+            "aborted before the broker started: it was open for 60.0 s, longer than its timeout of 60.0 s"
+            if timed_out
+            else "aborted before the broker started, after 5.0 s; by whom is not in the log"
+        )
+    finally:
+        again.stop()
+
+
 def test_a_name_that_is_not_there_is_compared_with_others(broker: TransactionalWhole) -> None:
     opened(broker, "payments-1")
     answer = told(broker, "/transactions/payment-1")
