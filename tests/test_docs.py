@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 from functools import cache
@@ -13,7 +14,7 @@ from broker.config.settings import Settings
 from broker.handlers.dispatch import HANDLERS
 from broker.http.routes import ROUTES
 from cli import VERBS
-from cli.completion import nodes
+from cli.completion import program
 from cli.kafka_tools import TOOLS
 from kohort.testing import Broker
 from protocol.api_keys import ApiKey
@@ -116,7 +117,16 @@ def test_every_page_is_linked_from_the_readme_or_from_a_page_that_is() -> None:
 @cache
 def _known() -> dict[tuple[str, ...], set[str]]:
     """What may be said behind each verb and command: options, and further words."""
-    return {node.path: {option.word for option in (*node.options, *node.commands)} for node in nodes()}
+    return dict(_words((), program()))
+
+
+def _words(path: tuple[str, ...], parser: argparse.ArgumentParser) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    below = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    options = {word for action in parser._actions for word in action.option_strings}
+    yield path, options.union(*below)
+    for commands in below:
+        for name, command in commands.items():
+            yield from _words((*path, name), command)
 
 
 def _shown_lines(page: Path) -> Iterator[str]:
