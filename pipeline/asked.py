@@ -32,7 +32,7 @@ VERBS = {
     "report": "one self-contained HTML page",
     "records": "every record of __consumer_offsets, decoded, those nobody can decode too",
 }
-STREAMED = ("commits", "rebalances", "lag", "growth")
+STREAMED = ("commits", "rebalances", "lag", "growth", "groups", "stuck")
 FORMATS = ("parquet", "json", "csv", "table")
 NO_GROUPS = "--from {paths}: there is no __consumer_offsets-N folder in it; no consumer group was ever there, "
 NO_GROUPS += "or its logs lie in another of the broker's log.dirs"

@@ -1,4 +1,4 @@
-"""The four tables that can be streamed: what is read, and what is done with each batch of it.
+"""The tables that can be streamed: what is read, and what is done with each batch of it.
 
 commits need nothing but their record. growth keeps whole hours in Spark's state until the watermark has passed them.
 rebalances and lag are seen against what was before: they are made of the rows that `StreamState` kept and the new ones,
@@ -20,6 +20,7 @@ from pipeline import decode
 from pipeline.decode import schemas
 from pipeline.jobs.inputs import LEDGER_TOPIC, OBSERVERS, Inputs, matches
 from pipeline.jobs.stream_state import StreamState
+from pipeline.jobs.stream_states import tell_groups, tell_stuck
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
 from pipeline.transformations import rebalances as rebalances_table
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-TABLES = {"commits": "offset_commits", "rebalances": "rebalances", "lag": "lag", "growth": "growth"}
+TABLES = {
+    "commits": "offset_commits",
+    "rebalances": "rebalances",
+    "lag": "lag",
+    "growth": "growth",
+    "groups": "groups",
+    "stuck": "stuck_partitions",
+}
 KEPT_US = 3_600_000_000
 """Rows of groups are kept whole for an hour after they are done with, then only the newest of each key: a rebalance
 that takes longer than that is told as if it had begun later."""
@@ -50,12 +58,38 @@ class Job:
 
 def job(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     """The job of the verb that is asked for."""
-    makers = {"commits": _commits, "growth": _growth, "rebalances": _rebalances, "lag": _lag}
+    makers = {
+        "commits": _commits,
+        "growth": _growth,
+        "rebalances": _rebalances,
+        "lag": _lag,
+        "groups": _groups,
+        "stuck": _stuck,
+    }
     return makers[inputs.asked.verb](inputs, write)
 
 
 def _commits(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     return Job(offset_commits(_records(inputs)), write)
+
+
+def _groups(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
+    return Job(_records(inputs).select("group_id", "log_offset"), tell_groups(inputs, write))
+
+
+def _stuck(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
+    assert inputs.asked.checkpoint is not None
+    records = _records(inputs, limited=False).select(F.col("log_offset").alias("offset"))
+    batches = _read(inputs, _others(inputs), "batch", limited=False, option="topicPattern")
+    grown = records.unionByName(batches.select(F.col("last_offset").alias("offset")))
+    return Job(grown, tell_stuck(inputs, write, inputs.asked.checkpoint / "carry"))
+
+
+def _others(inputs: Inputs) -> str:
+    """A pattern of the topics that are asked for, whenever they are made; never of Kafka's own log of metadata."""
+    topics = inputs.asked.topics
+    wanted = "|".join(fnmatch.translate(glob) for glob in topics) if topics else ".*"
+    return f"(?!{re.escape(METADATA_TOPIC)}$)(?:{wanted})"
 
 
 def _growth(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
@@ -188,9 +222,9 @@ class _Lag:
         if asked.topics:
             commits = commits.where(matches("topic", asked.topics))
         commits = commits.select(*PAIR, "log_partition", "log_offset", "logged_at", "committed_offset", "committed_at")
-        wanted = "|".join(fnmatch.translate(glob) for glob in asked.topics) if asked.topics else ".*"
-        pattern = f"(?!{re.escape(METADATA_TOPIC)}$)(?:{wanted})"
-        batches = _read(self.inputs, pattern, "batch", limited=False, option="topicPattern").select(*TP, *_BATCH)
+        batches = _read(self.inputs, _others(self.inputs), "batch", limited=False, option="topicPattern").select(
+            *TP, *_BATCH
+        )
         return commits.unionByName(batches, allowMissingColumns=True)
 
     def each(self, fresh: DataFrame, batch: int) -> None:

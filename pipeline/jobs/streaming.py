@@ -1,4 +1,4 @@
-"""`--stream`: commits, rebalances, lag and growth as the log grows, each row once, whatever is killed when.
+"""`--stream`: tables of some verbs as the log grows, each row once, whatever is killed when.
 
 Every batch goes to its own folder, `PATH/<table>/batch=N`, made aside and renamed: a batch that is run again after a
 crash takes the place of what the first run left, so readers of PATH find each row once. Position, state and what is

@@ -72,7 +72,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["lag", "--from", "localhost:9092", "--every", "fast"], "a span is 30s"),
         (["lag", "--from", "localhost:9092", "--format", "parquet"], "needs --to"),
         (["lag", "--from", "localhost:9092", "--to", "{full}"], "not empty; --overwrite"),
-        (["groups", "--from", "localhost:9092", "--stream"], "groups does not stream"),
+        (["membership", "--from", "localhost:9092", "--stream"], "membership does not stream"),
         (["lag", "--from", "localhost:9092", "--stream"], "--checkpoint DIR"),
         (["restore", "--from", "{log}", "--at", "-1h", "--execute"], "--execute needs --bootstrap"),
         (["report", "--from", "localhost:9092"], "report needs --to"),
