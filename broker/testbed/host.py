@@ -55,7 +55,8 @@ def _opened(channel: Channel, words: dict[str, Any]) -> bool:
 
 def _lives(channel: Channel, words: dict[str, Any], disk: TestbedDisk) -> bool:
     """Serve it through all crashes that its test has left to chance; whether the test's process is still there."""
-    settings = {**words["settings"], "log.dirs": words["directory"]}
+    # Everything lies in the folder of its test, which is copied and removed as a whole.
+    settings = {**words["settings"], "log.dirs": words["directory"], "metadata.log.dir": words["directory"]}
     shift_ms, frozen_ms = words["clock"]
     bed = Bed(settings, disk, (shift_ms, frozen_ms))
     alive = bed.run(channel, words["id"])

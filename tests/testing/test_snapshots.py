@@ -36,6 +36,16 @@ def test_a_fork_goes_on_from_here_by_itself(broker: Broker):
         assert [record.text for record in broker.records("orders", 0)] == ["of the first"]
 
 
+def test_nothing_lies_outside_of_the_folder_that_is_copied(tmp_path: Path):
+    """A test's settings may be those of production."""
+    elsewhere = {"metadata.log.dir": str(tmp_path / "metadata"), "log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"}
+    with Broker(elsewhere, {"orders": 1}) as one:
+        one.produce("orders", "a")
+        with one.fork() as other:
+            assert len(other.records("orders")) == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_snapshot_is_for_many_and_outlives_its_broker():
     with Broker(topics={"t": 1}) as one:
         one.produce("t", "x")
