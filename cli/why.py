@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import argparse
 
 LAST = 10
-JUDGED = 100
-"""Rebalances that findings look at when nobody says how many; over HTTP too."""
 HTTP_PORT = 9644
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -48,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--transaction", metavar="ID", help="why transactions of this transactional id ended as they did"
     )
-    so_many = f"so many rebalances, or ends of transactions ({LAST}); findings look at the same, else at {JUDGED}"
+    so_many = f"so many rebalances, or ends of transactions ({LAST}); findings look at the same, else at 100"
     whole.add_argument("--last", metavar="N", type=positive, help=so_many)
     moment = "a time (12:30, 2026-01-31, 2026-01-31T12:30) or how long ago (30m, 2h, 1d)"
     whole.add_argument("--since", metavar="WHEN", help=f"none before: {moment}")
@@ -74,6 +72,8 @@ def explain(options: argparse.Namespace) -> int:
     _check_triggers(options.trigger)
     if sum(given is not None for given in (options.group, options.named, options.transaction)) > 1:
         raise UsageError("it takes one group, or --transaction ID")
+    from coordinator.why.window import JUDGED  # noqa: PLC0415
+
     last, judged = options.last or LAST, options.last or JUDGED
     if options.transaction is not None:
         options.last = last

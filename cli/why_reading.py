@@ -27,6 +27,7 @@ from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
 from coordinator.why.inferred import generations
 from coordinator.why.verdicts import verdicts
+from coordinator.why.window import of_last_rebalances
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, ForeignRecord, NewerRecord, decode_whole
 
@@ -85,9 +86,9 @@ class Told:
         kept = self.every
         if triggers:
             kept = [record for record in kept if (_first_cause(record) or {}).get("trigger") in triggers]
-        self.departed = [one for one in _last(self.every, judged) if one["kind"] != GAP]
+        self.departed = [one for one in of_last_rebalances(self.every, judged) if one["kind"] != GAP]
         self.judged = [one for one in self.departed if "source" not in one]
-        self.records = _last(kept, last)
+        self.records = list(of_last_rebalances(kept, last))
 
     @property
     def ends_with_gap(self) -> int | None:
@@ -295,13 +296,6 @@ def _get(url: str) -> tuple[dict[str, Any] | None, bool]:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _last(records: list[Record], count: int) -> list[Record]:
-    """The last so many rebalances, with what happened between them."""
-    ended = [at for at, record in enumerate(records) if record["kind"] == "rebalance_ended"]
-    # From behind the rebalance before on: its own lines belong to it.
-    return records[ended[-count - 1] + 1 :] if len(ended) > count else records
 
 
 def _first_cause(record: Mapping[str, Any]) -> Mapping[str, Any] | None:

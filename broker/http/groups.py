@@ -15,6 +15,7 @@ from broker.http.metrics import lag
 from coordinator.classic.protocols import CONSUMER
 from coordinator.consumer.group import ConsumerGroup
 from coordinator.group import GroupState
+from coordinator.why.window import JUDGED
 from protocol.errors import KafkaError
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 LAST = 10
 """Rebalances told when nobody says how many."""
 LAST_MAX = 1_000
-FINDINGS_LAST = 100
-"""Rebalances that findings look at when nobody says how many."""
 _NAMES_COMPARED = 100  # each takes some 30 us, in one turn
 
 
@@ -64,7 +63,7 @@ def rebalances(app: App, request: Request) -> Answer | Later:
 
 def findings(app: App, request: Request) -> Answer | Later:
     """What these records, and the group as it is now, say is wrong with it."""
-    group_id, last = request.parts["group"], _last(request, FINDINGS_LAST)
+    group_id, last = request.parts["group"], _last(request, JUDGED)
     if isinstance(last, Answer):
         return last
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 from coordinator.why.terms import host, who
 
 Facts = Mapping[str, Any]
+Record = TypeVar("Record", bound=Facts)
+
+
+JUDGED = 100
+"""Rebalances that findings look at when nobody says how many: on the command line, over HTTP and in the pipeline."""
+
+
+def of_last_rebalances(records: Sequence[Record], count: int) -> Sequence[Record]:
+    """The last so many rebalances, with what happened between them and since; `records` are the oldest first."""
+    ended = [at for at, record in enumerate(records) if record["kind"] == "rebalance_ended"]
+    # From behind the rebalance before on: its own lines belong to it.
+    return records[ended[-count - 1] + 1 :] if len(ended) > count else records
 
 
 class Finding(TypedDict):

@@ -15,6 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from coordinator.why.findings import findings
+from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.lag import grid_moments
@@ -240,7 +241,7 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
             "last_at": _of_ms(found["last_at_ms"]),
         }
         for group_id, records in events.items()
-        for found in findings(records, now_ms=now_ms)
+        for found in findings(of_last_rebalances(records, JUDGED), now_ms=now_ms)
     ]
 
 

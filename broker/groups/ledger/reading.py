@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.loop.logs import get_logger
+from coordinator.why.window import of_last_rebalances
 from protocol.errors import ProtocolError
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
@@ -37,7 +38,7 @@ SCAN_MAX_RECORDS = 20_000
 def newest(
     partition: Partition, group_id: str, rebalances: int, *, max_records: int = SCAN_MAX_RECORDS
 ) -> list[dict[str, Any]]:
-    """The group's records, the oldest first, from the beginning of its last but `rebalances`th rebalance on."""
+    """The group's records, the oldest first, from behind its last but `rebalances`th rebalance on."""
     return finished(newest_in_steps(partition, group_id, rebalances, max_records=max_records))
 
 
@@ -64,13 +65,10 @@ def newest_in_steps(
             if number % _RECORDS_A_STEP == 0:
                 yield
         found = older + found
-        if sum(record["kind"] == "rebalance_began" for record in found) > rebalances:
+        if sum(record["kind"] == "rebalance_ended" for record in found) > rebalances:
             break
         end, window = begin, window * 4
-    began = [at for at, record in enumerate(found) if record["kind"] == "rebalance_began"]
-    if rebalances <= 0:
-        return []
-    return found[began[-rebalances] :] if len(began) > rebalances else found
+    return list(of_last_rebalances(found, rebalances)) if rebalances > 0 else []
 
 
 def commits_per_second(partition: Partition, group_id: str, now_ms: int) -> Steps[float | None]:

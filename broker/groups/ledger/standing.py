@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coordinator.why.window import JUDGED
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ RECENT_MS = 60 * 60_000
 STALE_MS = 5 * 60_000
 AT_ONCE = 10
 GROUPS_MAX = 100_000
-_JUDGED = 100
 _Found = tuple[int, tuple[tuple[str, int], ...]]
 
 
@@ -72,7 +72,7 @@ class StandingFindings:
         assert self.ledger is not None
         self._changed.pop(group_id, None)
         try:
-            found, _ = yield from self.ledger.findings_in_steps(group_id, _JUDGED, since_ms=now_ms - RECENT_MS)
+            found, _ = yield from self.ledger.findings_in_steps(group_id, JUDGED, since_ms=now_ms - RECENT_MS)
         except KafkaError:
             if look:
                 self._changed[group_id] = None  # its log cannot be read now

@@ -26,8 +26,9 @@ def a_partition(folder: Path, busy: int) -> Any:
     log = PartitionLog.open(folder, LogConfig())
     for group, count in (("quiet", 1), ("busy", busy)):
         record = {
-            "kind": "rebalance_began", "group_id": group, "at_ms": 1_000, "rebalance_id": "0@1", "from_generation": 0,
-            "cause": None, "padding": "x" * 600,
+            "kind": "rebalance_ended", "group_id": group, "at_ms": 1_000, "rebalance_id": "0@1", "from_generation": 0,
+            "to_generation": 1, "outcome": "stable", "first_cause": None, "further_causes": [], "members": [],
+            "padding": "x" * 500,
         }  # fmt: skip
         value = json.dumps(record).encode()
         for start in range(0, count, 500):
