@@ -3,8 +3,8 @@
 A broker with SASL, TLS and ACLs. 10,000 clients log in and rest. A storm of 20 clients, logged in too, commits for 200
 groups: alone, beside those who rest, and beside 2,000 hostile connections from another address besides, which have no
 user. Of these a quarter each says nothing, sends garbage, stops in the middle of a TLS handshake, and says a whole TLS
-hello and goes, again and again; who is thrown out comes back. In the end each of those who rested is asked for an
-answer.
+hello and goes, again and again; who is thrown out comes back. In the end the hostile address gets a quota of
+connections, and each of those who rested is asked for an answer.
 """
 
 import argparse
@@ -35,6 +35,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.common import Row, arguments, machine, median, show
 from benchmarks.hostile import heartbeats
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -47,6 +48,8 @@ PASSWORD = "of-nobody"
 FROM = "127.0.0.2"
 """Where hostile ones come from: what is counted by address counts against them alone."""
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+RATE = 20
+"""Connections a second that a quota allows an address, in the end."""
 SILENT, GARBAGE, HALF, HELLO = range(4)
 
 
@@ -78,6 +81,13 @@ class Guarded(Kohort):
         bindings = [AclBinding(kind, prefix, ResourcePatternType.PREFIXED, *who) for kind, prefix in wanted]
         for future in admin.create_acls(bindings).values():
             future.result(30)
+
+    def bound_addresses(self) -> None:
+        """An address may make so many connections a second."""
+        op = OpData(key="connection_creation_rate", value=RATE)
+        entry = EntryData(entity=[EntityData(entity_type="ip", entity_name=None)], ops=[op])
+        with Wire(self.address) as wire:
+            assert not wire.call(AlterClientQuotasRequest(entries=[entry]), 1).entries[0].error_code
 
 
 def logged_in(address: str) -> Wire:
@@ -267,6 +277,9 @@ def run(broker: Guarded, options: argparse.Namespace) -> Run:
                 measured.measure(both)
                 measured.made.append((made.value - before) / (time.monotonic() - began))
             measured.memory[both] = broker.memory_bytes()
+            broker.bound_addresses()
+            for _ in range(options.rounds):
+                measured.measure(f"{both}, {RATE} connections/s for each address")
     return measured
 
 

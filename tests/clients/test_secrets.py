@@ -1,0 +1,88 @@
+"""Secrets that are planted, used rightly and wrongly, and looked for in all that a broker and a command say."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import AdminClient, ConfigResource
+
+from tests.cli.conftest import kohort
+from tests.clients.test_secured import SCRAM
+from tests.support.broker_process import Kohort, free_port
+from tests.support.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLANTED = "planted"
+
+
+def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Path) -> None:
+    """SE69, SE70: each of these words begins alike, and nothing that anybody is shown has it."""
+    plain, sasl, secure = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    server = Authority().issue()
+    login = f'{PLAIN} required user_bob="planted-plain";'
+    settings = {
+        "listeners": f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl},SSL://{secure}",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": server.key_pem(b"planted-key-word").decode(),
+        "ssl.keystore.certificate.chain": server.certificate_pem.decode(),
+        "ssl.key.password": "planted-key-word",
+        "kohort.http.token": "planted-token",
+        "kohort.http.basic.auth": "ops:planted-basic",
+        "kohort.log.level": "debug",
+        "unknown.setting.of.ours": "planted-unknown",
+    }
+    key_line = server.key_pem(b"planted-key-word").decode().splitlines()[1]
+    said = []
+    with Kohort(tmp_path / "broker", settings) as broker:
+        made = kohort("users", "add", "ann", "-b", plain, stdin="planted-scram\n")
+        said.append(made.out + made.err)
+        for mechanism, module, user, word in (
+            ("PLAIN", PLAIN, "bob", "planted-plain"),
+            ("PLAIN", PLAIN, "bob", "planted-wrong"),
+            ("SCRAM-SHA-256", SCRAM.split(maxsplit=1)[0], "ann", "planted-scram"),
+            ("SCRAM-SHA-256", SCRAM.split(maxsplit=1)[0], "ann", "planted-wrong"),
+        ):
+            config = tmp_path / "client.properties"
+            who = f'{module} required username="{user}" password="{word}";'
+            config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={who}\n")
+            ended = kohort(
+                "topics",
+                "list",
+                "-b",
+                sasl,
+                "--command-config",
+                str(config),
+                "--timeout",
+                "1000" if word == "planted-wrong" else "20000",
+            )
+            assert (ended.code == 0) is (word != "planted-wrong"), ended
+            said.append(ended.out + ended.err)
+        for shown in ("Bearer planted-token", "Bearer planted-wrong"):
+            asked = urllib.request.Request(f"{broker.http}/metrics", headers={"Authorization": shown})
+            try:
+                with urllib.request.urlopen(asked, timeout=20) as answer:
+                    said.append(answer.read().decode())
+            except urllib.error.HTTPError as error:
+                said.append(error.read().decode())
+        admin = AdminClient({"bootstrap.servers": plain})
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+        (told,) = admin.describe_configs([resource]).values()
+        entries = told.result(30)
+        assert entries["sasl.jaas.config"].is_sensitive
+        said += [f"{entry.value} {[(other.name, other.value) for other in entry.synonyms.values()]}"
+                 for entry in entries.values()]  # fmt: skip
+    dumped = kohort("storage", "dump", str(broker.data))
+    assert "ann" in dumped.out
+    said += [dumped.out, dumped.err, broker.log()]
+    assert "authentication_failed" in broker.log()
+    for text in said:
+        assert PLANTED not in text, text[max(text.find(PLANTED) - 300, 0) :][:400]
+        assert key_line not in text
