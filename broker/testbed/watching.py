@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.testbed.acts import Call
 from broker.testbed.faults import Faults, api_key
+from broker.testbed.patience import patient
 from broker.testbed.plain import plain
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
@@ -31,7 +32,8 @@ class Watch:
 
     def over(self, handlers: Mapping[int, Any]) -> dict[int, Any]:
         """The table of handlers that a broker under test has."""
-        return {api: self._over(api, handler) for api, handler in handlers.items()}
+        patiently = {**handlers, ApiKey.FIND_COORDINATOR: patient(handlers[ApiKey.FIND_COORDINATOR])}
+        return {api: self._over(api, handler) for api, handler in patiently.items()}
 
     def _over(self, api: int, handler: Any) -> Callable[[Broker, RequestContext, Any], Any]:
         seen, faults = self._seen, self.faults

@@ -17,7 +17,10 @@ from kohort.testing import Broker, BrokerDied, Refused, process
 from kohort.testing.external import External
 from kohort.testing.records import difference
 from kohort.testing.waiting import span_ms
+from protocol.errors import ErrorCode
+from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.broker_process import ROOT, eventually
+from tests.support.wire import Wire
 from tests.testing.test_page import run_pytest
 
 
@@ -65,6 +68,20 @@ def test_each_broker_is_new_and_their_process_is_the_same():
     assert first_address
     with pytest.raises(Refused, match="this broker is closed"):
         first.records("t")
+
+
+@pytest.mark.parametrize("key_type", [0, 1], ids=["group", "transaction"])
+def test_the_first_who_asks_for_a_coordinator_is_told_of_it(key_type: int):
+    """Kafka says COORDINATOR_NOT_AVAILABLE, and librdkafka lets a second pass; a full disk has it said here too."""
+    asks = FindCoordinatorRequest(key="shop", key_type=key_type)
+    with Broker() as broker, Wire(broker.bootstrap_servers) as wire:
+        assert wire.call(asks, 2).error_code == ErrorCode.NONE
+    with Broker() as broker, Wire(broker.bootstrap_servers) as wire:
+        broker.disk_full()
+        broker.clock.freeze()
+        assert wire.call(asks, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker.disk_freed()
+        assert wire.call(asks, 2).error_code == ErrorCode.NONE
 
 
 def test_aborted_records_are_left_out_where_only_committed_ones_are_asked_for(broker: Broker):
