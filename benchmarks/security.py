@@ -72,10 +72,11 @@ def heartbeat(client: Client, number: int) -> bytes:
     join = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    joined = client.call(join, 1)
+    joined = eventually(lambda: (answer := client.call(join, 1)).error_code == 0 and answer)
     client.call(SyncGroupRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id), 1)
     request = HeartbeatRequest(group_id=group, generation_id=joined.generation_id, member_id=joined.member_id)
     assert client.call(request, 1).error_code == 0
