@@ -60,8 +60,9 @@ def unread(read: Facts | None) -> str:
     worst = f"{read.get('topic')}-{read.get('partition')}"
     late, count = int(read.get("still_unread") or 0), int(read.get("partitions") or 0)
     if late:
-        others = f" and {late - 1} more" if late > 1 else ""
-        return f"{worst}{others} went unread for {duration(read.get('unread_ms'))} and was not read again in that time"
+        others, were = (f" and {late - 1} more", "were") if late > 1 else ("", "was")
+        took = duration(read.get("unread_ms"))
+        return f"{worst}{others} went unread for {took} and {were} not read again in that time"
     if count == 1:
         return f"{worst} went unread for {duration(read.get('unread_ms'))}"
     return f"{count:,} partitions went unread, {worst} longest: {duration(read.get('unread_ms'))}"

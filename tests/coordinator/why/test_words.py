@@ -97,3 +97,19 @@ def test_a_group_that_goes_over_to_another_protocol_is_told_with_what_somebody_d
         cause_words.cause(moved) == "c subscribed to the pattern b.*, and the group went over to the consumer protocol"
     )
     assert (moved["detail"]["old"], moved["detail"]["new"]) == ("classic", "consumer")
+
+
+@pytest.mark.parametrize(
+    ("late", "count", "said"),
+    [
+        (0, 1, "t-3 went unread for 4.5 s"),
+        (0, 2, "2 partitions went unread, t-3 longest: 4.5 s"),
+        (1, 2, "t-3 went unread for 4.5 s and was not read again in that time"),
+        (2, 2, "t-3 and 1 more went unread for 4.5 s and were not read again in that time"),
+    ],
+)
+def test_how_long_partitions_went_unread(late: int, count: int, said: str):
+    assert (
+        words.unread({"topic": "t", "partition": 3, "unread_ms": 4_500, "still_unread": late, "partitions": count})
+        == said
+    )
