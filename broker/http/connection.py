@@ -27,8 +27,6 @@ READ_WITHIN_MS = 30_000
 WRITE_BUFFER_BYTES = 262_144
 WRITE_BYTES = 65_536
 """What is made of a long answer before it is written."""
-MAX_CONNECTIONS = 100
-"""Scrapers and health checks are few; more than these are a mistake somewhere."""
 
 log = get_logger()
 
@@ -53,6 +51,9 @@ class Owner(Protocol):
 
     def when_loaded(self, callback: Callable[[HttpParts], None]) -> None:
         """Call `callback` once requests can be understood."""
+
+    def is_full_for(self, host: str) -> bool:
+        """Whether one more connection of an address is refused."""
 
 
 class HttpConnection:
@@ -102,8 +103,7 @@ class HttpConnection:
         name = transport.get_extra_info("peername") or ("", 0)
         self.host = name[0]
         self.peer = f"{name[0]}:{name[1]}"
-        if len(self._server.connections) >= MAX_CONNECTIONS:
-            log.warning("http_refused", peer=self.peer, reason=f"{MAX_CONNECTIONS} connections are open")
+        if self._server.is_full_for(self.host):
             self.closed = True
             transport.abort()
             return

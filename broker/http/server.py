@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from broker.http.connection import Respond
     from broker.loop.runtime import Runtime
 
+MAX_CONNECTIONS = 100
+"""Scrapers and health checks are few; more than these are a mistake somewhere."""
+MAX_OF_A_HOST = 80
+"""One address may hold so many, by asking nothing or for what it is refused slowly: there is room for others."""
+_TOLD_EVERY_MS = 1_000
 
 log = get_logger()
 
@@ -32,10 +37,28 @@ class HttpServer:
         self._load = load
         self._loaded: HttpParts | None = None
         self._waiting: list[Callable[[HttpParts], None]] | None = None
+        self._told_ms = 0
+        self._left_out = 0  # refusals that no line has told
 
     def protocol(self) -> HttpConnection:
         """What a new connection talks to."""
         return HttpConnection(self)
+
+    def is_full_for(self, host: str) -> bool:
+        """Whether one more connection of an address is refused; a line tells it, once a second."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            reason = f"{MAX_CONNECTIONS} connections are open"
+        elif sum(one.host == host for one in self.connections) >= MAX_OF_A_HOST:
+            reason = f"{MAX_OF_A_HOST} connections of its address are open"
+        else:
+            return False
+        now_ms = self.runtime.now_ms()
+        if now_ms - self._told_ms >= _TOLD_EVERY_MS:
+            log.warning("http_refused", peer=host, reason=reason, left_out=self._left_out)
+            self._told_ms, self._left_out = now_ms, 0
+        else:
+            self._left_out += 1
+        return True
 
     def when_loaded(self, callback: Callable[[HttpParts], None]) -> None:
         """Call `callback` once requests can be understood: at once, but for the first connection."""

@@ -31,9 +31,9 @@ class HttpHarness:
         self.requests.append((method, target, headers))
         return self.answer(method, target, headers)
 
-    def connect(self) -> tuple[HttpConnection, FakeTransport]:
+    def connect(self, host: str = "127.0.0.1") -> tuple[HttpConnection, FakeTransport]:
         """One more connection."""
-        connection, transport = self.server.protocol(), FakeTransport()
+        connection, transport = self.server.protocol(), FakeTransport(host)
         transport.protocol = connection  # type: ignore[assignment]  # it is asked to pause, no more
         connection.connection_made(transport)
         return connection, transport

@@ -1,5 +1,6 @@
 """One HTTP connection: what is answered, what is refused, who waits for whom."""
 
+import io
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from broker.http import connection as limits
 from broker.http.answers import Answer, Later, json_answer
-from broker.http.connection import MAX_CONNECTIONS
 from broker.http.routes import respond
+from broker.http.server import MAX_CONNECTIONS, MAX_OF_A_HOST
+from broker.loop import logs
 from broker.loop.slices import SLICE_NS
 from tests.support.http_fixture import HttpHarness
 
@@ -294,13 +296,28 @@ def test_a_fault_of_ours_is_answered_500_and_one_amid_an_answer_cuts_it_off(capf
 
 def test_one_connection_too_many_is_closed_and_makes_room_when_another_goes():
     harness = HttpHarness()
-    others = [harness.connect() for _ in range(MAX_CONNECTIONS - 1)]
+    others = [harness.connect(f"10.0.0.{number}") for number in range(MAX_CONNECTIONS - 1)]
     _, refused = harness.connect()
     assert refused.aborted
 
     others[0][0].connection_lost(None)
 
     assert not harness.connect()[1].closed
+
+
+def test_one_address_leaves_room_for_others():
+    """And is told of once a second, however often it comes."""
+    harness, log = HttpHarness(), io.StringIO()
+    logs.configure(level="info", stream=log)
+    assert not any(harness.connect("10.0.0.1")[0].closed for _ in range(MAX_OF_A_HOST))
+    for _ in range(50):
+        assert harness.connect("10.0.0.1")[1].aborted
+    assert not harness.connect("10.0.0.2")[1].aborted
+    harness.runtime.advance(1_000)
+    assert harness.connect("10.0.0.1")[1].aborted
+    told = [line for line in log.getvalue().splitlines() if "http_refused" in line]
+    assert len(told) == 2
+    assert "left_out=49" in told[1]
 
 
 def test_a_target_that_a_proxy_would_be_asked_for_and_a_query_without_end():
