@@ -81,6 +81,9 @@ class Keeper(Protocol):
     def refused(self, partition: Partition, error: StorageError) -> None:
         """An append was refused by the disk; the log is as before."""
 
+    def suspect(self, partition: Partition) -> None:
+        """A read was refused: look whether it is the disk."""
+
     def check_later(self, partition: Partition, batch: Unchecked) -> None:
         """Have `batch` looked into elsewhere, and append it behind those that were given before."""
 
@@ -396,6 +399,7 @@ class Partition:
     def read_failed(self, error: KafkaError) -> None:
         """A read was refused: say so. Reading again may go well, so the partition goes on if its log does."""
         log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
+        self._keeper.suspect(self)
         self._fail_if_unusable()
 
     def _fail_if_unusable(self) -> None:

@@ -400,7 +400,7 @@ class Partitions:
         self.refusal = now_ms, str(error)
         self.refusal_count += 1
         if not is_full(error):
-            self._suspect((partition.topic, partition.index))
+            self.suspect(partition)
 
     @property
     def not_ready(self) -> str | None:
@@ -419,6 +419,10 @@ class Partitions:
         log.error("partition_failed", topic=key[0], partition=key[1], error=str(partition.error))
         self._reload_later(partition)
         self._suspect(key)
+
+    def suspect(self, partition: Partition) -> None:
+        """Something was refused by the disk: have its directory looked at."""
+        self._suspect((partition.topic, partition.index))
 
     def _suspect(self, key: Key) -> None:
         directory = self._directory_of(key)

@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory.log_directory import CLEAN_MARKER
-from storage.errors import DirectoryRefused
+from storage.errors import DirectoryRefused, StorageError
 from storage.files import DISK
 from tests.broker.partitions.test_several_directories import ends, folders, kill, start, write
 from tests.support.whole_broker import Whole
@@ -125,6 +125,28 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
     assert whole.stop()
     whole = start(tmp_path)
     assert ends(whole, "t", 2) == [2, 2]
+    assert whole.stop()
+
+
+def test_a_read_that_fails_has_the_directory_looked_at(tmp_path: Path, fail: Any) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    write(whole, "t", 1, b"v")
+    partition = whole.broker.partitions.get("t", 1)
+    assert partition is not None
+    partition.read_failed(StorageError("cannot read", tmp_path / "b"))
+    whole.runtime.turn()
+    assert not whole.broker.partitions.disks.offline  # one bad file is no bad disk
+
+    fail(tmp_path / "b")
+    partition.read_failed(StorageError("cannot read", tmp_path / "b"))
+    whole.runtime.turn()
+    assert list(whole.broker.partitions.disks.offline) == [tmp_path / "b"]
+    with pytest.raises(KafkaError, match="is offline"):
+        write(whole, "t", 1, b"refused")
+    fail(None)
+    whole.runtime.advance(5_000)
+    assert ends(whole, "t", 2) == [0, 1]
     assert whole.stop()
 
 
