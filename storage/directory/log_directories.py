@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from protocol.types import uuid_text
 from storage.directory import meta_properties
-from storage.directory.log_directory import METADATA_FOLDER, LogDirectory
+from storage.directory.log_directory import METADATA_FOLDER, LogDirectory, parse_folder_name
 from storage.errors import CorruptFile, DirectoryRefused, DirectoryUnusable, StorageError
 from storage.files import DISK, Disk
 from storage.reading.checkpoints import read_offsets
@@ -144,8 +144,10 @@ class LogDirectories:
 
     @property
     def new(self) -> frozenset[LogDirectory]:
-        """Those without an identity of their own yet."""
-        return frozenset(one for one, _ in self._unwritten)
+        """Those without an identity of their own yet, and without a partition: somebody may have moved one there."""
+        return frozenset(
+            one for one, _ in self._unwritten if not any(parse_folder_name(each.name) for each in one.path.iterdir())
+        )
 
     def write_identities(self) -> None:
         """Write what `identify` has left. Raises: StorageError."""

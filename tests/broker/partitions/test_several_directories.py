@@ -110,6 +110,28 @@ def test_each_folder_tells_of_its_own_crash(tmp_path: Path) -> None:
     assert whole.stop()
 
 
+def test_a_partition_that_is_moved_to_a_new_folder_after_a_crash_is_recovered(tmp_path: Path) -> None:
+    whole = start(tmp_path, "a")
+    whole.create("t", 1)
+    write(whole, "t", 0, b"whole")
+    kill(whole)
+    (log,) = (tmp_path / "a" / "t-0").glob("*.log")
+    with log.open("ab") as file:
+        file.write(log.read_bytes()[:40])  # torn
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "t-0").rename(tmp_path / "b" / "t-0")
+
+    whole = start(tmp_path)
+    assert whole.broker.partitions.unclean == {tmp_path / "a", tmp_path / "b"}
+    assert ends(whole, "t", 1) == [1]
+    write(whole, "t", 0, b"more")
+    assert whole.stop()
+    whole = start(tmp_path)
+    assert not whole.broker.partitions.unclean
+    assert ends(whole, "t", 1) == [2]
+    assert whole.stop()
+
+
 def test_log_dirs_are_described_one_by_one(tmp_path: Path) -> None:
     whole = start(tmp_path)
     whole.create("t", 2)
