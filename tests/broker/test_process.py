@@ -224,11 +224,12 @@ def test_who_is_connected_is_served_when_descriptors_run_out(serve):
         pid = program.process.pid
         limit = len(list(Path(f"/proc/{pid}/fd").iterdir())) + 100
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+        ask = ApiVersionsRequest(client_software_name="c", client_software_version="1")
         there: list[Wire] = []
         with pytest.raises(TimeoutError):
             for _ in range(200):
-                there.append(Wire(address, timeout_s=0.5))
-                there[-1].create_topic("t", 1)
+                there.append(Wire(address, timeout_s=3))
+                there[-1].call(ask, 3)
         assert len(there) > 50
         assert known.create_topic("late", 1) == 0  # which opens files
         for one in there:

@@ -101,7 +101,7 @@ class Side:
     def wire(self) -> Wire:
         """A connection of alice's."""
         if self._wire is None:
-            self._wire = Wire(self._sasl, timeout_s=5)
+            self._wire = Wire(self._sasl, timeout_s=30)
             assert self._wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
             token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
             assert self._wire.call(token, 2).error_code == 0
