@@ -115,6 +115,10 @@ $(VENV)/.dev: pyproject.toml requirements.lock $(VENV)/.run
 clean: ## remove what was installed and built; ./data stays
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/.build
 
+.PHONY: compiled test-compiled
+compiled: $(VENV)/.dev ## the hot path as native code, in build/compiled, which `make run` takes from then on; docs/compiled.md
+	@$(BIN)/python -m tools.compiled $(ARGS)
+
 spark-package: $(VENV)/.dev ## a wheel for the driver and a zip for the executors of a Spark cluster, into dist/
 	@$(BIN)/python tools/spark_package.py dist
 

@@ -45,7 +45,8 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--against", type=_peers, default=[], metavar="PEERS",
-        help="measure these too, in the same run: kafka (tools/kafka), kfake (franz-go's, in Go), mock (librdkafka's)",
+        help="measure these too, in the same run: pure (Kohort beside the compiled one), kafka (tools/kafka), "
+        "kfake (franz-go's, in Go), mock (librdkafka's)",
     )  # fmt: skip
     parser.add_argument("--only", choices=list(PEERS), help="measure this broker alone")
     parser.add_argument("--rounds", type=int, default=3, help="every figure is the median of so many (3)")
@@ -53,7 +54,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-REAL = ("kohort", "kafka")
+REAL = ("kohort", "pure", "kafka")
 """The brokers that keep what they are given; questions about files, starts and cleaning are for them alone."""
 
 
@@ -64,7 +65,7 @@ def kinds(options: argparse.Namespace, among: Sequence[str] = REAL) -> list[type
 
 
 def _peers(names: str) -> list[str]:
-    unknown = set(names.split(",")) - {"kafka", "kfake", "mock"}
+    unknown = set(names.split(",")) - (set(PEERS) - {"kohort"})
     if unknown:
         raise argparse.ArgumentTypeError(f"no such peer: {', '.join(sorted(unknown))}")
     return names.split(",")

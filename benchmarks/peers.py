@@ -88,6 +88,15 @@ class Mock(_Program):
         super()._end(signal.SIGKILL)  # its client would wait for a while, and nothing of it is kept
 
 
+class Pure(Kohort):
+    """Kohort as its sources are, beside the compiled tree that `make compiled` made."""
+
+    name = "pure"
+
+    def __init__(self, directory: Path, settings: dict[str, object] | None = None) -> None:
+        super().__init__(directory, settings, environment={"KOHORT_PURE": "1"})
+
+
 class Kafka44(Kafka):
     """Apache Kafka 4.4, unless KAFKA_VERSION names another."""
 
@@ -96,4 +105,4 @@ class Kafka44(Kafka):
 
 
 KAFKA_VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
-PEERS: dict[str, type[BrokerProcess]] = {"kohort": Kohort, "kafka": Kafka44, "kfake": KFake, "mock": Mock}
+PEERS: dict[str, type[BrokerProcess]] = {"kohort": Kohort, "pure": Pure, "kafka": Kafka44, "kfake": KFake, "mock": Mock}

@@ -24,6 +24,7 @@ from broker.http.listener import bound as bound_http
 from broker.loop import logs
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
 from broker.loop.process_age import ms_since_process_start
+from broker.loop.running import tree_and_interpreter
 from broker.loop.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.network.binding import bind
 from broker.network.listener_security import securities
@@ -133,7 +134,9 @@ def _run(
         if watch.sides:
             runtime.on_signals((signal.SIGHUP,), watch.reload)
         addresses = " and ".join(_address(listener, sockets) for listener, sockets in bound)
-        print(f"kohort ready on {addresses} in {ms_since_process_start()} ms", flush=True)
+        took_ms = ms_since_process_start()
+        tree, interpreter = tree_and_interpreter()
+        print(f"kohort ready on {addresses} in {took_ms} ms ({tree}, {interpreter})", flush=True)
         if http_sockets:
             runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, *http)))
 

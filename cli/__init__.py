@@ -150,10 +150,13 @@ def version() -> str:
     """What --version prints."""
     from importlib import metadata  # noqa: PLC0415  slow, and rarely asked for
 
+    from broker.loop.running import tree_and_interpreter  # noqa: PLC0415
+
+    running = f"({', '.join(tree_and_interpreter())})"
     try:
-        return f"kohort {metadata.version('kohort')}"
+        return f"kohort {metadata.version('kohort')} {running}"
     except metadata.PackageNotFoundError:
-        return "kohort, run from its sources"
+        return f"kohort, run from its sources {running}"
 
 
 def refuse(sentence: str, code: int) -> int:

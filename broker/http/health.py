@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from broker.http.answers import json_answer
+from broker.loop.running import tree_and_interpreter
 
 if TYPE_CHECKING:
     from broker.http.answers import Answer
@@ -23,7 +24,9 @@ def healthz(app: App, request: Any) -> Answer:
 def readyz(app: App, request: Any) -> Answer:
     """200 when every request can be served, else 503 and why not."""
     missing = what_is_missing(app)
-    return json_answer({"ready": not missing, "missing": missing}, 503 if missing else 200)
+    tree, interpreter = tree_and_interpreter()
+    answer = {"ready": not missing, "missing": missing, "tree": tree, "interpreter": interpreter}
+    return json_answer(answer, 503 if missing else 200)
 
 
 def what_is_missing(app: App) -> list[str]:

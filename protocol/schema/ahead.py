@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from protocol.schema.wire_types import Composite
 
+TREE = "pure"
+
 new = object.__new__
 """An instance of a declared class, whose fields are all about to be set."""
 

@@ -81,7 +81,7 @@ class Struct(Composite):
             return NotImplemented
         return all(getattr(self, f.name) == getattr(other, f.name) for f in self.FIELDS)
 
-    __hash__ = None  # type: ignore[assignment]  # messages can be changed
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # messages can be changed
 
     def __repr__(self) -> str:
         values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in self.FIELDS)

@@ -68,29 +68,37 @@ class _Decoder:
 
     def __init__(self, cls: type[Composite], version: int, most_elements: int | None) -> None:
         self.limited = most_elements is not None
-        self.source = source = self.source_type()
-        source.names.update(_RUNTIME)
+        self.source = self.source_type()
+        self.source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, where it goes): fixed-size fields not yet written
         self.run_bytes = 0
-        at = message_layout(cls, version)
-        title = f"{cls.__name__} v{version}"
-        with source.block(self.signature(cls, version)):
-            source.line("size = len(buffer)")
-            if most_elements is not None:
-                source.line(f"room = {most_elements}")
-            if holds_records(at):
-                source.line("view = memoryview(buffer)")
-            with source.block("try:"):
-                self.struct(at, "m")
-                self.flush()
-                source.line("return m, p")
-            with source.block("except (StructError, IndexError):"):
-                source.line(f'raise ProtocolError(f"{title} is cut off: the frame ends at {{size}}") from None')
-            with source.block("except UnicodeDecodeError as error:"):
-                source.line(f'raise ProtocolError(f"{title}: {{error}}") from None')
+        self.function(message_layout(cls, version), most_elements)
 
-    def signature(self, cls: type[Composite], version: int) -> str:
-        return "def decode(buffer, p):"
+    def function(self, at: Layout, most_elements: int | None) -> None:
+        source = self.source
+        with source.block("def decode(buffer, p):"):
+            source.line("size = len(buffer)")
+            with source.block("try:"):
+                self.body(at, most_elements)
+            self.refusals(at)
+
+    def body(self, at: Layout, most_elements: int | None) -> None:
+        source = self.source
+        if most_elements is not None:
+            source.line(f"room = {most_elements}")
+        if holds_records(at):
+            source.line("view = memoryview(buffer)")
+        self.struct(at, "m")
+        self.flush()
+        source.line("return m, p")
+
+    def refusals(self, at: Layout) -> None:
+        """What follows the `try`."""
+        source, title = self.source, f"{at.cls.__name__} v{at.version}"
+        with source.block("except (StructError, IndexError):"):
+            source.line(f'raise ProtocolError(f"{title} is cut off: the frame ends at {{size}}") from None')
+        with source.block("except UnicodeDecodeError as error:"):
+            source.line(f'raise ProtocolError(f"{title}: {{error}}") from None')
 
     def made(self, cls: str) -> str:
         """An instance whose fields are all about to be set."""

@@ -70,34 +70,40 @@ class _Encoder:
 
     def __init__(self, cls: type[Composite], version: int, header: int | None, most_elements: int | None) -> None:
         self.limited = most_elements is not None
-        self.source = source = self.source_type()
-        source.names.update(_RUNTIME)
+        self.source = self.source_type()
+        self.source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, expression): fixed-size fields not yet written
         self.out = "out"
         self.started = False  # whether the bytearray `out` is there
         self.header = header
         at = message_layout(cls, version)
         self.chunked = holds_records(at)
-        this = source.constant(cls, cls.__name__)
-        with source.block(self.signature(cls, version)):
+        self.function(at, most_elements)
+
+    def function(self, at: Layout, most_elements: int | None) -> None:
+        source = self.source
+        with source.block("def encode(m, correlation_id):" if self.header is not None else "def encode(m):"):
             with source.block("try:"):
-                self.begin()
-                if most_elements is not None:
-                    source.line(f"room = {most_elements}")
-                if self.chunked:
-                    source.line("chunks: list[Any] = []")
-                if header is not None:
-                    self.run += [("i", "0"), ("i", "correlation_id")] + [("B", "0")] * header
-                self.struct(at, "m")
-                self.finish()
-            with source.block("except (StructError, AttributeError, TypeError, ValueError, OverflowError) as error:"):
-                source.line(f"raise explain({this}, m, {version}, error) from error")
+                self.body(at, most_elements)
+            self.refusals(at)
 
-    def signature(self, cls: type[Composite], version: int) -> str:
-        return "def encode(m, correlation_id):" if self.header is not None else "def encode(m):"
+    def body(self, at: Layout, most_elements: int | None) -> None:
+        source = self.source
+        if most_elements is not None:
+            source.line(f"room = {most_elements}")
+        if self.chunked:
+            source.line("chunks: list[Any] = []")
+        if self.header is not None:
+            self.run += [("i", "0"), ("i", "correlation_id")] + [("B", "0")] * self.header
+        self.struct(at, "m")
+        self.finish()
 
-    def begin(self) -> None:
-        """The first line, where there is one."""
+    def refusals(self, at: Layout) -> None:
+        """What follows the `try`."""
+        source = self.source
+        this = source.constant(at.cls, at.cls.__name__)
+        with source.block("except (StructError, AttributeError, TypeError, ValueError, OverflowError) as error:"):
+            source.line(f"raise explain({this}, m, {at.version}, error) from error")
 
     def finish(self) -> None:
         source = self.source

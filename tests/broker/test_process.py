@@ -44,7 +44,7 @@ class Program:
     def ready(self) -> tuple[str, int]:
         """(the ready line, the port in it)."""
         line = self.process.stdout.readline()
-        match = re.fullmatch(r"kohort ready on \S+:(\d+) in (\d+) ms\n", line)
+        match = re.fullmatch(r"kohort ready on \S+:(\d+) in (\d+) ms \(\w+, CPython [\d.]+\)\n", line)
         assert match, line + self.process.stderr.read()
         return line, int(match[1])
 
@@ -260,7 +260,9 @@ def test_each_listener_tells_its_own_address(serve):
         "--override=listener.security.protocol.map=INSIDE:PLAINTEXT,HOST:PLAINTEXT",
     )
     line = program.process.stdout.readline()
-    match = re.fullmatch(r"kohort ready on 127\.0\.0\.1:(\d+) and \[::1\]:(\d+) in \d+ ms\n", line)
+    match = re.fullmatch(
+        r"kohort ready on 127\.0\.0\.1:(\d+) and \[::1\]:(\d+) in \d+ ms \(\w+, CPython [\d.]+\)\n", line
+    )
     assert match, line + program.process.stderr.read()
 
     told = []

@@ -19,21 +19,16 @@ if TYPE_CHECKING:
     from protocol.registry import Api
     from protocol.schema.layout import Layout
 
-HOT = [
+HOT = (
     "produce",
     "fetch",
-    "list_offsets",
-    "metadata",
     "offset_commit",
     "offset_fetch",
-    "find_coordinator",
     "join_group",
-    "heartbeat",
-    "leave_group",
     "sync_group",
-    "init_producer_id",
+    "heartbeat",
     "consumer_group_heartbeat",
-]
+)
 """Modules of `protocol.messages`: the APIs whose codecs are written ahead."""
 
 _READ = {
@@ -41,14 +36,14 @@ _READ = {
     "B": "buffer[{p}]",
     "?": "buffer[{p}] != 0",
     "h": "read_i16_be(buffer, {p})",
-    "H": "read_i16_be(buffer, {p}) & 0xFFFF",
+    "H": "i64(read_i16_be(buffer, {p})) & 0xFFFF",
     "i": "read_i32_be(buffer, {p})",
-    "I": "read_i32_be(buffer, {p}) & 0xFFFFFFFF",
+    "I": "i64(read_i32_be(buffer, {p})) & 0xFFFFFFFF",
     "q": "read_i64_be(buffer, {p})",
     "d": "read_f64_be(buffer, {p})",
     "16s": "uuid_at(buffer, {p})",
 }
-_TYPES = {"16s": "bytes", "?": "bool", "d": "float"}
+_NO_INTEGERS = ("16s", "?", "d")
 _SIZES = {"b": 1, "B": 1, "?": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
 _WRITE = {
     "b": "{out}.append(checked({value}, -0x80, 0x7F) & 0xFF)",
@@ -82,6 +77,7 @@ from librt.strings import (
     write_i32_be,
     write_i64_be,
 )
+from mypy_extensions import i64
 
 from protocol.errors import LongMessage, ProtocolError
 from protocol.schema.explain import explain
@@ -98,6 +94,13 @@ from protocol.schema.runtime import (
     varint,
 )
 '''
+
+
+def spoken(api: Api) -> list[int]:
+    """The versions worth compiling: the first, which small clients speak, and from the last without tags on."""
+    first, last = api.served
+    tags = api.request.FLEXIBLE_FROM or first
+    return [version for version in range(first, last + 1) if version == first or version >= tags - 1]
 
 
 def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header: Callable[[int, int], bool]) -> str:
@@ -150,8 +153,20 @@ class _Decoder(decoder._Decoder):
 
     source_type = _Source
 
-    def signature(self, cls: Any, version: int) -> str:
-        return f"def decode_{cls.__name__}_{version}(buffer: bytes, p: int) -> tuple[{cls.__name__}, int]:"
+    def function(self, at: Layout, most_elements: int | None) -> None:
+        """Two: what reads, and what catches. Where errors are caught, native code looks after every local by itself."""
+        source, name = self.source, f"{at.cls.__name__}_{at.version}"
+        with source.block(f"def _read_{name}(buffer: bytes, p: i64) -> tuple[{at.cls.__name__}, i64]:"):
+            source.line("size: i64 = len(buffer)")
+            self.body(at, most_elements)
+        source.line("")
+        source.line("")
+        with source.block(f"def decode_{name}(buffer: bytes, p: int) -> tuple[{at.cls.__name__}, int]:"):
+            source.line("size = len(buffer)")
+            with source.block("try:"):
+                source.line(f"message, end = _read_{name}(buffer, p)")
+                source.line("return message, end")
+            self.refusals(at)
 
     def made(self, cls: str) -> str:
         return f"{cls}()"
@@ -160,8 +175,10 @@ class _Decoder(decoder._Decoder):
         position = 0
         for code, target in self.run:
             at = f"p + {position}" if position else "p"
-            declared = "" if "." in target else f": {_TYPES.get(code, 'int')}"
-            self.source.line(f"{target}{declared} = {_READ[code].format(p=at)}")
+            read = _READ[code].format(p=at)
+            if "." not in target and code not in _NO_INTEGERS:  # a length or a count, to be reckoned with
+                read = f"i64({read})"
+            self.source.line(f"{target} = {read}")
             position += _SIZES[code]
         if position:
             self.source.line(f"p += {position}")
@@ -173,12 +190,19 @@ class _Encoder(encoder._Encoder):
 
     source_type = _Source
 
-    def signature(self, cls: Any, version: int) -> str:
+    def function(self, at: Layout, most_elements: int | None) -> None:
+        """Two, as in decoders."""
+        source, cls, name = self.source, at.cls.__name__, f"{at.cls.__name__}_{at.version}"
         self.started = True
-        return f"def encode_{cls.__name__}_{version}(m: {cls.__name__}, correlation_id: int) -> list[Any]:"
-
-    def begin(self) -> None:
-        self.source.line("out = BytesWriter()")
+        with source.block(f"def _write_{name}(m: {cls}, correlation_id: int) -> list[Any]:"):
+            source.line("out = BytesWriter()")
+            self.body(at, most_elements)
+        source.line("")
+        source.line("")
+        with source.block(f"def encode_{name}(m: {cls}, correlation_id: int) -> list[Any]:"):
+            with source.block("try:"):
+                source.line(f"return _write_{name}(m, correlation_id)")
+            self.refusals(at)
 
     def finish(self) -> None:
         source = self.source

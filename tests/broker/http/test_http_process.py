@@ -1,5 +1,6 @@
 """The HTTP listener of a real process: where it listens, what it says of health and groups, what it costs a start."""
 
+import platform
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -71,7 +72,10 @@ def test_an_empty_listener_is_none(tmp_path: Path):
 def test_health_readiness_and_what_is_not_there(tmp_path: Path):
     with Kohort(tmp_path) as broker:
         assert get_json(f"{broker.http}/healthz") == (200, {"alive": True})
-        assert get_json(f"{broker.http}/readyz") == (200, {"ready": True, "missing": []})
+        status, answer = get_json(f"{broker.http}/readyz")
+        assert (status, answer["ready"], answer["missing"]) == (200, True, [])
+        assert answer["tree"] in ("pure", "compiled")
+        assert answer["interpreter"].startswith(platform.python_implementation())
         assert get(f"{broker.http}/nowhere")[0] == 404
         assert get(f"{broker.http}/readyz/")[0] == 200
 

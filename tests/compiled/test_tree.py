@@ -1,0 +1,106 @@
+"""The tree that is compiled: that its source can be written and run, and when `python -m kohort` takes it."""
+
+import os
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from kohort._checkout import _compiled
+from protocol.schema.ahead import TREE
+from tools.compiled import check
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of the compiled tree, as it stands before the compiler has it."""
+    out = tmp_path_factory.mktemp("compiled") / "tree"
+    command = [sys.executable, "-m", "tools.compiled", "--source", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.mark.skipif(TREE == "compiled", reason="the pure tree is what it is made of")
+def test_its_source_passes_the_tests_of_the_rules(tree: Path) -> None:
+    """Dataclasses and messages that were written out behave as those that were declared."""
+    words = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        f"pythonpath={tree} .",
+        "tests/coordinator/classic/test_heartbeat_and_leave.py",
+    ]
+    words += ["tests/coordinator/test_commit_and_fetch.py", "tests/protocol/test_frames.py"]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_it_says_what_it_is(tree: Path) -> None:
+    """The ready line, `--version` and `/readyz` have it from there."""
+    program = (
+        "from broker.loop.running import tree_and_interpreter; import broker.process; print(tree_and_interpreter()[0])"
+    )
+    command = [sys.executable, "-P", "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "compiled", done.stderr
+
+
+def test_a_class_that_cannot_be_native_is_seen(tmp_path: Path) -> None:
+    """In both directions, unless the tree says what is to be done about it."""
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "a.py").write_text("class Base: ...\nclass Open: ...\n")
+    (tmp_path / "room" / "b.py").write_text("class One(Base): ...\nclass Two(Open): ...\n")
+
+    assert check.misfits(tmp_path, ["room"], {"room.b"}, {"Open": ""}) == [
+        "room.b.One is native, and its base Base of room.a is not"
+    ]
+    assert check.misfits(tmp_path, ["room"], {"room.a"}, {"Open": ""}) == [
+        "room.b.One is interpreted, and its base Base of room.a is native"
+    ]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose compiled tree is newer than its one source."""
+    monkeypatch.delenv("KOHORT_PURE", raising=False)
+    built = tmp_path / "build" / "compiled"
+    for folder in (tmp_path / "protocol" / "schema", built / "protocol"):
+        folder.mkdir(parents=True)
+    source, stamp = tmp_path / "protocol" / "schema" / "a.py", built / "stamp"
+    source.write_text("")
+    stamp.write_text(EXTENSION_SUFFIXES[0])
+    os.utime(source, (1_000, 1_000))
+    os.utime(stamp, (2_000, 2_000))
+    return tmp_path
+
+
+def test_a_tree_that_fits_is_taken(checkout: Path) -> None:
+    """Made for this interpreter, and newer than every source."""
+    assert _compiled(checkout) == checkout / "build" / "compiled"
+
+
+@pytest.mark.parametrize("why", ["asked for", "older", "other interpreter", "unfinished"])
+def test_otherwise_the_sources_are_run(why: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were no other tree."""
+    stamp = checkout / "build" / "compiled" / "stamp"
+    if why == "asked for":
+        monkeypatch.setenv("KOHORT_PURE", "1")
+    elif why == "older":
+        os.utime(checkout / "protocol" / "schema" / "a.py", (3_000, 3_000))
+    elif why == "other interpreter":
+        stamp.write_text(".cpython-399-x86_64-linux-gnu.so")
+        os.utime(stamp, (2_000, 2_000))
+    else:
+        stamp.unlink()
+
+    assert _compiled(checkout) is None

@@ -1,0 +1,100 @@
+"""`make compiled`: write the compiled tree to build/compiled, or say in one sentence why there is none.
+
+python -m tools.compiled [--out DIRECTORY] [--optimize 0..3] [--source]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_SETUP = """
+from pathlib import Path
+
+from mypyc.build import mypycify
+from setuptools import setup
+
+modules = mypycify({arguments!r}, opt_level={level!r}, debug_level="0", group_name="kohort_native")
+for extension in modules:
+    # gcc looks every line's indentation up for a warning, which takes longer than compiling; it is minutes.
+    extension.extra_compile_args += ["-O{level}", "-g0", "-w", "-Wno-misleading-indentation"]
+    for source in map(Path, extension.sources):
+        source.write_text("\\n".join([line.lstrip() for line in source.read_text().split("\\n")]))
+setup(name="kohort-native", packages=[], ext_modules=modules)
+"""
+_MYPY = """
+[mypy]
+python_version = {version}
+ignore_missing_imports = True
+implicit_reexport = True
+check_untyped_defs = True
+
+[mypy-protocol.codecs.*]
+disable_error_code = union-attr
+"""
+
+
+def main() -> int:
+    """Build it beside the present one, and put it in its place when it is whole."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "compiled")
+    parser.add_argument("--optimize", default="3", choices=list("0123"), help="as gcc's -O (3); 1 is built fastest")
+    parser.add_argument("--source", action="store_true", help="write the source that would be compiled, and stop")
+    options = parser.parse_args()
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if not options.source and shutil.which(os.environ.get("CC", compiler)) is None:
+        print(f"there is no C compiler ({compiler}): the tree stays pure, and works as well", file=sys.stderr)
+        return 1
+    if not options.source and any(importlib.util.find_spec(name) is None for name in ("mypyc", "setuptools")):
+        print("mypyc and setuptools build the compiled tree: pip install mypy setuptools", file=sys.stderr)
+        return 1
+    os.environ["KOHORT_PURE"] = "1"
+    sys.path.insert(0, str(ROOT))
+    from tools.compiled.tree import write  # noqa: PLC0415  the rooms can be imported from here on
+
+    out: Path = options.out
+    began_s = time.time()
+    new = out.with_name(f"{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    sources = write(ROOT, new)
+    if not options.source:
+        _compile(new, sources, options.optimize)
+        stamp = new / "stamp"
+        stamp.write_text(str(sysconfig.get_config_var("EXT_SUFFIX")))
+        os.utime(stamp, (began_s, began_s))  # what is changed while this goes on is newer
+    shutil.rmtree(out, ignore_errors=True)
+    new.rename(out)
+    print(f"{out}: {len(sources)} modules {'written' if options.source else 'are native code'}")
+    return 0
+
+
+def _compile(tree: Path, sources: list[Path], level: str) -> None:
+    cache = tree.with_name("mypy-cache")
+    (tree / "mypy.ini").write_text(_MYPY.format(version=".".join(map(str, sys.version_info[:2]))))
+    arguments = ["--config-file=mypy.ini", f"--cache-dir={cache}", *map(str, sources)]
+    (tree / "setup.py").write_text(_SETUP.format(arguments=arguments, level=level))
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}\nthe compiled tree could not be built; what was there is as it was")
+    shutil.rmtree(tree / "build", ignore_errors=True)
+    for name in ("setup.py", "mypy.ini"):
+        (tree / name).unlink()
+    with contextlib.suppress(OSError):
+        subprocess.run([sys.executable, "-m", "compileall", "-q", str(tree)], check=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""What stands in the compiled tree: which modules become native code, and what is written for them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from broker.handlers.dispatch import HANDLERS, MOST_ELEMENTS
+from broker.handlers.dividing import Divided
+from protocol.frames import has_tagged_header
+from protocol.registry import APIS
+from tools.compiled import check, codecs, messages, values
+from tools.compiled.codecs import HOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
+
+SERVING = ("protocol", "coordinator", "storage", "broker")
+
+NATIVE = [
+    "protocol.schema.wire_types",
+    "protocol.schema.declaration",
+    "protocol.schema.runtime",
+    "protocol.schema.native_codecs",
+    "protocol.frame_cutter",
+    "protocol.frames",
+    "protocol.records.varint",
+    "protocol.records.batch_header",
+    "protocol.records.batch_encoder",
+    "protocol.records.batch_validation",
+    "protocol.records.group_records",
+    "coordinator.append_errors",
+    "coordinator.cause",
+    "coordinator.classic",
+    "coordinator.consumer.classic_members",
+    "coordinator.consumer.draft",
+    "coordinator.consumer.inputs",
+    "coordinator.consumer.offsets",
+    "coordinator.group",
+    "coordinator.load_summary",
+    "coordinator.loading",
+    "coordinator.log_batches",
+    "coordinator.offsets",
+    "coordinator.outcome",
+    "coordinator.routing",
+    "coordinator.shard",
+    "coordinator.transactions.inputs",
+    "coordinator.view",
+    "storage.log",
+    "storage.state",
+    "storage.reading.batch_file",
+    "storage.reading.indexes",
+    "storage.reading.walk",
+    "storage.reading.batches",
+    "broker.network.connection",
+    "broker.network.transport_side",
+    "broker.network.memory",
+    "broker.network.slow_frames",
+    "broker.handlers.dispatch",
+    "broker.handlers.context",
+    "broker.handlers.groups",
+    "broker.handlers.offsets",
+    "broker.handlers.produce",
+    "broker.handlers.fetch",
+    "broker.handlers.authorizer",
+    "broker.catalogue.topics_delta",
+    "broker.coordinators",
+    "broker.groups.groups",
+    "broker.groups.tenant",
+    "broker.groups.silence",
+    "broker.groups.peers",
+    "broker.partitions.partition",
+    "broker.partitions.table",
+    "broker.partitions.validation",
+    "broker.partitions.fetch_sessions",
+    "broker.partitions.checks",
+    "broker.partitions.settings",
+    "broker.loop.timers",
+    "broker.loop.slices",
+]
+"""The path of a request: modules, and packages with all that is in them."""
+
+INTERPRETED = ("broker.coordinators.tenant",)
+
+_OPEN = "mypyc_attr(allow_interpreted_subclasses=True)"
+_PLAIN = "mypyc_attr(native_class=False)"
+DECORATED = {
+    "coordinator.outcome": {"AppendToken": "trait", "Work": _OPEN},  # an input can be its own token
+    "broker.catalogue.topics_delta": {"TopicsListener": _OPEN},
+    "broker.handlers.dispatch": {"Route": _OPEN},
+    "broker.loop.timers": {"Timers": _OPEN},
+    "broker.partitions.checks": {"UnexpectedFailure": _PLAIN},  # errors, whose base is interpreted
+    "broker.partitions.fetch_sessions": {"SessionError": _PLAIN},
+    "protocol.frame_cutter": {"BadFrameSize": _PLAIN},
+    "protocol.schema.wire_types": {"Composite": _OPEN},
+    "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
+}
+_FUTURE = "from __future__ import annotations\n"
+
+
+def write(root: Path, out: Path) -> list[Path]:
+    """Write the tree, and return the modules of it that are to be compiled, relative to `out`."""
+    for room in ROOMS:
+        shutil.copytree(root / room, out / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (root / "tools" / "compiled" / "runtime").glob("*.py"):
+        shutil.copyfile(file, out / "protocol" / "schema" / file.name)
+    native = _modules(out)
+    wrong = check.misfits(root, SERVING, native, {name for classes in DECORATED.values() for name in classes})
+    if wrong:
+        raise SystemExit("; ".join(wrong))
+    for name in native:
+        if name in ("protocol.schema.native_codecs",):
+            continue
+        path = _path(out, name)
+        module = importlib.import_module(name)
+        text = values.expanded(path.read_text(), module)
+        for cls, decorator in DECORATED.get(name, {}).items():
+            text = re.sub(rf"^class {cls}\b", f"@{decorator}\nclass {cls}", text, flags=re.MULTILINE)
+            if "mypy_extensions" not in text:
+                text = text.replace(_FUTURE, f"{_FUTURE}from mypy_extensions import mypyc_attr, trait\n", 1)
+        # A native function takes no attributes; what it says is for type checkers.
+        path.write_text(re.sub(r"^@dataclass_transform\(.*\)\n", "", text, flags=re.MULTILINE))
+    return [_path(out, name).relative_to(out) for name in [*native, *_messages(out)]]
+
+
+def _modules(out: Path) -> list[str]:
+    names = []
+    for name in NATIVE:
+        folder = out / name.replace(".", "/")
+        files = sorted(folder.rglob("*.py")) if folder.is_dir() else [_path(out, name)]
+        names += [".".join(file.relative_to(out).with_suffix("").parts) for file in files if file.stem != "__init__"]
+    return [name for name in names if not f"{name}.".startswith(tuple(f"{left}." for left in INTERPRETED))]
+
+
+def _messages(out: Path) -> list[str]:
+    """Native classes for the messages of hot APIs, and a module of codecs for each API."""
+    names, table = [], {}
+    (out / "protocol" / "codecs").mkdir()
+    (out / "protocol" / "codecs" / "__init__.py").write_text('"""Codecs written ahead, one module per API."""\n')
+    for name in HOT:
+        module = importlib.import_module(f"protocol.messages.{name}")
+        path = _path(out, module.__name__)
+        path.write_text(messages.native(path.read_text(), module))
+        names.append(module.__name__)
+    for api in APIS.values():
+        name = api.request.__module__.rpartition(".")[2]
+        if name not in HOT:
+            continue
+        handler = HANDLERS[api.key]
+        most = min(MOST_ELEMENTS, handler.most) if isinstance(handler, Divided) else MOST_ELEMENTS
+        text = codecs.module(api, codecs.spoken(api), (most, MOST_ELEMENTS), has_tagged_header)
+        _path(out, f"protocol.codecs.{name}").write_text(text)
+        names.append(f"protocol.codecs.{name}")
+        table[api.request.__name__] = (names[-1], most)
+        table[api.response.__name__] = (names[-1], MOST_ELEMENTS)
+    ahead = _path(out, "protocol.schema.ahead")
+    ahead.write_text(re.sub(r"= \{\}  #", lambda _: f"= {table!r}  #", ahead.read_text(), count=1))
+    return names
+
+
+def _path(out: Path, name: str) -> Path:
+    return out / (name.replace(".", "/") + ".py")
