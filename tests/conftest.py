@@ -9,11 +9,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from broker.loop import logs
+from protocol.schema.ahead import TREE
 from tests.support.broker_process import BrokerProcess, Kafka, Kohort, need
 from tests.support.scenarios import coverage
 
 if TYPE_CHECKING:
     from tests.clients.harness import Worker
+
+# The broker processes of these tests run what the tests themselves import: not what `make compiled` may have made.
+if TREE == "pure":
+    os.environ["KOHORT_PURE"] = "1"
 
 # How long an example takes says how busy the machine is, and nothing else.
 settings.register_profile("kohort", deadline=None, suppress_health_check=[HealthCheck.too_slow])

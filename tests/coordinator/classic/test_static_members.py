@@ -135,7 +135,7 @@ def test_m09_a_duplicate_fences_the_one_that_waits_to_join():
     broker.join(leader, instance_id="l", protocols=(("range", b"new"),))
     broker.join(version=3)
     first = broker.join(follower, instance_id="f")
-    assert first.response.error_code is ErrorCode.NONE  # all had come
+    assert first.response.error_code == ErrorCode.NONE  # all had come
     broker.join(version=3)
     waits = broker.join(follower, instance_id="f")
 
