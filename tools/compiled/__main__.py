@@ -48,7 +48,7 @@ def main() -> int:
     """Build it beside the present one, and put it in its place when it is whole."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "compiled")
-    parser.add_argument("--optimize", default="3", choices=list("0123"), help="as gcc's -O (3); 1 is built fastest")
+    parser.add_argument("--optimize", default="2", choices=list("0123"), help="as the compiler's -O (2)")
     parser.add_argument("--source", action="store_true", help="write the source that would be compiled, and stop")
     options = parser.parse_args()
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
