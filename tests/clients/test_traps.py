@@ -171,7 +171,10 @@ def test_kafka_python_told_an_older_version_uses_its_own_table(broker: BrokerPro
 
 
 def test_a_consumer_of_the_new_protocol_is_told_that_it_is_switched_off(name: str, only_kohort: None):
-    """CL23: librdkafka fails for good instead of looking for a coordinator for ever."""
+    """CL23, K20: librdkafka fails for good instead of looking for a coordinator for ever.
+
+    Kafka asks for the level of `group.version` too, which rises by itself here.
+    """
     with Broker({"group.coordinator.rebalance.protocols": "classic"}, {name: 1}) as broker:
         settings = {**broker.config("librdkafka"), "group.id": name, "group.protocol": "consumer"}
         consumer = confluent_kafka.Consumer(settings)
