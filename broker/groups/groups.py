@@ -144,7 +144,7 @@ class Groups(TopicsListener):
         seen: dict[str, Any] = {} if connection is None else {"connection": connection}
         if held_ms:
             seen["broker_held_ms"] = held_ms
-        elif (connection or {}).get("joined_again"):
+        elif connection is not None and (connection.get("joined_again") or connection.get("state") == "closed"):
             seen["broker_held_before_ms"] = self._runtime.held_ms_since((silent_ms or 0) + _BEFORE_MS)
         return seen
 

@@ -18,6 +18,7 @@ TRACED_AFTER_MS = 3_000
 _WRITTEN_MS = 1_000  # what was seen then is in the topic
 _HELD_SHARE = 0.3
 _HELD_MS = 1_000
+_GIVEN_UP_MS = 3_000  # a broker that stands still for so long may find connections closed, by clients that live
 _ALIVE_MS = 10_000  # who was heard of so short ago sends heartbeats: no client's interval is longer by default
 
 
@@ -157,10 +158,16 @@ def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str
     connection: Facts | None = detail.get("connection")
     if connection is None:
         return "untold", "whether it died or hung cannot be told: nothing is known of its connection"
+    before_ms = detail.get("broker_held_before_ms") or 0
     if connection.get("state") == "closed":
+        if before_ms >= _GIVEN_UP_MS and connection.get("how") != "broker":
+            return (
+                "broker_slow",
+                f"the broker itself stood still for {duration(before_ms)} shortly before its connection was closed: "
+                "its client gave that up, or died meanwhile",
+            )
         return _closed(cause, connection)
     if connection.get("joined_again"):
-        before_ms = detail.get("broker_held_before_ms") or 0
         old = "its client had joined again under another member id, and this is the old one"
         if before_ms >= _HELD_MS:
             return "broker_slow", f"the broker itself stood still for {duration(before_ms)} shortly before: {old}"

@@ -44,6 +44,13 @@ CASES: list[tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = [
         "broker_slow",
         "stood still for 8.0 s shortly before",
     ),
+    (
+        "session_expired",
+        {**SILENT, "connection": GONE, "broker_held_before_ms": 8_000},
+        [],
+        "broker_slow",
+        "stood still for 8.0 s shortly before its connection was closed",
+    ),
     ("member_left", {}, [traced("closed", after_ms=3)], "closed", "at once"),
     ("member_left", {"reason": "the consumer is being closed"}, [], "closed", "it says so"),
     ("member_left", {}, [traced("open"), traced("returned", same_connection=True)], "too_slow", "max.poll.interval.ms"),
