@@ -86,9 +86,13 @@ class TransactionHistory:
         self._append(event.key, entry)
 
     def _find(self, event: TransactionEvent) -> None:
-        """At the start. A shard that is loaded anew later has nothing to tell of what is remembered."""
-        if event.key not in self._histories:
+        """At the start. A shard that is loaded anew later has nothing to tell of what is remembered.
+
+        Whatever else is told counts more: it is the first to go, and nothing goes for it.
+        """
+        if event.key not in self._histories and len(self._histories) < IDS_KEPT:
             self._append(event.key, _entry("was_aborted", event))
+            self._histories.move_to_end(event.key, last=False)
 
     def _repeat(self, event: TransactionEvent) -> None:
         history = self._histories.get(event.key)

@@ -190,3 +190,16 @@ def test_stories_are_bounded() -> None:
     assert len(history.ids()) == IDS_KEPT
     assert history.of("tx-0") == []
     assert len(history.of("tx-100")) == ENTRIES_KEPT
+
+
+def test_what_was_aborted_before_the_start_takes_no_room_from_what_was_open() -> None:
+    """Each id whose last transaction was aborted is found at the start, however long ago that was."""
+    history = TransactionHistory()
+    history.on_event(event("transaction_loaded", "open", state="Ongoing", open_ms=1))
+    for number in range(IDS_KEPT + 5):
+        history.on_event(event("transaction_was_aborted", f"tx-{number}", open_ms=1, timeout_ms=2, timed_out=False))
+    history.on_event(event("transaction_loaded", "late", state="Ongoing", open_ms=1))
+
+    assert len(history.ids()) == IDS_KEPT
+    assert history.of("open")
+    assert history.of("late")
