@@ -46,12 +46,13 @@ _OWN: dict[str, tuple[str, ...]] = {
     "limit": tuple(verb for verb in VERBS if verb not in _ONE_FILE),
     "every": ("lag", "growth", "report"),
     "exact": ("lag",),
+    "by_date": ("commits", "generations", "rebalances", "membership", "lag", "stuck", "resets", "growth", "records"),
     "now": ("lag",),
     "lasting": ("stuck", "report"),
     "offsets_retention": ("groups", "report"),
     "execute": ("restore",),
 }
-_STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets", "on_loss")
+_STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets", "on_loss", "compact")
 _NOT_STREAMED = ("until", "limit", "exact", "now")
 _LONGEST_MS = 36_500 * 86_400_000
 _MOST = 2**31 - 2
@@ -105,6 +106,8 @@ class Asked:
     as_group: str | None = None
     max_offsets: int | None = None
     on_loss: str = "error"
+    by_date: bool = False
+    compact: int | None = None
     asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -229,6 +232,8 @@ def parser() -> argparse.ArgumentParser:
         choices=("error", "continue"),
         help="stream: records or partitions gone that were to be read (error)",
     )
+    add("--by-date", action="store_true", help="parquet with --to: a folder for each day, date=2026-03-01")
+    add("--compact", type=int, metavar="N", help="stream: before it begins, make one of more than N batches (parquet)")
     add("--max-offsets", type=int, metavar="N", help="stream: about so many records in a batch")
     return made
 
@@ -285,6 +290,8 @@ def read(words: list[str]) -> Asked:
         as_group=given.as_group,
         max_offsets=given.max_offsets,
         on_loss=given.on_loss or "error",
+        by_date=given.by_date,
+        compact=given.compact,
         asked_at=now,
     )
     _check(asked)
@@ -420,13 +427,19 @@ def _check(asked: Asked) -> None:
         raise UsageError("--since is not before --until")
     if asked.format == "parquet" and not asked.has_target:
         raise UsageError("--format parquet needs --to PATH")
+    if asked.format != "parquet" and (asked.by_date or asked.compact is not None):
+        raise UsageError("--by-date and --compact are for tables in parquet, with --to")
     if asked.format == "table" and asked.has_target and verb not in _ONE_FILE:
         raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
     if asked.format != "table" and verb in _ONE_FILE:
         raise UsageError(f"{verb} has a format of its own; leave --format out")
     if verb == "report" and asked.to is None:
         raise UsageError("report needs --to PAGE.html")
-    for option, number in (("--limit", asked.limit), ("--max-offsets", asked.max_offsets)):
+    for option, number in (
+        ("--limit", asked.limit),
+        ("--max-offsets", asked.max_offsets),
+        ("--compact", asked.compact),
+    ):
         if number is not None and not 0 < number <= _MOST:
             raise UsageError(f"{option} must be above 0" if number < 1 else f"{option} is at most {_MOST:,}")
     if asked.execute and asked.bootstrap is None:

@@ -34,6 +34,19 @@ if TYPE_CHECKING:
     from pipeline.jobs.inputs import Inputs
 
 ROWS_SHOWN = 100
+DATES = {
+    "offset_commits": "logged_at",
+    "rebalances": "finished_at",
+    "lag": "at",
+    "growth": "window_start",
+    "stuck_partitions": "stuck_since",
+    "offset_resets": "at",
+    "membership": "owned_from",
+    "group_records": "logged_at",
+    "group_generations": "logged_at",
+    "consumer_group_records": "logged_at",
+}
+"""The moment by whose day a table may be laid out; others say how things are, and have none."""
 _CELL = 40
 _TO_QUOTE = re.compile(r'[,"\r\n]')
 # Spark would cut them off names.
@@ -79,7 +92,7 @@ def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
     partial = to.with_name(to.name + ".partial")
     if partial.exists():
         shutil.rmtree(partial)  # of a run that was killed
-    rows = _saved(tables, asked.format, str(partial))
+    rows = _saved(tables, asked, str(partial))
     if to.is_file() or to.is_symlink():
         to.unlink()
     elif to.exists():
@@ -99,16 +112,17 @@ def target(spark: SparkSession, asked: Asked) -> HadoopPlace:
 
 def _elsewhere(tables: Sequence[Table], asked: Asked, place: HadoopPlace) -> int:
     place.begin()
-    rows = _saved(tables, asked.format, place.partial)
+    rows = _saved(tables, asked, place.partial)
     place.finish()
     return rows
 
 
-def _saved(tables: Sequence[Table], format_: str, folder: str) -> int:
+def _saved(tables: Sequence[Table], asked: Asked, folder: str) -> int:
     rows = 0
     for table in tables:
-        save(table.frame, format_, f"{folder}/{table.name}")
-        rows += count_saved(table.frame, format_, f"{folder}/{table.name}")
+        date = DATES.get(table.name) if asked.by_date else None
+        save(table.frame, asked.format, f"{folder}/{table.name}", date)
+        rows += count_saved(table.frame, asked.format, f"{folder}/{table.name}")
     return rows
 
 
@@ -120,9 +134,13 @@ def put_text(to: Path, text: str) -> None:
     partial.replace(to)
 
 
-def save(frame: DataFrame, format_: str, path: str) -> None:
-    """Write a frame as parquet, JSON lines or CSV with a header."""
-    if format_ == "parquet":
+def save(frame: DataFrame, format_: str, path: str, date: str | None = None) -> None:
+    """Write a frame as parquet, JSON lines or CSV with a header; parquet by the day of the moment `date`, if given."""
+    if format_ == "parquet" and date is not None:
+        days = frame.withColumn("date", F.to_date(F.expr(date)))
+        # One file a day, not one of each task.
+        days.repartition("date").write.mode("overwrite").partitionBy("date").parquet(path)
+    elif format_ == "parquet":
         frame.write.mode("overwrite").parquet(path)
     elif format_ == "json":
         frame.select(as_json(frame)).write.mode("overwrite").text(path)

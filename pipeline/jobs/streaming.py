@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from pipeline import group_commit
 from pipeline.errors import UsageError
 from pipeline.jobs import stream_tables
+from pipeline.jobs.compaction import compact
 from pipeline.jobs.inputs import Inputs, matches
-from pipeline.jobs.output import count_saved, put_text, save
+from pipeline.jobs.output import DATES, count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
 from pipeline.sources.log_dir import GROUPS_TOPIC
 from pipeline.spans import counted
@@ -41,8 +42,16 @@ class Sink:
         assert asked.to is not None
         self._asked = asked
         self._folder: Path = asked.to / TABLES[asked.verb]
+        self._date = DATES.get(TABLES[asked.verb]) if asked.by_date else None
         self.rows = 0
         self.batches = 0
+
+    def compact(self, spark: SparkSession) -> None:
+        """Before a query writes: small batches of earlier runs become one, where that was asked for."""
+        if self._asked.compact is not None:
+            merged = compact(spark, self._folder, self._asked.compact, self._date)
+            if merged:
+                print(f"kohort pipeline {self._asked.verb}: {merged} batches made one", file=sys.stderr)
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """The rows of one batch, in place of those of an earlier attempt at it."""
@@ -53,7 +62,7 @@ class Sink:
         self._folder.mkdir(parents=True, exist_ok=True)
         # A name that begins with an underscore is no data to Spark.
         partial = self._folder / f"_batch={batch}.partial"
-        save(frame, asked.format, str(partial))
+        save(frame, asked.format, str(partial), self._date)
         written = count_saved(frame, asked.format, str(partial))
         place = self._folder / f"batch={batch}"
         if place.exists():
@@ -75,7 +84,9 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
                 shutil.rmtree(place, ignore_errors=True)
     sink = Sink(asked)
     with Inputs(spark, asked) as inputs:
-        claim(asked.checkpoint, asked.verb, _log_id(inputs), asked.window_ms if asked.verb == "growth" else None)
+        window_ms = asked.window_ms if asked.verb == "growth" else None
+        claim(asked.checkpoint, asked.verb, _log_id(inputs), window_ms, by_date=asked.by_date)
+        sink.compact(spark)
         job = stream_tables.job(inputs, sink.write)
         if asked.as_group is not None:
             assert asked.bootstrap is not None
@@ -117,7 +128,9 @@ def stream(spark: SparkSession, asked: Asked, started: float) -> int:
     return 0
 
 
-def claim(checkpoint: Path, verb: str, log_id: str | None, every_ms: int | None = None) -> None:
+def claim(
+    checkpoint: Path, verb: str, log_id: str | None, every_ms: int | None = None, *, by_date: bool = False
+) -> None:
     """Write down what a checkpoint is for, or see that it is for this: the positions in it mean nothing elsewhere.
 
     `every_ms`: of the windows that Spark keeps there, if there are any. `log_id`: the topic id of `__consumer_offsets`,
@@ -134,8 +147,12 @@ def claim(checkpoint: Path, verb: str, log_id: str | None, every_ms: int | None 
         )
     if told.get("every_ms", every_ms) != every_ms:
         raise UsageError(f"--checkpoint {checkpoint} was made with another --every; name another, with another --to")
+    if told.get("by_date", by_date) != by_date:
+        begun = "without" if by_date else "with"
+        raise UsageError(f"--checkpoint {checkpoint} was begun {begun} --by-date; name another, with another --to")
     # Whole or not at all: a kill must not leave half of it.
-    put_text(note, json.dumps({"verb": verb, "log_id": log_id or told.get("log_id"), "every_ms": every_ms}))
+    facts = {"verb": verb, "log_id": log_id or told.get("log_id"), "every_ms": every_ms, "by_date": by_date}
+    put_text(note, json.dumps(facts))
 
 
 def _log_id(inputs: Inputs) -> str | None:

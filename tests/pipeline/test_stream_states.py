@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.jobs.compaction import compact
 from tests.pipeline.logs import T0, Log, commit
 from tests.pipeline.test_cli import run
 from tests.pipeline.test_streaming import streamed
@@ -42,3 +43,23 @@ def test_a_partition_that_came_to_be_stuck_is_told_once(run: Any, tmp_path: Path
     assert counts == ["1", "0"]
     [row] = SparkSession.builder.getOrCreate().read.parquet(str(tmp_path / "out" / "stuck_partitions")).collect()
     assert (row.group_id, row.topic, row.partition, row.verdict) == ("g", "orders", 0, "no_owner")
+
+
+def test_batches_are_laid_out_by_day_and_made_one(run: Any, tmp_path: Path) -> None:
+    """Four runs, of which two become one folder; one that was killed while it did that is finished. No row is lost."""
+    log = Log(tmp_path / "log", "__consumer_offsets", 0)
+    out = tmp_path / "out" / "offset_commits"
+    for day in range(4):
+        log.append([commit("a", "orders", 0, day)], timestamps=[T0 + day * 86_400_000])
+        found, _ = streamed(run, "commits", tmp_path / "log", tmp_path / "out", "--by-date", "--compact", "2")
+        assert sorted(row.committed_offset for row in found.collect()) == list(range(day + 1))
+    assert [place.name for place in sorted(out.glob("*=*"))] == ["batch=1", "batch=2", "batch=3"]
+    assert sorted(place.name for place in out.glob("*/date=*")) == [f"date=2023-11-{14 + day}" for day in range(4)]
+    (out / "batch=1").rename(out / "_merged=1")
+    (out / "batch=0").mkdir()
+    assert compact(SparkSession.builder.getOrCreate(), out, 9, "logged_at") == 0
+    assert [place.name for place in sorted(out.glob("*=*"))] == ["batch=1", "batch=2", "batch=3"]
+    code, _, err = run("commits", "--from", tmp_path / "log", "--to", tmp_path / "out", "--stream", "--once",
+                       "--checkpoint", f"{tmp_path / 'out'}.cp")  # fmt: skip
+    assert code == 2
+    assert "was begun with --by-date" in err
