@@ -47,7 +47,7 @@ AUTHORIZER = {
 GROUP, TOPIC = "bench-group", "bench-topic"
 CONNECTIONS, DEPTH = 16, 10
 FETCHED_BYTES = 100_000
-ACLS = 1_000
+ACLS = 990
 
 
 class Client(Wire):
@@ -143,16 +143,19 @@ def listening(options: argparse.Namespace, pem: Path, more: dict[str, str]) -> I
             stack.enter_context(one.broker)
             create_topic(one.broker, TOPIC, 1)
             with Wire(one.broker.address) as wire:
-                data = PartitionProduceData(index=0, records=batch(bytes(FETCHED_BYTES - 100)))
+                data = PartitionProduceData(
+                    index=0, records=batch(bytes(FETCHED_BYTES - 200), timestamp=int(time.time() * 1_000))
+                )
                 topic = TopicProduceData(name=TOPIC, partition_data=[data])
                 for _ in range(3):
-                    wire.call(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[topic]), 3)
+                    told = wire.call(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[topic]), 3)
+                    assert told.responses[0].partition_responses[0].error_code == 0
             started.append(one)
         yield started
 
 
 def make_acls(address: str) -> None:
-    """A thousand, and one that counts for each of group and topic."""
+    """Almost a thousand, and one that counts for each of group and topic."""
     admin = AdminClient({"bootstrap.servers": address})
     who = ("*", AclOperation.READ, AclPermissionType.ALLOW)
     bindings = [
