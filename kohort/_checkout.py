@@ -26,11 +26,10 @@ def _compiled(checkout: Path) -> Path | None:
     try:
         stamp = tree / "stamp"
         made_s, suffix = stamp.stat().st_mtime, stamp.read_text()
-    except OSError:
+        is_older = suffix != _extension_suffix() or any(_newest_s(checkout / room) > made_s for room in _rooms(tree))
+    except OSError:  # there is none, or a room of it is no more
         return None
-    if suffix != _extension_suffix() or any(_newest_s(checkout / room) > made_s for room in _rooms(tree)):
-        return None
-    return tree
+    return None if is_older else tree
 
 
 def _extension_suffix() -> str:

@@ -89,7 +89,7 @@ def test_a_tree_that_fits_is_taken(checkout: Path) -> None:
     assert _compiled(checkout) == checkout / "build" / "compiled"
 
 
-@pytest.mark.parametrize("why", ["asked for", "older", "other interpreter", "unfinished"])
+@pytest.mark.parametrize("why", ["asked for", "older", "other interpreter", "other rooms", "unfinished"])
 def test_otherwise_the_sources_are_run(why: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if there were no other tree."""
     stamp = checkout / "build" / "compiled" / "stamp"
@@ -100,6 +100,8 @@ def test_otherwise_the_sources_are_run(why: str, checkout: Path, monkeypatch: py
     elif why == "other interpreter":
         stamp.write_text(".cpython-399-x86_64-linux-gnu.so")
         os.utime(stamp, (2_000, 2_000))
+    elif why == "other rooms":
+        (checkout / "protocol").rename(checkout / "messages")
     else:
         stamp.unlink()
 
