@@ -278,7 +278,8 @@ class LogManager:
         self._partitions.disks.stop()
         unclean = set(self._partitions.disks.offline)
         for key in (*self._partitions.failures, *self._partitions.loading):
-            if not self._partitions.is_offline(*key):
+            # One that was deleted while it was opened has no folder any more.
+            if self._partitions.has(*key) and not self._partitions.is_offline(*key):
                 unclean.add(self._partitions.folder(*key).parent)
         whole = self._whole if len(partitions) > MANY else {}
         # Closing is waiting for the disk, and the file system serves several who wait at once.

@@ -358,6 +358,21 @@ def test_a_topic_made_again_while_it_is_recovered_does_not_get_the_log_of_the_ol
     assert b"new" in (tmp_path / "data" / "t-0" / f"{0:020d}.log").read_bytes()
 
 
+def test_a_stop_while_a_deleted_topic_is_recovered(tmp_path: Path) -> None:
+    first = Kept(tmp_path / "data")
+    first.plane.create("t")
+    second = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    second.plane.create("t")
+    second.log_manager.start()
+    assert second.plane.partitions.loading
+    second.plane.delete("t")
+    ended: list[bool] = []
+    second.log_manager.stop(lambda _: None, ended.append)
+    while second.runtime.works:
+        second.runtime.run_work()
+    assert ended == [True]
+
+
 def test_a_topic_made_again_does_not_inherit_what_checkpoints_say_of_the_old_one(tmp_path: Path) -> None:
     """Its first records would be below the old log start, and lost after a crash."""
     first = Kept(tmp_path / "data")
