@@ -32,7 +32,7 @@ from broker.partitions.log_manager import LogManager
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
 from storage.directory.last_stops import LastStops
-from storage.directory.log_directories import LogDirectories, offsets_of
+from storage.directory.log_directories import LogDirectories, offsets_in, offsets_of
 from storage.directory.log_directory import METADATA_FOLDER
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.reading.checkpoints import LOG_START, RECOVERY_POINT
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import TopicsImage
     from broker.config.settings import Settings
     from broker.loop.runtime import Runtime
+    from broker.partitions.table import Key
 
 log = get_logger()
 
@@ -93,8 +94,8 @@ class Composition:
         broker.cluster_id = identity.cluster_id
         broker.secret = identity.directory_id
         scans = directories.scans()
-        recovery_points = offsets_of(scans, RECOVERY_POINT)
-        log_starts = offsets_of(scans, LOG_START)
+        recovery_points = offsets_in(scans, RECOVERY_POINT)
+        log_starts = offsets_in(scans, LOG_START)
         # From here on a crash is a crash: what was read so far has changed nothing.
         stops = LastStops.take(directories)
         catalogue = broker.catalogue = Catalogue(
@@ -147,13 +148,18 @@ class Composition:
         broker.quotas = ClientQuotas(catalogue.state.kept.quotas.values(), settings, runtime.now_ms)
         broker.authorizer = _authorizer(settings, runtime, catalogue)
         dynamic = _DynamicSettings(settings, catalogue)
+
+        def topic_id(key: Key) -> bytes | None:
+            topic = catalogue.image.topic(key[0])
+            return None if topic is None else topic.topic_id
+
         several = len(directories.logs) + len(directories.away) > 1
         partitions = broker.partitions = Partitions(
             runtime,
             directories.logs[0].path,
             catalogue.effective_configs,
-            recovery_points=recovery_points,
-            log_starts=log_starts,
+            recovery_points=offsets_of(recovery_points, topic_id),
+            log_starts=offsets_of(log_starts, topic_id),
             producer_id_expiration_ms=settings.producer_id_expiration_ms,
             fetch_session_slots=settings.max_incremental_fetch_session_cache_slots,
             trusted_topics=settings.kohort_trusted_topics,

@@ -20,7 +20,7 @@ from storage.files import DISK, Disk
 from storage.reading.checkpoints import read_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from storage.directory.log_directory import Scan
     from storage.directory.meta_properties import MetaProperties
@@ -170,17 +170,28 @@ class LogDirectories:
         return found
 
 
-def offsets_of(scans: Sequence[tuple[LogDirectory, Scan]], name: str) -> dict[Key, int]:
-    """What a checkpoint file says in all of them: of a partition, the file where its folder is.
+def offsets_in(scans: Sequence[tuple[LogDirectory, Scan]], name: str) -> list[tuple[Scan, dict[Key, int]]]:
+    """What the checkpoint file of this name says in each of them. Raises: CorruptFile, OSError."""
+    return [(scan, read_offsets(directory.path / name)) for directory, scan in scans]
 
-    Raises: CorruptFile, OSError.
+
+def offsets_of(
+    found: Sequence[tuple[Scan, Mapping[Key, int]]], topic_id: Callable[[Key], bytes | None]
+) -> dict[Key, int]:
+    """What `offsets_in` has found: of a partition, the file where its folder is.
+
+    `topic_id` is that of the partition's topic now: what is said of a folder that an older topic of this name has left,
+    in a directory that was away when that was deleted, would throw away the records of the new one.
     """
-    found: dict[Key, int] = {}
-    for directory, scan in scans:
-        for key, offset in read_offsets(directory.path / name).items():
-            if key in scan.logs or not any(key in other.logs for _, other in scans):
-                found[key] = offset
-    return found
+    offsets: dict[Key, int] = {}
+    for scan, content in found:
+        for key, offset in content.items():
+            if key in scan.logs:
+                if scan.logs[key] in (None, topic_id(key)):
+                    offsets[key] = offset
+            elif not any(key in other.logs for other, _ in found):
+                offsets[key] = offset
+    return offsets
 
 
 def absolute_paths(log_dirs: Sequence[str]) -> list[Path]:

@@ -18,7 +18,7 @@ from protocol.types import uuid_from_text
 from storage.directory.log_directory import CLEAN_MARKER, read_topic_id
 from storage.directory.meta_properties import FILE, parse_properties
 from storage.errors import CorruptFile, DirectoryRefused
-from storage.reading.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
+from storage.reading.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets, write_offsets
 from tests.broker.partitions.test_startup_epochs import read_log
 from tests.support.data_plane import batch
 from tests.support.whole_broker import Whole
@@ -129,6 +129,29 @@ def test_a_partition_that_is_moved_to_a_new_folder_after_a_crash_is_recovered(tm
     whole = start(tmp_path)
     assert not whole.broker.partitions.unclean
     assert ends(whole, "t", 1) == [2]
+    assert whole.stop()
+
+
+def test_what_a_folder_that_was_away_says_of_a_deleted_topic_is_not_said_of_its_successor(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    assert whole.stop()
+    write_offsets(tmp_path / "b" / LOG_START, {("t", 1): 500})
+    (tmp_path / "b").rename(tmp_path / "elsewhere")
+    (tmp_path / "b").touch()
+    whole = start(tmp_path)
+    whole.delete("t")
+    whole.create("t", 2)
+    write(whole, "t", 1, b"new")
+    whole.stop()
+    (tmp_path / "b").unlink()
+    (tmp_path / "elsewhere").rename(tmp_path / "b")
+
+    whole = start(tmp_path)
+
+    found = whole.broker.partitions.get("t", 1)
+    assert found is not None
+    assert (found.log.log_start_offset, found.log.log_end_offset) == (0, 1)
     assert whole.stop()
 
 
