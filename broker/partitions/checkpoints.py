@@ -40,13 +40,14 @@ class Checkpoints:
         self._moments = count(1)  # its `next` is atomic: the event loop need not wait for a lock
         self._written: dict[Path, int] = {}  # file -> when what is in it was collected
         self._forgotten: dict[Key, int] = {}  # deleted partition -> when it went
+        self._owed: dict[Path, set[Key]] = {}  # directory -> deleted partitions that its files still name
 
     def moment(self) -> int:
         """Now, for `write`: take it together with the offsets that are to be written."""
         return next(self._moments)
 
     def read(self, name: str) -> dict[Key, int]:
-        """What is in the files of this name. Raises: CorruptFile."""
+        """What is in the files of this name. Raises: StorageError, CorruptFile."""
         found: dict[Key, int] = {}
         with self._lock:
             for directory in self._directories:
@@ -89,20 +90,46 @@ class Checkpoints:
                 self._content[path] = kept
 
     def forget(self, partitions: Iterable[Key]) -> None:
-        """Take deleted partitions out of every file, durably. Raises: StorageError, CorruptFile."""
+        """Take deleted partitions out of every file, durably. Raises: StorageError, CorruptFile.
+
+        A directory that is offline or refuses keeps none of the others from being written, and is written by `settle`.
+        """
         gone = set(partitions)
+        errors: list[Exception] = []
         with self._lock:
             self._forgotten.update(dict.fromkeys(gone, next(self._moments)))
             for directory in self._directories:
-                for name in () if directory in self._offline else OFFSET_CHECKPOINTS:
-                    content = self._read(directory / name)
-                    if not gone.isdisjoint(content):
-                        kept = {key: offset for key, offset in content.items() if key not in gone}
-                        write_offsets(directory / name, kept)
-                        self._content[directory / name] = kept
+                self._owed.setdefault(directory, set()).update(gone)
+                try:
+                    if directory not in self._offline:
+                        self._settle(directory)
+                except (StorageError, CorruptFile) as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def settle(self, directory: Path) -> None:
+        """Take out what `forget` could not: before there are new partitions. Raises: StorageError, CorruptFile."""
+        with self._lock:
+            self._settle(directory)
+
+    def _settle(self, directory: Path) -> None:
+        gone = self._owed.get(directory)
+        if not gone:
+            return
+        for name in OFFSET_CHECKPOINTS:
+            content = self._read(directory / name)
+            if not gone.isdisjoint(content):
+                kept = {key: offset for key, offset in content.items() if key not in gone}
+                write_offsets(directory / name, kept)
+                self._content[directory / name] = kept
+        del self._owed[directory]
 
     def _read(self, path: Path) -> dict[Key, int]:
         content = self._content.get(path)
         if content is None:
-            content = self._content[path] = read_offsets(path)
+            try:
+                content = self._content[path] = read_offsets(path)
+            except OSError as error:
+                raise StorageError("cannot read", path, error) from error
         return content

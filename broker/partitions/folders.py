@@ -124,6 +124,8 @@ class TopicFolders(TopicsListener):
 
     def _make(self, wanted: _Wanted) -> None:
         """Make these folders, all of them in one directory."""
+        for directory in {directory for _, directory in wanted.values()}:
+            self._partitions.checkpoints.settle(directory.path)
         for (name, partition), (topic_id, directory) in wanted.items():
             # The folder of a topic of this name that was deleted, if the disk refused to rename it then.
             directory.retire_others(name, partition, topic_id, unique=self._new_uuid)

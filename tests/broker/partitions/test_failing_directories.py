@@ -21,6 +21,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory.log_directory import CLEAN_MARKER
 from storage.errors import DirectoryRefused, StorageError
 from storage.files import DISK
+from storage.reading.checkpoints import LOG_START, write_offsets
 from tests.broker.partitions.test_several_directories import ends, folders, kill, start, write
 from tests.support.whole_broker import Whole
 
@@ -147,6 +148,31 @@ def test_a_read_that_fails_has_the_directory_looked_at(tmp_path: Path, fail: Any
     fail(None)
     whole.runtime.advance(5_000)
     assert ends(whole, "t", 2) == [0, 1]
+    assert whole.stop()
+
+
+def test_a_disk_that_is_back_says_nothing_of_a_topic_that_was_deleted_meanwhile(tmp_path: Path, fail: Any) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    assert whole.stop()
+    for name in "ab":
+        write_offsets(tmp_path / name / LOG_START, {("t", 0 if name == "a" else 1): 500})
+    whole = start(tmp_path)
+    fail(tmp_path / "b")
+    with pytest.raises(KafkaError):
+        write(whole, "t", 1, b"refused")
+    whole.runtime.turn()
+    whole.delete("t")
+    fail(None)
+    whole.runtime.advance(5_000)
+    whole.create("t", 2)
+    for partition in range(2):
+        write(whole, "t", partition, b"new")
+    assert "t-1" in folders(tmp_path / "b")
+    kill(whole)
+
+    whole = start(tmp_path)
+    assert ends(whole, "t", 2) == [1, 1]
     assert whole.stop()
 
 
