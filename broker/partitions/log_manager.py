@@ -55,6 +55,7 @@ class LogManager:
         self._high_watermarks: dict[Key, int] = {}
         self._whole: dict[Path, LogFile] = {}
         self._recovered = False
+        self._to_recover: list[Key] = []  # all that lay in unclean directories at the start
         self._started_ms = 0
         self.cleaning = LogCleaning(runtime, partitions, settings, self.remove_later)
 
@@ -95,6 +96,12 @@ class LogManager:
         )
         self.cleaning.start()
         if self._partitions.recovers:
+            self._to_recover = [
+                (topic.name, index)
+                for topic, index in self._partitions.unopened()
+                if not self._partitions.is_offline(topic.name, index)
+                and self._partitions.folder(topic.name, index).parent in self._partitions.unclean
+            ]
             for _ in range(settings.num_recovery_threads_per_data_dir):
                 self._recover_next()
 
@@ -277,7 +284,9 @@ class LogManager:
         partitions = list(self._partitions)
         self._partitions.disks.stop()
         unclean = set(self._partitions.disks.offline)
-        for key in (*self._partitions.failures, *self._partitions.loading):
+        # What has not been recovered yet must be at the next start, also in a directory where nothing is loading now.
+        unrecovered = [key for key in self._to_recover if self._partitions.opened(*key) is None]
+        for key in (*self._partitions.failures, *self._partitions.loading, *unrecovered):
             # One that was deleted while it was opened has no folder any more.
             if self._partitions.has(*key) and not self._partitions.is_offline(*key):
                 unclean.add(self._partitions.folder(*key).parent)

@@ -11,6 +11,7 @@ import pytest
 
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import describe_log_dirs
+from broker.partitions.log_manager import LogManager
 from cli import main
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.records import metadata_records as m
@@ -129,6 +130,28 @@ def test_a_partition_that_is_moved_to_a_new_folder_after_a_crash_is_recovered(tm
     whole = start(tmp_path)
     assert not whole.broker.partitions.unclean
     assert ends(whole, "t", 1) == [2]
+    assert whole.stop()
+
+
+def test_a_folder_that_was_not_recovered_when_the_broker_stopped_is_not_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    write(whole, "t", 1, b"v")
+    kill(whole)
+    with (tmp_path / "b" / "t-1" / f"{0:020d}.log").open("ab") as file:
+        file.write(b"torn")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogManager, "_recover_next", lambda _: None)  # it is slow
+        whole = start(tmp_path)
+    assert ends(whole, "t", 1) == [0]
+    assert not whole.stop()
+    assert [(tmp_path / name / CLEAN_MARKER).exists() for name in "ab"] == [True, False]
+
+    whole = start(tmp_path)
+    assert whole.broker.partitions.unclean == {tmp_path / "b"}
+    assert ends(whole, "t", 2) == [0, 1]
     assert whole.stop()
 
 
