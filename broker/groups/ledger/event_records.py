@@ -55,14 +55,18 @@ _LATER = (events.DepartureTraced, events.PartitionsRead)
 def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) -> Record:
     """The record of one event. `past` is what was told of the group so far, and is brought up to date."""
     what = event.what
+    # What is seen later of a member that went, or of a partition that moved, is told of the group as it is then.
+    is_late = isinstance(what, _LATER)
+    group_type = (past.group_type if is_late else None) or event.group_type
+    if not is_late:
+        past.group_type = group_type
     record: Record = {
         "version": VERSION,
         "kind": event.kind,
         "at_ms": event.at_ms,
         "group_id": event.group_id,
-        "group_type": event.group_type,
-        # What is seen later of a member that went, or of a partition that moved, is told of the group as it is then.
-        "generation": max(event.generation, past.generation) if isinstance(what, _LATER) else event.generation,
+        "group_type": group_type,
+        "generation": max(event.generation, past.generation) if is_late else event.generation,
         **common,
     }
     plain = _PLAIN.get(event.kind)

@@ -33,18 +33,20 @@ def holdings_of(group: ConsumerGroup, topics: Topics) -> Holdings:
 class GroupHistory:
     """One group. `generation`: the newest that a record told of; `holdings`: who owned what in it, None: not known.
 
-    `open`: the `rebalance_began` without an end.
+    `open`: the `rebalance_began` without an end. `group_type`: classic or consumer, None: not known.
     """
 
-    __slots__ = ("generation", "holdings", "open")
+    __slots__ = ("generation", "group_type", "holdings", "open")
 
     def __init__(self, generation: int = -1, open_: Mapping[str, Any] | None = None) -> None:
         self.generation = generation
+        self.group_type: str | None = None
         self.holdings: Holdings | None = None
         self.open = open_
 
     def loaded(self, group: AnyGroup, topics: Topics) -> None:
         """The group was read from its log; what its members own is what the record of that generation says."""
+        self.group_type = "consumer" if isinstance(group, ConsumerGroup) else "classic"
         if isinstance(group, ConsumerGroup):
             settled = group.epoch == self.generation and group.state in (ConsumerState.STABLE, ConsumerState.EMPTY)
             self.holdings = holdings_of(group, topics) if settled else None

@@ -610,8 +610,10 @@ def test_a_name_that_is_too_long_for_a_record_is_cut():
     assert decode_value(data)["first_cause"]["client_id"] == "x" * 1_000
 
 
-def test_what_is_seen_of_a_member_later_is_told_of_the_generation_that_there_is_then():
-    """Else a reader would take the end of the ledger for older than it is."""
+def test_what_is_seen_of_a_member_later_is_told_of_the_group_as_it_is_then():
+    """Else a reader would take the end of the ledger for older than it is, and an epoch for a generation."""
     past = GroupHistory(7)
+    past.group_type = "consumer"
     what = DepartureTraced("m", None, "c", "/10.0.0.1", "member_left", 1, "open", 3_000, None, None)
-    assert record_of(GroupEvent(what, "g", 5), {}, past)["generation"] == 7
+    record = record_of(GroupEvent(what, "g", 5), {}, past)
+    assert (record["generation"], record["group_type"]) == (7, "consumer")

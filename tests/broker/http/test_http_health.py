@@ -11,8 +11,14 @@ from broker.http.health import healthz, readyz, what_is_missing
 
 def app(**differences: Any) -> Any:
     """A broker that lacks nothing, but for what is said."""
-    partitions = SimpleNamespace(loading=set(), not_ready=None, directory="/", unopened=lambda: iter(()))
-    for name in ("loading", "not_ready", "directory", "unopened"):
+    partitions = SimpleNamespace(
+        loading=set(),
+        not_ready=None,
+        directories=("/",),
+        disks=SimpleNamespace(offline=differences.get("offline", {})),
+        unopened=lambda: iter(()),
+    )
+    for name in ("loading", "not_ready", "directories", "unopened"):
         if name in differences:
             setattr(partitions, name, differences[name])
     broker = SimpleNamespace(
@@ -49,7 +55,8 @@ def test_a_broker_that_lacks_nothing_is_ready():
         ({"failed": "a flush has failed"}, "no topic can be created or changed: a flush has failed"),
         ({"loading": {("t", 0)}, "unopened": lambda: iter([("t", 1)])}, "2 partitions are being recovered"),
         ({"not_ready": "cannot append to /x: no space left"}, "cannot append to /x: no space left"),
-        ({"directory": "/nowhere/at/all"}, "/nowhere/at/all cannot be looked at: no such file or directory"),
+        ({"directories": ("/nowhere/at/all",)}, "/nowhere/at/all cannot be looked at: no such file or directory"),
+        ({"directories": ("/", "/b"), "offline": {"/b": "i/o error"}}, "log directory /b is offline: i/o error"),
     ],
 )
 def test_what_is_missing_is_one_sentence_and_503(differences: dict[str, Any], words: str):
