@@ -74,6 +74,9 @@ def orders(kafka: Kafka) -> Kafka:
     create(kafka, "orders")
     produce(kafka, "orders", 300)
     commit(kafka, "readers", "orders", 10, 20, 30)
+    # The lag over time is looked at on whole seconds: there has to be one since the commits.
+    committed_s = time.time()
+    eventually(lambda: time.time() > committed_s + 2, deadline_s=10)
     return kafka
 
 

@@ -34,13 +34,14 @@ def test_a_partition_that_came_to_be_stuck_is_told_once(run: Any, tmp_path: Path
     orders, log = Log(tmp_path / "log", "orders", 0), Log(tmp_path / "log", "__consumer_offsets", 0)
     log.append([commit("g", "orders", 0, 1)], timestamps=[T0])
     counts = []
-    for minute in (12, 13):
+    orders.append([(b"k", b"v")], timestamps=[T0])
+    orders.append([(b"k", b"v")], timestamps=[T0 + 60_000])
+    for minute in (10, 12, 13):
         orders.append([(b"k", b"v")], timestamps=[T0 + minute * 60_000])
-        orders.append([(b"k", b"v")], timestamps=[T0 + minute * 60_000 + 1])
         _, _, said = run("stuck", "--from", tmp_path / "log", "--to", tmp_path / "out", "--stream", "--once",
                          "--checkpoint", tmp_path / "cp")  # fmt: skip
         counts.append(said.splitlines()[-1].split()[3])
-    assert counts == ["1", "0"]
+    assert counts == ["0", "1", "0"]
     [row] = SparkSession.builder.getOrCreate().read.parquet(str(tmp_path / "out" / "stuck_partitions")).collect()
     assert (row.group_id, row.topic, row.partition, row.verdict) == ("g", "orders", 0, "no_owner")
 
