@@ -13,9 +13,9 @@ from broker.handlers.context import Deferred
 from broker.http.metrics.lag import of_group
 from broker.testbed.refused import Refused
 from coordinator.classic.inputs import Join, Leave, Leaver, SessionExpired, fresh_member_id
-from coordinator.consumer.group import LEAVE_EPOCH
+from coordinator.consumer.group import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerMember
 from coordinator.consumer.inputs import ConsumerHeartbeat
-from coordinator.group import GroupState
+from coordinator.group import GroupState, Member
 from coordinator.why import terms, words
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from broker.groups.groups import GroupLeader
     from broker.testbed.bed import Bed
-    from coordinator.group import Group, Member
+    from coordinator.group import Group
 
     Answer = Callable[[Any], None]
 
 _CLIENT_ID, _HOST = "kohort-testing", "/127.0.0.1"
+_NOBODY = ConsumerMember("")
 _TOLD = 50  # rebalances
 _LOOK_EVERY_MS, _LOOKS = 2, 500
 
@@ -121,17 +122,25 @@ def lose_assignment(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 
 
 def fence(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
-    """Somebody else joins with a static member's instance id: it is fenced."""
+    """Somebody else joins with a static member's instance id: it is fenced.
+
+    Nobody takes the place of a present member of KIP-848: there it goes for a while, as before a restart, and goes on.
+    """
     group_id, instance_id = asked["group"], asked["instance"]
     leader = _leader(bed, group_id)
-    found = leader.shard.groups.get(group_id)
-    if group_id in leader.shard.consumer_groups:
-        raise Refused(f"{group_id} is a group of KIP-848, where nobody can take a present member's place: expire it")
+    found = leader.shard.consumer_groups.get(group_id) or leader.shard.groups.get(group_id)
     holder = None if found is None else found.members.get(found.static_members.get(instance_id, ""))
     if holder is None:
         names = ", ".join(sorted(found.static_members)) if found is not None else ""
         raise Refused(f"{group_id} has no static member {instance_id!r}; it has {names or 'none'}")
-    answer(_join(bed, leader, group_id, holder, instance_id))
+    if isinstance(holder, Member) or holder.classic is not None:
+        answer(_join(bed, leader, group_id, holder, instance_id))
+        return
+    rival_id = bed.broker.groups.new_uuid()
+    if not holder.is_away:
+        leader.submit(_heartbeat(group_id, holder.member_id, LEAVE_STATIC_EPOCH, holder))
+    leader.submit(_heartbeat(group_id, rival_id, 0, holder))
+    answer(rival_id)
 
 
 def rebalance(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
@@ -173,17 +182,19 @@ def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 # ---
 
 
-def _join(bed: Bed, leader: GroupLeader, group_id: str, like: Member, instance_id: str | None) -> str:
-    """The id of a new member, which says of itself what another one says."""
+def _join(bed: Bed, leader: GroupLeader, group_id: str, like: Member | ConsumerMember, instance_id: str | None) -> str:
+    """The id of a new member of the classic protocol, which says of itself what another one says."""
     member_id = fresh_member_id(instance_id, _CLIENT_ID, bed.broker.groups.new_uuid())
+    said = like if isinstance(like, Member) else like.classic
+    assert said is not None
     leader.submit(
         Join(
             group_id=group_id,
             member_id="",
             instance_id=instance_id,
-            protocol_type=like.protocol_type,
-            protocols=like.protocols,
-            session_timeout_ms=like.session_timeout_ms,
+            protocol_type=like.protocol_type if isinstance(like, Member) else "consumer",
+            protocols=said.protocols,
+            session_timeout_ms=said.session_timeout_ms,
             rebalance_timeout_ms=like.rebalance_timeout_ms,
             version=9 if instance_id is not None else 3,  # from 4 on it would have to ask twice
             new_member_id=member_id,
@@ -196,17 +207,18 @@ def _join(bed: Bed, leader: GroupLeader, group_id: str, like: Member, instance_i
     return member_id
 
 
-def _heartbeat(group_id: str, member_id: str, epoch: int) -> ConsumerHeartbeat:
+def _heartbeat(group_id: str, member_id: str, epoch: int, like: ConsumerMember = _NOBODY) -> ConsumerHeartbeat:
+    """Of a member that subscribes to what another one does, and has its instance id."""
     return ConsumerHeartbeat(
         group_id=group_id,
         member_id=member_id,
         epoch=epoch,
-        instance_id=None,
-        rack_id=None,
+        instance_id=like.instance_id,
+        rack_id=like.rack_id,
         rebalance_timeout_ms=60_000,
-        names=(),
-        regex=None,
-        assignor=None,
+        names=like.names,
+        regex=like.regex or None,
+        assignor=like.assignor,
         owned={},
         version=1,
         new_member_id="",

@@ -97,7 +97,7 @@ class Group:
     def fence(self, instance_id: str) -> str:
         """Somebody else joins with the instance id of a static member, which is fenced; the rival's member id.
 
-        The rival says nothing more: its session ends as any other, or by `expire`. Classic groups only.
+        The rival says nothing more: its session ends as any other, or by `expire`.
         """
         return str(self._life.ask("fence", group=self.group_id, instance=instance_id))
 

@@ -156,23 +156,27 @@ def test_a_rebalance_is_forced(broker: Broker, join: Callable[..., Member], prot
     assert [member.client_id for member in group.members] == ["one"]
 
 
-def test_a_static_member_is_fenced(broker: Broker, join: Callable[..., Member]):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_static_member_is_fenced(broker: Broker, join: Callable[..., Member], protocol: str):
     group = broker.group("billing")
-    one = join("one", group_instance_id="till-1")
+    one = join("one", protocol, group_instance_id="till-1")
     stable(broker, one)
     rival = group.fence("till-1")
-    with pytest.raises(KafkaException, match=r"FENCED_INSTANCE_ID|_FATAL"):
+    with pytest.raises(KafkaException, match=r"FENCED_INSTANCE_ID|_FATAL|UNKNOWN_MEMBER_ID"):
         one.consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
     drive(lambda: "is held by" in group.why(), one)
-    assert [member.member_id for member in group.members] == [rival]
+    (member,) = group.members
+    assert (member.member_id, member.instance_id, len(member.partitions)) == (rival, "till-1", 4)
+    assert group.fence("till-1") != rival
     group.expire("till-1")
     assert group.members == []
 
 
-def test_the_coordinator_moves_and_the_group_goes_on(broker: Broker, join: Callable[..., Member]):
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_coordinator_moves_and_the_group_goes_on(broker: Broker, join: Callable[..., Member], protocol: str):
     group = broker.group("billing")
     broker.produce("orders", "a", partition=0)
-    one = join("one")
+    one = join("one", protocol)
     stable(broker, one)
     drive(lambda: one.values, one)
     one.consumer.commit(asynchronous=False)
@@ -195,8 +199,9 @@ async def test_what_a_group_does_not_do_is_told_with_its_story(broker: Broker, j
         await group.await_committed("orders", 1, within=0)
 
 
-def test_what_is_wrong_is_said(broker: Broker, join: Callable[..., Member]):
-    one = join("one")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_wrong_is_said(broker: Broker, join: Callable[..., Member], protocol: str):
+    one = join("one", protocol)
     stable(broker, one)
     for act, said in (
         (lambda: broker.group("biling").members, "there is no group 'biling'; there are billing"),
