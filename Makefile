@@ -122,7 +122,7 @@ compiled: $(VENV)/.dev ## the hot path as native code, in build/compiled, which 
 # It puts another function in a module's place, which native code does not see.
 NOT_NATIVE := --deselect tests/coordinator/consumer/test_loading.py::test_kafka_21117_built_in_again_is_found
 test-compiled: compiled ## tests of the rules and of codecs on build/compiled
-	PYTHONPATH=build/compiled $(BIN)/python -m pytest -n 2 -o pythonpath="build/compiled ." -m "not slow" $(NOT_NATIVE) \
+	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 -o pythonpath="$$tree ." -m "not slow" $(NOT_NATIVE) \
 	  tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py $(ARGS)
 
 spark-package: $(VENV)/.dev ## a wheel for the driver and a zip for the executors of a Spark cluster, into dist/

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import TYPE_CHECKING, Any
 
 from cli.errors import DONE, FAILED, MISUSED, Failed, UsageError, WrongInput
 
+TYPE_CHECKING = False  # type checkers take it for theirs; typing would be a third of `kohort --help`
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 VERBS = {
     "serve": "cli.serve:main",

@@ -183,7 +183,7 @@ class Partitions:
         """Where a partition's files lie. There must be such a partition. Raises: DirectoryOffline."""
         directory = self._directory(self._topics[topic], index)
         if directory is None:
-            self.disks.check(directory)
+            self.disks.check(None)
             raise AssertionError
         return directory / f"{topic}-{index}"
 

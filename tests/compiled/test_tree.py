@@ -1,6 +1,7 @@
 """The tree that is compiled: that its source can be written and run, and when `python -m kohort` takes it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -11,6 +12,7 @@ import pytest
 from kohort._checkout import _compiled
 from protocol.schema.ahead import TREE
 from tools.compiled import check
+from tools.compiled.__main__ import publish
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,7 +88,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_tree_that_fits_is_taken(checkout: Path) -> None:
     """Made for this interpreter, and newer than every source."""
-    assert _compiled(checkout) == checkout / "build" / "compiled"
+    assert _compiled(str(checkout)) == str(checkout / "build" / "compiled")
 
 
 @pytest.mark.parametrize("why", ["asked for", "older", "other interpreter", "other rooms", "unfinished"])
@@ -105,4 +107,38 @@ def test_otherwise_the_sources_are_run(why: str, checkout: Path, monkeypatch: py
     else:
         stamp.unlink()
 
-    assert _compiled(checkout) is None
+    assert _compiled(str(checkout)) is None
+
+
+def test_a_tree_that_a_process_runs_on_stays_when_another_is_made(checkout: Path) -> None:
+    """It loads codecs as it needs them, out of the tree that it was started on; later that one goes, too."""
+    out = checkout / "build" / "compiled"
+    out.rename(first := out.with_name("compiled.first"))
+    publish(first, out)
+    start = "import sys; from kohort._checkout import _compiled; print(_compiled(sys.argv[1])); sys.stdin.read()"
+    command = [sys.executable, "-c", start, str(checkout)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline().strip() == str(first)
+
+        shutil.copytree(first, second := out.with_name("compiled.second"))
+        publish(second, out)
+
+        assert first.is_dir()
+        assert out.resolve() == second
+    shutil.copytree(second, third := out.with_name("compiled.third"))
+    publish(third, out)
+
+    assert sorted(path.name for path in out.parent.iterdir()) == ["compiled", "compiled.third"]
+    assert _compiled(str(checkout)) == str(third)
+
+
+def test_a_tree_of_a_time_when_it_was_no_link_is_replaced(checkout: Path) -> None:
+    """`build/compiled` was a folder once."""
+    out = checkout / "build" / "compiled"
+    shutil.copytree(out, new := out.with_name("compiled.new"))
+
+    publish(new, out)
+
+    assert out.resolve() == new
+    assert sorted(path.name for path in out.parent.iterdir()) == ["compiled", "compiled.new"]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -45,7 +47,7 @@ disable_error_code = union-attr
 
 
 def main() -> int:
-    """Build it beside the present one, and put it in its place when it is whole."""
+    """Build it beside the present one, and let the link point to it when it is whole."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "compiled")
     parser.add_argument("--optimize", default="2", choices=list("0123"), help="as the compiler's -O (2)")
@@ -64,19 +66,45 @@ def main() -> int:
 
     out: Path = options.out
     began_s = time.time()
-    new = out.with_name(f"{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f"{out.name}.", dir=out.parent))
+    new.chmod(0o755)
+    held = os.open(new, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)  # not to be swept away by somebody who builds at the same time
     sources = write(ROOT, new)
     if not options.source:
         _compile(new, sources, options.optimize)
         stamp = new / "stamp"
         stamp.write_text(str(sysconfig.get_config_var("EXT_SUFFIX")))
         os.utime(stamp, (began_s, began_s))  # what is changed while this goes on is newer
-    shutil.rmtree(out, ignore_errors=True)
-    new.rename(out)
+    publish(new, out)
+    os.close(held)
     print(f"{out}: {len(sources)} modules {'written' if options.source else 'are native code'}")
     return 0
+
+
+def publish(tree: Path, out: Path) -> None:
+    """Let the link `out` point to a tree that lies beside it, in one step, and remove others that no process holds."""
+    if out.is_dir() and not out.is_symlink():  # of a time when it was no link
+        out.rename(out.with_name(f"{out.name}.before"))
+    link = tree.with_name(f"{tree.name}.link")
+    link.symlink_to(tree.name)
+    link.replace(out)
+    for other in out.parent.glob(f"{out.name}.*"):
+        if other.is_dir() and not other.is_symlink() and other != tree and not _is_held(other):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _is_held(tree: Path) -> bool:
+    """Whether a process runs on it (`kohort._checkout`), or is making it."""
+    descriptor = os.open(tree, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _compile(tree: Path, sources: list[Path], level: str) -> None:
