@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Words = Callable[[str, MutableMapping[str, Any]], str | None]
 
+LONGEST_FACT = 1_000
+"""Characters of one fact that are written: names are what clients chose, up to 32 KiB each. A trace is whole."""
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "fatal": 50, "off": 60}
 
 
@@ -89,6 +91,9 @@ def get_logger() -> Logger:
 
 
 def _write(method: str, event: str, facts: MutableMapping[str, Any]) -> None:
+    for key, value in facts.items():
+        if isinstance(value, str) and len(value) > LONGEST_FACT:
+            facts[key] = f"{value[:LONGEST_FACT]}... ({len(value)} characters)"
     if _Settings.json or "exc_info" in facts:
         getattr(_logger(), method)(event, **facts)
     else:

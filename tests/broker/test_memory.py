@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import re
+import select
 import socket
 import threading
 import time
@@ -15,6 +18,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.frames import encode_request
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
@@ -194,6 +198,78 @@ def test_what_bombs_decompress_to_is_within_the_bound(small: Kohort) -> None:
     answers, peak, _ = among_a_crowd(small, [encode_request(produce(records), 9, 1, "bomb")] * 50, 50)
     assert b"" not in answers
     assert peak < BOUND, f"{peak / MB:.0f} MB"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("codec", [1, 2, 3, 4], ids=["gzip", "snappy", "lz4", "zstd"])
+def test_a_bomb_of_any_codec_is_stored_or_refused_within_a_hundred_megabytes(tmp_path: Path, codec: int) -> None:
+    """SE61: 256 MiB in one record and in a thousand, to topics that keep the codec, have another or are compacted."""
+    size = 256 * MB
+    bombs = []
+    for count in (1, 1_000):
+        value = bytes(size // count)
+        records = [Record(number, 1_700_000_000_000, b"k", value) for number in range(count)]
+        bombs.append(bytes(encode_batch(records, compression=codec)))
+    topics: dict[str, dict[str, str]] = {
+        "same": {},
+        "another": {"compression_type": "zstd"},
+        "compacted": {"cleanup_policy": "compact"},
+    }
+    allowed = {0, ErrorCode.MESSAGE_TOO_LARGE}
+    with (
+        Kohort(tmp_path, {"kohort.memory.max.bytes": 512 * MB, "kohort.log.level": "error"}) as broker,
+        Wire(broker.address) as wire,
+        Wire(broker.address) as other,
+    ):
+        for name, configs in topics.items():
+            wire.create_topic(name, 1, max_message_bytes=str(100 * MB), **configs)
+        before = forget_peak(broker)
+        times_s = []
+        told = set()
+        for name in topics:
+            for bomb in bombs:
+                wire.send(produce(bomb, name), 9)
+                while not select.select([wire.socket], [], [], 0.005)[0]:
+                    began = time.monotonic()
+                    other.coordinator_error("g")
+                    times_s.append(time.monotonic() - began)
+                told.add(error_of(wire.receive()))
+        grown = peak_bytes(broker) - before
+    assert told <= allowed
+    assert grown < 100 * MB, f"{grown / MB:.0f} MB"
+    assert sorted(times_s)[len(times_s) // 2] < 0.020
+
+
+READERS = 200
+
+
+@pytest.mark.slow
+def test_readers_who_never_read_are_given_no_more_than_the_bound(tmp_path: Path) -> None:
+    """SE63: two hundred that each ask for fifty megabytes; the one who reads has them all the same.
+
+    That who leaves his answers lying is closed in time: test_request_memory.py.
+    """
+    records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", random.Random(1).randbytes(MB - 1_000))]))
+    settings = {"kohort.memory.max.bytes": 256 * MB, "kohort.log.level": "warn", "socket.listen.backlog.size": 1_000}
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=50 * MB)
+    asks = FetchRequest(
+        max_wait_ms=100, min_bytes=1, max_bytes=50 * MB, topics=[FetchTopic(topic="t", partitions=[partition])]
+    )
+    with Kohort(tmp_path, settings) as broker, contextlib.ExitStack() as deaf:
+        with Wire(broker.address) as wire:
+            wire.create_topic("t", 1, max_message_bytes=str(2 * MB))
+            for _ in range(60):
+                assert error_of(wire.call(produce(records), 9)) == 0
+        forget_peak(broker)
+        for _ in range(READERS):
+            peer = deaf.enter_context(Wire(broker.address))
+            peer.send(asks, 4)
+        with Wire(broker.address) as wire:
+            answer = wire.call(asks, 4)
+            assert answer.responses[0].partitions[0].error_code == 0
+            assert len(answer.responses[0].partitions[0].records) > MB
+        private = psutil.Process(broker.pid).memory_full_info().uss
+    assert private < 256 * MB, f"{private / MB:.0f} MB"
 
 
 def test_a_bound_that_leaves_nothing_refuses_the_start(tmp_path: Path) -> None:

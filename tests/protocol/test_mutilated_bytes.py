@@ -19,11 +19,14 @@ from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.offset_commit import OffsetCommitRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.registry import APIS
-from protocol.schema.layout import message_layout
+from protocol.schema.layout import Layout, message_layout
+from protocol.schema.wire_types import Array, Fixed, Sized
 from tests.protocol.test_codecs import every_message, from_container
 from tests.protocol.values import MESSAGES, attributes, samples, versions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from protocol.schema import Message
 
 
@@ -130,6 +133,59 @@ def test_a_count_beyond_the_frame_makes_nothing(cls: type[Message], version: int
     tracemalloc.stop()
 
     assert peak_bytes < 20_000
+
+
+def claims(at: Layout, flexible: bool) -> Iterator[bytes]:
+    """A request of one entry in each list, for each of its lists once with that list's count at 2**31 - 1."""
+
+    def made(here: Layout, place: tuple[str, ...], longer: tuple[str, ...] | None) -> Any:
+        message = here.cls()
+        for field in here.plain:
+            if isinstance(field.wire_type, Array):
+                inner, path = field.wire_type.element, (*place, field.name)
+                entry = _least(inner) if isinstance(inner, Fixed | Sized) else made(here.of(inner), path, longer)
+                setattr(message, field.name, [entry] * (2 if path == longer else 1))
+        return message
+
+    def places(here: Layout, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        for field in here.plain:
+            if isinstance(field.wire_type, Array):
+                yield (*place, field.name)
+                if not isinstance(field.wire_type.element, Fixed | Sized):
+                    yield from places(here.of(field.wire_type.element), (*place, field.name))
+
+    short = made(at, (), None).encode(at.version)
+    for place in places(at, ()):
+        longer = made(at, (), place).encode(at.version)
+        count_ends = next(index for index, pair in enumerate(zip(short, longer, strict=False)) if pair[0] != pair[1])
+        if flexible:
+            yield short[:count_ends] + b"\x80\x80\x80\x80\x08" + short[count_ends + 1 :]
+        else:
+            yield short[: count_ends - 3] + b"\x7f\xff\xff\xff" + short[count_ends + 1 :]
+
+
+def _least(wire_type: Fixed | Sized) -> Any:
+    if isinstance(wire_type, Fixed):
+        return bytes(16) if wire_type.name == "Uuid" else 0
+    return "" if "String" in wire_type.name else b""
+
+
+def test_no_list_of_any_request_is_made_for_what_it_claims() -> None:
+    """SE64: every list of every API and version, with a count of 2**31 - 1, is refused before anything is made."""
+    tried = 0
+    for api in APIS.values():
+        for version in range(api.served[0], api.served[1] + 1):
+            decode = api.request.decoder(version)
+            flexible = api.request.FLEXIBLE_FROM is not None and version >= api.request.FLEXIBLE_FROM
+            for data in claims(message_layout(api.request, version), flexible):
+                tracemalloc.start()
+                with pytest.raises(ProtocolError):
+                    decode(data, 0)
+                _, peak_bytes = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                assert peak_bytes < 20_000, (api.name, version)
+                tried += 1
+    assert tried > 300
 
 
 def test_a_frame_full_of_tagged_fields_that_nobody_knows_is_skipped() -> None:

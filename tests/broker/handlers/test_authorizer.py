@@ -9,7 +9,7 @@ import pytest
 from broker.authorization.acl_types import Operation, PatternType, Permission
 from broker.authorization.acl_types import ResourceType as Kind
 from broker.authorization.authorizer import STANDARD
-from broker.catalogue.internal_topics import OFFSETS_TOPIC, new_topic
+from broker.catalogue.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, new_topic
 from broker.catalogue.topic_changes import NewTopic
 from broker.composition import Composition
 from broker.config.settings import Settings
@@ -19,7 +19,10 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.frames import encode_response
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -211,8 +214,8 @@ class Asked:
         self.grant((Operation.ALL, _G), (Operation.ALL, _T))
         assert not errors(self.ask(ApiKey.OFFSET_COMMIT, 7, commit))
 
-    def grant(self, *rights: Right) -> None:
-        """These, on everything, and nothing else."""
+    def grant(self, *rights: Right, on: str = "*") -> None:
+        """These, on everything or on one name, and nothing else."""
         for acl in list(self.authorizer.acls):
             self.authorizer.acls.remove(acl.id)
         for number, (operation, kind) in enumerate(rights):
@@ -220,7 +223,7 @@ class Asked:
                 AccessControlEntryRecord(
                     id=number.to_bytes(16),
                     resource_type=kind,
-                    resource_name="*",
+                    resource_name=on,
                     pattern_type=PatternType.LITERAL,
                     principal=USER,
                     host="*",
@@ -315,6 +318,33 @@ def test_metadata_hides_what_may_not_be_seen(asked: Asked) -> None:
     assert asked.composition.broker.catalogue.image.topic("new") is None
     asked.grant((_DESCRIBE, _T), (_CREATE, _C))
     assert asked.ask(ApiKey.METADATA, 12, by_name).topics[0].error_code == 0
+
+
+def test_lists_of_everything_have_what_may_be_seen(asked: Asked) -> None:
+    """SE42: all topics, all groups and all transactions, without an error for those that are left out."""
+    seen, unseen = "seen", "unseen"
+    broker = asked.composition.broker
+    asked.grant((Operation.ALL, _T), (Operation.ALL, _G), (Operation.ALL, _X))
+    broker.catalogue.ensure_topic(new_topic(TRANSACTIONS_TOPIC, broker.settings), lambda _: None)
+    for name in (seen, unseen):
+        broker.catalogue.create_topic(NewTopic(name, 1), lambda _: None)
+        asked.runtime.turn()
+        partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
+        topics = [OffsetCommitRequestTopic(name=name, partitions=partitions)]
+        commit = OffsetCommitRequest(group_id=name, member_id="", topics=topics)
+        assert not errors(asked.ask(ApiKey.OFFSET_COMMIT, 7, commit))
+        producer = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1_000)
+        assert not errors(asked.ask(ApiKey.INIT_PRODUCER_ID, 4, producer))
+
+    asked.grant((_DESCRIBE, _T), (_DESCRIBE, _G), (_DESCRIBE, _X), on=seen)
+    topics = asked.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+    assert [(one.name, one.error_code) for one in topics.topics] == [(seen, 0)]
+    described = asked.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(topics=[]))
+    assert [(one.name, one.error_code) for one in described.topics] == [(seen, 0)]
+    groups = asked.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+    assert (groups.error_code, [one.group_id for one in groups.groups]) == (0, [seen])
+    found = asked.ask(ApiKey.LIST_TRANSACTIONS, 1, ListTransactionsRequest())
+    assert (found.error_code, [one.transactional_id for one in found.transaction_states]) == (0, [seen])
 
 
 def test_an_id_does_not_lead_to_a_name(asked: Asked) -> None:

@@ -113,6 +113,27 @@ def test_a_group_cannot_forge_a_line_either(stream: io.StringIO):
     assert len(stream.getvalue().splitlines()) == 1
 
 
+@pytest.mark.parametrize("json_lines", [True, False])
+def test_whatever_clients_call_themselves_is_one_line_and_not_a_long_one(stream: io.StringIO, json_lines: bool):
+    """SE68: line ends, NUL, escape codes and 32 KiB, in names of clients, groups, members and users."""
+    logs.configure(json=json_lines, stream=stream)
+    log = get_logger()
+    names = ["x\n" * 16_384, "\r\0\x1b[31m\u2028\u202e\x85", "n" * 32_767]
+    for name in names:
+        log.info("connection_closed", client_id=name, reason=f"member {name} has gone")
+        log.info("generation_began", group_id=name, generation=1, members=1)
+        log.info("session_expired", **_joined(name))
+        log.info("authentication_failed", user=name, peer="127.0.0.1:1")
+
+    written = stream.getvalue()
+    lines = written.splitlines()
+    assert len(lines) == written.count("\n") == 4 * len(names)
+    assert max(map(len, lines)) < 6 * logs.LONGEST_FACT
+    assert not set("\r\0\x1b\x85\u2028\u202e") & set(written)
+    if json_lines:
+        assert all(isinstance(json.loads(line), dict) for line in lines)
+
+
 def test_json_keeps_the_facts_of_groups(stream: io.StringIO):
     """Ledger 7: JSON output has the keys."""
     logs.configure(json=True, stream=stream)

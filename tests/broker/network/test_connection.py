@@ -624,6 +624,25 @@ def test_one_turn_handles_a_share_of_a_flood_and_the_rest_later():
     assert harness.transport.reading
 
 
+def test_a_hundred_thousand_requests_sent_at_once_are_answered_in_order_within_the_bounds():
+    """SE65: a turn handles some of them, and what is not handled yet is so much and no more."""
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    count = 100_000
+    left = memoryview(b"".join(encode_request(ApiVersionsRequest(), 0, number) for number in range(count)))
+    longest = most_bytes = 0
+    while left or harness.connection.backlog:
+        if harness.transport.reading and left:
+            harness.connection.data_received(bytes(left[:65_536]))
+            left = left[65_536:]
+        longest = max(longest, harness.connection.backlog)
+        most_bytes = max(most_bytes, harness.connection.held_bytes)
+        harness.runtime.turn()
+
+    assert harness.correlation_ids() == list(range(count))
+    assert longest < 2 * 65_536 // 14
+    assert most_bytes < 1 << 20
+
+
 def test_large_answers_end_the_turn_of_their_connection():
     """A peer that asks for much, again and again, leaves room for others between two answers."""
     harness = Harness({ApiKey.METADATA: lambda *_: MetadataResponse(cluster_id="x" * 30_000)})

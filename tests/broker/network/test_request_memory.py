@@ -118,6 +118,7 @@ def test_nobody_is_closed_while_there_is_room() -> None:
 
 
 def test_answers_that_are_not_read_count_and_who_leaves_most_is_closed() -> None:
+    """SE63"""
     answer = SaslHandshakeResponse(mechanisms=["m" * 30_000])
     made = harness({ApiKey.SASL_HANDSHAKE: lambda *_: answer})
     deaf = [made.connect(port=50_001 + at) for at in range(4)]

@@ -170,6 +170,7 @@ def test_a_connection_with_a_parked_request_is_not_idle():
 
 
 def test_a_connection_that_never_reads_its_answers_is_idle_and_in_the_end_aborted():
+    """SE63"""
     harness = _idle_harness()
     harness.transport.room = 10
     harness.connection.data_received(encode_request(ApiVersionsRequest(), 0, 1) * 20_000)

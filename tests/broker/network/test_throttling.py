@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -290,6 +291,25 @@ def test_partitions_cost_what_the_quota_gives_back_slowly(world: World, version:
     assert waits_ms == (19_000 if refused else 30_000)
     world.runtime.advance(waits_ms)
     assert create("two")[0] == (0 if refused else ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def test_a_crowd_of_topics_is_held_to_the_quota_and_none_is_too_wide(world: World) -> None:
+    """SE67: too many partitions in one change are POLICY_VIOLATION; a thousand topics are for the quota to allow."""
+    client = Client(world)
+
+    def create(*topics: CreatableTopic) -> Any:
+        client.send(CreateTopicsRequest(topics=list(topics), timeout_ms=1_000), 7)
+        for _ in range(20):
+            world.runtime.advance(10)
+        return client.answers()[-1]
+
+    wide = create(CreatableTopic(name="wide", num_partitions=10_001, replication_factor=1))
+    assert wide.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+    world.quota("controller_mutation_rate", 1)
+    many = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(1_000)]
+    codes = Counter(topic.error_code for topic in create(*many).topics)
+    assert set(codes) == {0, ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+    assert 0 < codes[0] <= 12
 
 
 def test_topics_that_come_by_themselves_cost_too(world: World) -> None:
