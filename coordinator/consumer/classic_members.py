@@ -270,7 +270,7 @@ def _nobody_else_finds_the_target(group: ConsumerGroup) -> bool:
     Such a group is there where the policy allows no downgrade. Kafka lets its members stay, and nobody reads what the
     last member of the new protocol had.
     """
-    return group.epoch > group.target_epoch and all(one.classic is not None for one in group.members.values())
+    return group.epoch > group.target_epoch and group.classic_count == len(group.members)
 
 
 # -- the end of a membership ---------------------------------------------------------------------------------------

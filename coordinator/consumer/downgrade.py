@@ -41,12 +41,12 @@ DOWNGRADES = frozenset({"bidirectional", "downgrade"})
 
 
 def may_downgrade(view: View, group: ConsumerGroup, leaving: Collection[str]) -> bool:
-    """Whether the group becomes a classic one when these members go."""
-    rest = [member for member_id, member in group.members.items() if member_id not in leaving]
+    """Whether the group becomes a classic one when these members go, each named once."""
+    members = group.members
+    left = len(members) - len(leaving)
+    classic = group.classic_count - sum([members[member_id].classic is not None for member_id in leaving])
     return (
-        view.consumer_settings.migration_policy in DOWNGRADES
-        and 0 < len(rest) <= view.settings.max_size
-        and all(member.classic is not None for member in rest)
+        view.consumer_settings.migration_policy in DOWNGRADES and 0 < left <= view.settings.max_size and classic == left
     )
 
 

@@ -43,7 +43,8 @@ class Departures:
         self._runtime = runtime
         self._peers = peers
         self._tell = tell
-        self._traces: dict[_Key, list[_Trace]] = {}  # by group, client id and host
+        self._traces: dict[_Key, dict[str | None, _Trace]] = {}  # by group, client id and host; by member id
+        self._of_peers: dict[tuple[_Key, Peer], dict[str | None, _Trace]] = {}  # the same, by connection too
         self._count = 0
         peers.join_listeners.append(self.joined)
 
@@ -57,13 +58,14 @@ class Departures:
         if peer is None or peer.client is None or peer.closed_ms is not None or cause.trigger in _UNTRACED:
             return
         key = (event.group_id, *peer.client)
-        for earlier in list(self._traces.get(key, ())):
-            if earlier.cause.member_id == cause.member_id:
-                self._drop(key, earlier)  # it came back under the same id: their timer is one
+        earlier = self._traces.get(key, {}).get(cause.member_id)
+        if earlier is not None:
+            self._drop(key, earlier)  # it came back under the same id: their timer is one
         if self._count >= TRACES_MAX:
             return
         trace = _Trace(event, cause, peer)
-        self._traces.setdefault(key, []).append(trace)
+        self._traces.setdefault(key, {})[cause.member_id] = trace
+        self._of_peers.setdefault((key, peer), {})[cause.member_id] = trace
         self._count += 1
         self._later(key, trace, TRACED_AFTER_MS, self._look)
 
@@ -72,12 +74,12 @@ class Departures:
         if peer.client is None:
             return
         key = (group_id, *peer.client)
-        traces = self._traces.get(key, ())
-        own = next((trace for trace in traces if trace.peer is peer), None)
+        own = next(iter(self._of_peers.get((key, peer), {}).values()), None)
         same = own is not None
+        traces = self._traces.get(key, {})
         if own is None and len(traces) == 1:
             # The Java client gives the connection to its coordinator up, and keeps the others.
-            only = traces[0]
+            only = next(iter(traces.values()))
             rest = self._peers.survivors(only.peer, only.cause.at_ms, besides=peer)
             same = self._peers.heard_since(rest, only.cause.at_ms)
             own = only if same or only.peer.closed_ms is None else None
@@ -115,10 +117,14 @@ class Departures:
         self._runtime.timers.set(name, self._runtime.now_ms() + after_ms, lambda: then(key, trace))
 
     def _drop(self, key: _Key, trace: _Trace) -> None:
-        traces = self._traces.get(key, [])
-        if trace in traces:
-            traces.remove(trace)
-            self._count -= 1
-            self._runtime.timers.cancel(("departure", trace.event.group_id, trace.cause.member_id))
+        member_id, traces = trace.cause.member_id, self._traces.get(key, {})
+        if traces.get(member_id) is not trace:
+            return
+        self._count -= 1
+        self._runtime.timers.cancel(("departure", trace.event.group_id, member_id))
+        of_peer = self._of_peers[key, trace.peer]
+        del traces[member_id], of_peer[member_id]
         if not traces:
-            self._traces.pop(key, None)
+            del self._traces[key]
+        if not of_peer:
+            del self._of_peers[key, trace.peer]
