@@ -125,10 +125,10 @@ class Faults:
 def api_key(name: str) -> ApiKey:
     """Of an API by Kafka's name for it. Raises: Refused."""
     for key, api in APIS.items():
-        if api.name.lower() == name.lower().replace("_", ""):
+        if api.name.lower() == str(name).lower().replace("_", ""):
             return ApiKey(key)
     names = [api.name for api in APIS.values()]
-    near = get_close_matches(name, names, n=3) or names
+    near = get_close_matches(str(name), names, n=3) or names
     raise Refused(f"there is no API {name!r}: it takes one of {', '.join(near)}")
 
 
@@ -153,10 +153,9 @@ def _act(api: int, name: str, argument: Any, bed_of: Callable[[], Bed]) -> Act:
 
 
 def _error(name: str | int) -> ErrorCode:
-    try:
-        return ErrorCode(name) if isinstance(name, int) else ErrorCode[name.upper()]
-    except (KeyError, ValueError):
-        names = [code.name for code in ErrorCode]
-        near = get_close_matches(str(name).upper(), names, n=3, cutoff=0.5)
-        told = ", ".join(near) if near else "Kafka's names, such as NOT_COORDINATOR"
-        raise Refused(f"there is no error {name!r}: it takes one of {told}") from None
+    for code in ErrorCode:
+        if (isinstance(name, str) and code.name == name.upper()) or (type(name) is int and code == name):
+            return code
+    near = get_close_matches(str(name).upper(), [code.name for code in ErrorCode], n=3, cutoff=0.5)
+    told = ", ".join(near) if near else "Kafka's names, such as NOT_COORDINATOR"
+    raise Refused(f"there is no error {name!r}: it takes one of {told}")

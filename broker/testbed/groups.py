@@ -165,6 +165,7 @@ def rebalance(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 
 def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     """Everybody who waits is told to look for the coordinator again, which has read the group anew from its log."""
+    _live(bed, asked["group"])
     leader = _leader(bed, asked["group"])
     partition = bed.broker.partitions.get(OFFSETS_TOPIC, leader.index)
     if partition is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
 
-_LOOK_EVERY_MS, _LOOKS = 2, 250
+_LOOK_EVERY_MS, _LOOKS = 2, 500
 _TRANSACTION = 1
 
 

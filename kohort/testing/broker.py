@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kohort.testing import configs
+from kohort.testing import configs, given
 from kohort.testing.chaos import KINDS, Chaos
 from kohort.testing.clock import Clock
 from kohort.testing.errors import Refused
@@ -56,8 +56,8 @@ class Broker:
         topics: Mapping[str, int] | None = None,
         load: Snapshot | Path | str | None = None,
     ) -> None:
-        given = {key: _setting(value) for key, value in (settings or {}).items()}
-        self._life = Life({**_SETTINGS, **given})
+        own = {key: _setting(value) for key, value in (settings or {}).items()}
+        self._life = Life({**_SETTINGS, **own})
         self._topics = dict(topics or {})
         self._load = load
         if isinstance(load, Snapshot):
@@ -110,8 +110,8 @@ class Broker:
         `kinds` are some of errors, wire, death, power, pause, groups, disk, clock; power only where
         `kohort.durability=always`, since otherwise a power cut may take what was acknowledged.
         """
-        given = [kind for kind in kinds if kind != "power" or self._life.settings.get("kohort.durability") == "always"]
-        self._chaos = Chaos(self, seed, given, fresh=self._load is None)
+        chosen = [kind for kind in kinds if kind != "power" or self._life.settings.get("kohort.durability") == "always"]
+        self._chaos = Chaos(self, seed, chosen, fresh=self._load is None)
         return self._chaos
 
     def __enter__(self) -> Self:
@@ -259,6 +259,9 @@ class Broker:
         A value is bytes, text, None (a tombstone), or something that JSON has. Without a partition it goes where Java's
         producer would put its key; to partition 0 without a key, too. The topic is made if there is none.
         """
+        given.text("topic", topic)
+        given.number("partition", partition)
+        given.number("timestamp_ms", timestamp_ms)
         common = {
             "key": sent(as_bytes(key, "key")),
             "partition": partition,
@@ -273,6 +276,7 @@ class Broker:
 
         `committed` leaves out what is part of a transaction that was aborted or is still open.
         """
+        given.number("partition", partition)
         told = self.ask("records", topic=topic, partition=partition, committed=committed)
         return [received(topic, one) for one in told]
 
@@ -367,8 +371,10 @@ class Broker:
 
 
 def _topic(name: str, partitions: int, configs: Mapping[str, object] | None = None) -> dict[str, Any]:
-    given = {key: _setting(value) for key, value in (configs or {}).items()}
-    return {"name": name, "partitions": partitions, "configs": given}
+    given.text("topic", name)
+    given.number("partitions", partitions, least=-1)
+    settings = {key: _setting(value) for key, value in (configs or {}).items()}
+    return {"name": name, "partitions": partitions, "configs": settings}
 
 
 def _setting(value: object) -> str:

@@ -51,7 +51,10 @@ def chaos(seeds: Iterable[int] | int = range(20), kinds: Iterable[str] = KINDS) 
 
     It fails when the test does, or when an auditor has seen what must not be. `--kohort-seed N` runs that one again.
     """
-    chosen = (seeds,) if isinstance(seeds, int) else tuple(seeds)
+    chosen = tuple(seeds) if isinstance(seeds, Iterable) else (seeds,)
+    for seed in chosen:
+        if not isinstance(seed, int):
+            raise Refused(f"seeds={seeds!r}: it takes whole numbers, such as range(50)")
     marks = {"seeds": chosen, "kinds": _checked(kinds)}
 
     def decorate(function: F) -> F:

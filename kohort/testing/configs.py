@@ -22,7 +22,7 @@ _LIBRARIES: dict[str, Callable[[str], dict[str, Any]]] = {
 
 def config(library: str, address: str) -> dict[str, Any]:
     """Keyword arguments, or properties, of a client. Raises: Refused for a library that is not known."""
-    name = library.lower().replace("_", "-")
+    name = str(library).lower().replace("_", "-")
     if name not in _LIBRARIES:
         raise Refused(f"config({library!r}): it takes one of {', '.join(_LIBRARIES)}")
     return _LIBRARIES[name](address)

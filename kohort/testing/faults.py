@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kohort.testing import given
 from kohort.testing.errors import Refused
 from kohort.testing.waiting import Missed, Span, span_ms, wait, wait_async
 
@@ -132,6 +133,7 @@ class Fault:
         return state
 
     def _look(self, times: int) -> None:
+        given.number("times", times)
         hits = self.hits
         if hits < times:
             raise Missed(f"{self} was hit {hits} times, not {times}\n{self._broker.recent_requests()}")
@@ -168,6 +170,14 @@ class Faults:
         transactional_id: str | None = None,
     ) -> Fault:
         """Requests of this API, by Kafka's name, that are about this topic, partition, group, client, transaction."""
+        for name, value in {
+            "topic": topic,
+            "group": group,
+            "client_id": client_id,
+            "transactional_id": transactional_id,
+        }.items():
+            given.text(name, value)
+        given.number("partition", partition)
         words = {
             "api": api,
             "topic": topic,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kohort.testing import given
 from kohort.testing.errors import Refused
 from kohort.testing.waiting import Missed, Span, wait, wait_async
 
@@ -28,6 +29,7 @@ class Group:
     """One group, classic or of KIP-848, by its id. It need not be there yet."""
 
     def __init__(self, life: Life, group_id: str) -> None:
+        given.text("group", group_id)
         self.group_id = group_id
         self._life = life
 
@@ -116,6 +118,8 @@ class Group:
         return told
 
     def _stable(self, members: int | None) -> Callable[[], list[Member]]:
+        given.number("members", members)
+
         def look() -> list[Member]:
             try:
                 told = self._told()
@@ -130,6 +134,8 @@ class Group:
         return look
 
     def _has_committed(self, topic: str, offset: int, partition: int) -> Callable[[], None]:
+        given.number("offset", offset)
+
         def look() -> None:
             found = self.committed().get((topic, partition))
             if found is None or found < offset:

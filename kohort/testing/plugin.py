@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import pytest
 
 from kohort.testing import factories, process
-from kohort.testing.broker import open_brokers
+from kohort.testing.broker import Broker, open_brokers
 from kohort.testing.chaos import MARKER
 from kohort.testing.errors import BrokerDied, Refused
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _SEED = "kohort_seed"
+_known_dead: WeakSet[Broker] = WeakSet()
 
 kohort = factories.kohort()
 kohort_proc = factories.kohort_proc()
@@ -73,10 +75,19 @@ def pytest_runtest_call() -> Generator[None, Any, Any]:
         result = yield
     except BaseException:
         for broker in list(open_brokers.values()):
-            broker.forget_faults()
+            try:
+                broker.forget_faults()
+            except BrokerDied:
+                _known_dead.add(broker)
         raise
     for broker in list(open_brokers.values()):
-        broker.verify()
+        try:
+            broker.verify()
+        except BrokerDied:
+            # One that tests share fails the test in which it died; later ones may do without it.
+            if broker not in _known_dead:
+                _known_dead.add(broker)
+                raise
     return result
 
 

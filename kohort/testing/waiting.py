@@ -17,6 +17,7 @@ Span = str | int | float
 
 _SPAN = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(ms|s|min|m|h|d)\s*")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LONGEST_MS = 100 * 365 * 86_400_000
 _LOOK_EVERY_S = 0.005
 
 
@@ -27,13 +28,19 @@ def _now_s() -> float:
 
 def span_ms(span: Span) -> int:
     """Milliseconds. Raises: Refused for what is no span."""
+    ms = -1.0
     if isinstance(span, str):
         match = _SPAN.fullmatch(span)
         if match is not None:
-            return round(float(match[1]) * _UNITS_MS[match[2]])
-    elif not isinstance(span, bool) and span >= 0:
-        return round(span * 1_000)
-    raise Refused(f"{span!r} is no span of time: it takes a number of seconds, or text like '45s', '200ms', '2h', '7d'")
+            ms = float(match[1]) * _UNITS_MS[match[2]]
+    elif isinstance(span, (int, float)) and not isinstance(span, bool):
+        ms = span * 1_000
+    if 0 <= ms <= _LONGEST_MS:
+        return round(ms)
+    raise Refused(
+        f"{span!r} is no span of time of at most 100 years: "
+        "it takes a number of seconds, or text like '45s', '200ms', '2h', '7d'"
+    )
 
 
 class Missed(Exception):

@@ -81,7 +81,7 @@ def test_the_first_who_asks_for_a_coordinator_is_told_of_it(key_type: int):
         broker.clock.freeze()
         assert wire.call(asks, 2).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         broker.disk_freed()
-        assert wire.call(asks, 2).error_code == ErrorCode.NONE
+        eventually(lambda: wire.call(asks, 2).error_code == ErrorCode.NONE, what="a coordinator")
 
 
 def test_aborted_records_are_left_out_where_only_committed_ones_are_asked_for(broker: Broker):
@@ -107,7 +107,16 @@ def test_what_is_wrong_is_said(broker: Broker):
         (lambda: broker.produce("t", "x", partition=2), "t has no partition 2: it has 2"),
         (lambda: broker.produce("t", object()), "it takes bytes, text, None, or what JSON has"),
         (lambda: broker.config("kafkajs"), "it takes one of aiokafka, confluent-kafka"),
+        (lambda: broker.config(3), "it takes one of aiokafka, confluent-kafka"),
         (lambda: span_ms("soon"), "it takes a number of seconds, or text like '45s'"),
+        (lambda: span_ms("1001 years"), "it takes a number of seconds, or text like '45s'"),
+        (lambda: span_ms(1e18), "no span of time of at most 100 years"),
+        (lambda: span_ms("9" * 400 + "s"), "no span of time of at most 100 years"),
+        (lambda: span_ms(None), "it takes a number of seconds, or text like '45s'"),
+        (lambda: span_ms(float("inf")), "it takes a number of seconds, or text like '45s'"),
+        (lambda: broker.create_topic("c", partitions="3"), "partitions='3': it takes a whole number"),
+        (lambda: broker.produce("t", "x", partition=-1), "partition=-1: it takes a whole number from 0 on"),
+        (lambda: broker.produce("t", "x", timestamp_ms="now"), "timestamp_ms='now': it takes a whole number"),
         (lambda: Broker({"num.partitions": "many"}).open(), "num.partitions"),
         (lambda: Broker({"num.partitoins": 1}).open(), "there is no setting num.partitoins"),
         (lambda: Broker().topics, "has not been opened"),
@@ -127,6 +136,32 @@ def test_a_broker_that_died_says_how():
         broker.close()
     with Broker() as other:
         other.produce("t", "x")
+
+
+@pytest.mark.slow
+def test_a_broker_that_dies_among_tests_fails_those_that_need_it(tmp_path: Path):
+    (tmp_path / "test_it.py").write_text(
+        textwrap.dedent("""
+            import os, signal
+
+            def test_its_end(kohort_proc):
+                kohort_proc.faults.on("Fetch").optional().drop()
+                os.kill(kohort_proc.pid, signal.SIGSEGV)
+
+            def test_later(kohort_proc):
+                kohort_proc.topics
+
+            def test_without_it(kohort):
+                kohort.produce("t", "x")
+
+            def test_that_fails_by_itself():
+                assert "its own" == "fault"
+        """)
+    )
+    done = run_pytest(tmp_path)
+    assert done.stdout.count("BrokerDied: the broker's process has ended, by SIGSEGV") >= 2, done.stdout
+    for told in ("3 failed, 1 passed, 1 error", "E       AssertionError: assert 'its own' == 'fault'"):
+        assert told in done.stdout, done.stdout
 
 
 def test_differences_are_shown_line_by_line(broker: Broker):

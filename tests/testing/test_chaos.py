@@ -42,6 +42,9 @@ def test_a_seed_is_always_the_same_and_kinds_are_parts_of_it():
         "answered N",
     ):
         assert said in told
+    for seeds in ("17", 0.5, [None]):
+        with pytest.raises(Refused, match=r"it takes whole numbers, such as range\(50\)"):
+            chaos(seeds)
     for act in (lambda: faults_of(1, ["weather"]), lambda: chaos(kinds="weather")):
         with pytest.raises(Refused, match="no kind of fault 'weather': it takes some of errors, wire, death"):
             act()

@@ -163,6 +163,12 @@ def test_what_is_wrong_with_a_fault_is_said(broker: Broker):
         (lambda: on("Fetch").skip(-1), "it takes a number from 0 on"),
         (lambda: on("Fetch").delay("a while"), "no span of time"),
         (lambda: on("Fetch").hits, "has not been said"),
+        (lambda: on(1).drop(), "no API 1: it takes one of"),
+        (lambda: on("Fetch").error(None), "no error None: it takes one of"),
+        (lambda: on("Fetch", topic=1), "topic=1: it takes text"),
+        (lambda: on("Fetch", partition="1"), "partition='1': it takes a whole number from 0 on"),
+        (lambda: on("OffsetCommit", group=["billing"]), "group=.'billing'.: it takes text"),
+        (lambda: on("Fetch").optional().drop().wait_hit("twice"), "times='twice': it takes a whole number"),
         (lambda: on("Fetch").optional().drop().times(2), "is set already"),
         (lambda: broker.requests("Fetsh"), "it takes one of Fetch"),
     ):

@@ -208,6 +208,10 @@ def test_what_is_wrong_is_said(broker: Broker, join: Callable[..., Member], prot
         (lambda: broker.group("billing").expire("two"), "client id 'two'; it has one"),
         (lambda: broker.group("billing").fence("till"), "has no static member 'till'; it has none"),
         (lambda: broker.group("biling").rebalance(), "biling is not there"),
+        (lambda: broker.group("biling").move_coordinator(), "there is no group 'biling'; there are billing"),
+        (lambda: broker.group(b"billing").members, "group=b'billing': it takes text"),
+        (lambda: broker.group("billing").wait_stable("two"), "members='two': it takes a whole number from 0 on"),
+        (lambda: broker.group("billing").wait_committed("orders", "3"), "offset='3': it takes a whole number"),
     ):
         with pytest.raises(Refused, match=said):
             act()

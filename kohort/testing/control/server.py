@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_BODY_BYTES = 64 << 20
 _LOOKS = frozenset({"GET", "HEAD"})
-_NO_TEXT = frozenset({"partition", "committed", "members", "times", "within"})  # of what a query may hold
+_NO_TEXT = frozenset({"partition", "committed", "members", "offset", "times", "within"})  # of what a query may hold
 
 
 class Testbed:
