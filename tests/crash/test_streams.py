@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.clients import harness
 from tests.clients.transactional import WORKERS
+from tests.crash.applications import Application, committed
 from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, eventually
 from tests.support.java import class_path, jars_of
 
@@ -22,53 +22,11 @@ PER_ROUND = 700
 ROUNDS = 4
 
 
-class Counter:
-    """The application: the same one, state and all, each time it is started."""
-
-    def __init__(self, address: str, directory: Path, classes: str) -> None:
-        jvm = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classes]
-        jvm.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
-        self._command = [*jvm, "WordCount", address, "word-count", str(directory / "state"), "words", "counts"]
-        self._log = directory / "streams.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()[-3_000:]
-
-
 def counted(address: str) -> dict[str, list[int]]:
     """The counts of each word that were committed, in their order."""
-    settings = {
-        "bootstrap.servers": address,
-        "group.id": "reader",
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition("counts", partition, 0) for partition in (0, 1)])
     found: dict[str, list[int]] = defaultdict(list)
-    ended: set[int] = set()
-    while len(ended) < 2:
-        message = consumer.poll(30)
-        assert message is not None
-        error = message.error()
-        if error is None:
-            found[(message.key() or b"").decode()].append(int(message.value() or b"0"))
-        else:
-            assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(message.partition() or 0)
-    consumer.close()
+    for message in committed(address, "counts", 2):
+        found[(message.key() or b"").decode()].append(int(message.value() or b"0"))
     return dict(found)
 
 
@@ -83,9 +41,10 @@ def test_every_word_is_counted_exactly_once(
     broker = start_broker({**QUICK_GROUPS, "transaction.state.log.num.partitions": 3})
     for topic in ("words", "counts"):
         harness.create_topic(broker.address, topic, 2)
-    counter = Counter(broker.address, tmp_path, classes)
+    words = ["WordCount", broker.address, "word-count", str(tmp_path / "state"), "words", "counts"]
+    counter = Application(classes, words, tmp_path / "streams.log")
     producer = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True, "log_level": 0})
-    words = itertools.cycle(WORDS)
+    text = itertools.cycle(WORDS)
     sent = 0
 
     def counts() -> int:
@@ -95,7 +54,7 @@ def test_every_word_is_counted_exactly_once(
         counter.start()
         for number in range(ROUNDS):
             for _ in range(PER_ROUND):
-                producer.produce("words", value=next(words), partition=sent % 2)
+                producer.produce("words", value=next(text), partition=sent % 2)
                 sent += 1
                 producer.poll(0)
             if number == 0:
