@@ -39,15 +39,15 @@ def class_path(source: Path, cache: Path, version: str = "", libraries: str = ""
     return f"{classes}:{libraries}/*"
 
 
-def jars_of(pom: Path, version: str) -> str:
-    """The folder of what a pom names, in that version of Kafka, fetched once. Skips the test without Maven."""
+def jars_of(pom: Path, version: str, of: str = "kafka") -> str:
+    """The folder of what a pom names, in that version `of` Kafka or Flink, fetched once. Skips without Maven."""
     need("java", "javac", "mvn")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kohort-reference"
     folder = cache / f"{pom.stem}-{version}"
     if not folder.exists():
         # Fetched beside and renamed, so that another test process never sees half of it.
         building = cache / f"{folder.name}-{os.getpid()}"
-        words = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-Dkafka.version={version}"]
+        words = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-D{of}.version={version}"]
         subprocess.run([*words, f"-DoutputDirectory={building}"], check=True, timeout=600)
         with contextlib.suppress(OSError):  # another was first
             building.rename(folder)
