@@ -38,11 +38,16 @@ test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; 
 test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
 	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, room contracts
+check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilities of what is pinned
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/audit.py
+
+.PHONY: audit
+audit: $(VENV)/.dev ## ask for known vulnerabilities of what is pinned; ARGS=--refresh keeps what is known in tools/advisories.json
+	@$(BIN)/python tools/audit.py $(ARGS)
 
 bench: $(VENV)/.bytecode ## what requests cost; ARGS="--against kafka,kfake,mock" measures others in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
