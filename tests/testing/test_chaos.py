@@ -19,6 +19,14 @@ from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from tests.testing.test_page import run_pytest
 
 TOPIC = b"t" * 16
@@ -130,6 +138,46 @@ def test_a_partition_that_is_owned_twice_is_seen():
     heartbeat(owners, "a", 0, 15, given=[])  # begins anew
 
 
+def commit(owners: Owners, member: str, epoch: int, tick: int, partition: int, *, meanwhile: int | None = None) -> None:
+    """One that is taken; `meanwhile` the member hears of that epoch."""
+    asked = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1, committed_metadata=None)
+    request = OffsetCommitRequest(
+        group_id="g",
+        member_id=member,
+        generation_id_or_member_epoch=epoch,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[asked])],
+    )
+    exchange = Exchange(member, request, 9, arrived=tick)
+    owners.arrived(exchange)
+    if meanwhile is not None:
+        heartbeat(owners, member, meanwhile, tick + 1, given=[])
+        heartbeat(owners, member, meanwhile, tick + 3, given=None, owned=[])
+    exchange.answered = tick + 5
+    result = OffsetCommitResponsePartition(partition_index=partition, error_code=ErrorCode.NONE)
+    exchange.response = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[result])])
+    owners.answered(exchange)
+
+
+def test_a_stale_commit_of_a_consumer_group_that_counts_is_seen():
+    """KIP-1251: an epoch that has passed counts for what its member holds since then, and for nothing else."""
+    owners = Owners({"t": TOPIC}.get)
+    heartbeat(owners, "a", 0, 1, given=[0, 1])  # at epoch 1
+    commit(owners, "a", 1, 3, 0)
+    heartbeat(owners, "a", 2, 9, given=[0, 2])
+    heartbeat(owners, "a", 2, 11, given=None, owned=[0])  # it has not begun with 2
+    commit(owners, "a", 1, 13, 0)
+    commit(owners, "a", 2, 19, 2)
+    for partition in (1, 2):
+        with pytest.raises(AssertionError, match=f"which is at epoch 2, commits partition {partition} at epoch 1"):
+            commit(owners, "a", 1, 25, partition)
+    commit(owners, "a", 2, 31, 0, meanwhile=3)  # it was on its way
+    heartbeat(owners, "a", -1, 41, given=None)
+    with pytest.raises(AssertionError, match="which has gone, commits partition 0 at epoch 3"):
+        commit(owners, "a", 3, 43, 0)
+    heartbeat(owners, "a", 0, 49, given=[0])
+    commit(owners, "a", 1, 51, 0)
+
+
 SHOP = """
     import time
     import pytest
@@ -141,7 +189,7 @@ SHOP = """
     def ship(kohort, count):
         consumer = Consumer({{
             **kohort.config("librdkafka"), **FAST, "group.id": "shipping", "auto.offset.reset": "earliest",
-            "enable.auto.commit": False, "heartbeat.interval.ms": 200, "session.timeout.ms": 6000,
+            "enable.auto.commit": False, **{protocol},
         }})
         producer = Producer({{**kohort.config("librdkafka"), **FAST, **{producer}}})
         consumer.subscribe(["orders"])
@@ -174,15 +222,23 @@ BUGS = {
 }
 
 
-def shop(folder: Path, producer: str, seeds: str) -> None:
-    (folder / "test_shop.py").write_text(textwrap.dedent(SHOP.format(producer=producer, seeds=seeds)))
+PROTOCOLS = {
+    "classic": '{"heartbeat.interval.ms": 200, "session.timeout.ms": 6000}',
+    "consumer": '{"group.protocol": "consumer"}',
+}
+
+
+def shop(folder: Path, producer: str, seeds: str, protocol: str = "classic") -> None:
+    code = SHOP.format(producer=producer, seeds=seeds, protocol=PROTOCOLS[protocol])
+    (folder / "test_shop.py").write_text(textwrap.dedent(code))
 
 
 @pytest.mark.slow
-def test_a_program_without_bugs_passes_whatever_happens(tmp_path: Path):
-    shop(tmp_path, '{"enable.idempotence": True}', "range(6)")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_program_without_bugs_passes_whatever_happens(tmp_path: Path, protocol: str):
+    shop(tmp_path, '{"enable.idempotence": True}', "range(3)", protocol)
     done = run_pytest(tmp_path, "-n", "2")
-    assert "6 passed" in done.stdout, done.stdout
+    assert "3 passed" in done.stdout, done.stdout
 
 
 @pytest.mark.slow

@@ -102,7 +102,7 @@ class Everything:
                 self.changed.update(topic.name for topic in request.topics)
             case "TxnOffsetCommitRequest":
                 # It counts when its transaction ends, if it does: perhaps after commits that come later.
-                for topic, partition in _partitions(request):
+                for topic, partition in self._partitions(request):
                     place = (request.group_id, topic, partition.partition_index)
                     self.commits[place].append(Commit(exchange.arrived, partition.committed_offset, _ANY_TIME))
             case "SyncGroupRequest" if request.assignments:
@@ -113,7 +113,7 @@ class Everything:
                     known.plans.append({one.member_id: bytes(one.assignment) for one in request.assignments})
             case "OffsetCommitRequest":
                 made = []
-                for topic, partition in _partitions(request):
+                for topic, partition in self._partitions(request):
                     commit = Commit(exchange.arrived, partition.committed_offset, next(self._order))
                     self.commits[request.group_id, topic, partition.partition_index].append(commit)
                     made.append(commit)
@@ -123,7 +123,7 @@ class Everything:
                 places = sorted(place for place in self.commits if place[0] in request.groups_names)
                 self._deleting[id(exchange)] = self._delete(places, exchange)
             case "OffsetDeleteRequest":
-                places = [(request.group_id, topic, one.partition_index) for topic, one in _partitions(request)]
+                places = [(request.group_id, topic, one.partition_index) for topic, one in self._partitions(request)]
                 self._deleting[id(exchange)] = self._delete(places, exchange)
 
     def _delete(self, places: list[OffsetPlace], exchange: Exchange) -> list[tuple[OffsetPlace, Commit]]:
@@ -263,7 +263,7 @@ class Everything:
 
     def _offsetcommit(self, exchange: Exchange, request: Any, response: Any) -> None:
         made = iter(self._open.pop(id(exchange)))
-        for _, partition in _partitions(response):
+        for _, partition in self._partitions(response):
             commit = next(made)
             if partition.error_code == ErrorCode.NONE:
                 commit.acknowledged = exchange.answered
@@ -282,14 +282,14 @@ class Everything:
         self.reborn -= {group_id for group_id, code in codes.items() if code == ErrorCode.NON_EMPTY_GROUP}
 
     def _offsetdelete(self, exchange: Exchange, request: Any, response: Any) -> None:
-        codes = {(topic, one.partition_index): one.error_code for topic, one in _partitions(response)}
+        codes = {(topic, one.partition_index): one.error_code for topic, one in self._partitions(response)}
         for (_, topic, partition), commit in self._deleting.pop(id(exchange)):
             code = response.error_code or codes[topic, partition]
             if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 commit.acknowledged = exchange.answered
 
     def _offsetfetch(self, exchange: Exchange, request: Any, response: Any) -> None:
-        for group_id, source in _fetched(exchange, request, response):
+        for group_id, source in self._fetched(exchange, request, response):
             for topic, partition in source:
                 if partition.error_code == ErrorCode.NONE:
                     place = (group_id, topic, partition.partition_index)
@@ -310,6 +310,21 @@ class Everything:
         return {-1 if last is None else last.offset} | {
             one.offset for one in attempts if one.order > after and not one.refused
         }
+
+    def _partitions(self, message: Any) -> Iterator[tuple[str, Any]]:
+        for topic in message.topics:
+            name = topic.name or self.topic_name(topic.topic_id) or topic.topic_id.hex()
+            for partition in topic.partitions:
+                yield name, partition
+
+    def _fetched(
+        self, exchange: Exchange, request: Any, response: Any
+    ) -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
+        if exchange.version >= 8:
+            for group in response.groups:
+                yield group.group_id, self._partitions(group)
+        else:
+            yield request.group_id, self._partitions(response)
 
     # records
 
@@ -364,17 +379,3 @@ def values(data: bytes) -> Iterator[tuple[int, bytes | None]]:
     for position, _ in iterate_headers(data):
         for record in iterate_records(data, position):
             yield record.offset, record.value
-
-
-def _partitions(message: Any) -> Iterator[tuple[str, Any]]:
-    for topic in message.topics:
-        for partition in topic.partitions:
-            yield topic.name, partition
-
-
-def _fetched(exchange: Exchange, request: Any, response: Any) -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
-    if exchange.version >= 8:
-        for group in response.groups:
-            yield group.group_id, _partitions(group)
-    else:
-        yield request.group_id, _partitions(response)

@@ -1,7 +1,8 @@
 """Who may read which partition in a group of the consumer protocol (KIP-848), as its members were told.
 
 A member holds what it was told to, until it says that it does not, goes, or is told that it is out. When its partition
-is given to somebody else before that, it must be out: from then on no heartbeat and no commit of it is taken.
+is given to somebody else before that, it must be out: from then on no heartbeat and no commit of it is taken. Nor is a
+commit of a member that has gone, or of an epoch that has passed, unless its partitions are held since then (KIP-1251).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.testbed.auditing.exchange import Exchange
 
+_COMMITS = ("OffsetCommitRequest", "TxnOffsetCommitRequest")
 _OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
 Place = tuple[bytes, int]  # topic id, partition
 
@@ -23,6 +27,9 @@ class Held:
 
     def __init__(self) -> None:
         self.places: set[Place] = set()
+        self.told: set[Place] = set()  # its last assignment
+        self.since: dict[Place, int] = {}  # the epoch with which it was told to
+        self.joined_epoch: int | None = None  # None: it was there before anybody looked
         self.epoch = 0
         self.taken_at: int | None = None
         self.taken: Place | None = None
@@ -31,23 +38,52 @@ class Held:
 class Owners:
     """An auditor, for the API of KIP-848 and commits."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic_id: Callable[[str], bytes | None] = lambda _: None) -> None:
+        """`topic_id` is the broker's, by name."""
+        self._topic_id = topic_id
         self._groups: dict[str, dict[str, Held]] = defaultdict(dict)
-
-    def forget(self) -> None:
-        """What the broker knew may be lost: members begin anew."""
-        self._groups.clear()
+        self._gone: set[tuple[str, str]] = set()  # (group, member), of which the broker has said so
+        self._stale: dict[
+            int, tuple[set[Place], str]
+        ] = {}  # commits on their way: what of them must not count, and why
 
     def arrived(self, exchange: Exchange) -> None:
-        """What a member says that it has, or that it goes."""
+        """What a member says that it has, that it goes, or how far it is."""
         request = exchange.request
-        if type(request).__name__ != "ConsumerGroupHeartbeatRequest":
-            return
-        members = self._groups[request.group_id]
-        if request.member_epoch <= 0:
-            members.pop(request.member_id, None)
-        elif request.topic_partitions is not None and request.member_id in members:
-            members[request.member_id].places &= _places(request.topic_partitions)
+        name = type(request).__name__
+        if name in _COMMITS:
+            self._stale.pop(id(exchange), None)  # of one that was never answered
+            if request.member_id and request.generation_id_or_member_epoch >= 0:
+                self._judge(exchange)
+        elif name == "JoinGroupRequest":
+            self._gone.discard((request.group_id, request.member_id))
+        elif name == "ConsumerGroupHeartbeatRequest":
+            members = self._groups[request.group_id]
+            if request.member_epoch <= 0:
+                members.pop(request.member_id, None)
+                self._gone.discard((request.group_id, request.member_id))
+            elif request.topic_partitions is not None and request.member_id in members:
+                held, owned = members[request.member_id], _places(request.topic_partitions)
+                held.places &= owned
+                # It may not have begun yet with what it was told to hold.
+                for place in held.since.keys() - held.told - owned:
+                    del held.since[place]
+
+    def _judge(self, exchange: Exchange) -> None:
+        """What of a commit must not count, whatever comes before its answer."""
+        request = exchange.request
+        group_id, member_id, epoch = request.group_id, request.member_id, request.generation_id_or_member_epoch
+        held = self._groups.get(group_id, {}).get(member_id)
+        places = {self._place(topic, one) for topic in request.topics for one in topic.partitions}
+        if (group_id, member_id) in self._gone:
+            self._stale[id(exchange)] = places, "has gone"
+        elif held is not None and held.joined_epoch is not None and held.joined_epoch <= epoch < held.epoch:
+            stale = {place for place in places if place[0] and held.since.get(place, held.epoch) > epoch}
+            self._stale[id(exchange)] = stale, f"is at epoch {held.epoch}"
+
+    def _place(self, topic: Any, partition: Any) -> Place:
+        topic_id: bytes = topic.topic_id if any(topic.topic_id) else self._topic_id(topic.name) or b""
+        return topic_id, partition.partition_index
 
     def answered(self, exchange: Exchange) -> None:
         """What a member is told that it has."""
@@ -62,12 +98,27 @@ class Owners:
                 self._check(exchange, request.group_id, member_id)
                 held = members.setdefault(member_id, Held())
                 held.epoch = response.member_epoch
+                if not request.member_epoch:
+                    held.joined_epoch = held.epoch
                 if response.assignment is not None:
                     self._give(exchange, members, member_id, _places(response.assignment.topic_partitions))
-        elif name == "OffsetCommitRequest" and request.member_id in self._groups.get(request.group_id, ()):
-            codes = [one.error_code for topic in response.topics for one in topic.partitions]
-            if ErrorCode.NONE in codes:
-                self._check(exchange, request.group_id, request.member_id)
+        elif name == "ConsumerGroupHeartbeatRequest" and response.error_code == ErrorCode.NONE:
+            self._gone.add((request.group_id, request.member_id))
+        elif name in _COMMITS:
+            self._committed(exchange, request, response)
+
+    def _committed(self, exchange: Exchange, request: Any, response: Any) -> None:
+        # The answer has them in the order of the request.
+        asked = [self._place(topic, one) for topic in request.topics for one in topic.partitions]
+        codes = [one.error_code for topic in response.topics for one in topic.partitions]
+        taken = {place for place, code in zip(asked, codes, strict=False) if code == ErrorCode.NONE}
+        stale, why = self._stale.pop(id(exchange), (set(), ""))
+        assert not taken & stale, (
+            f"{request.member_id} of {request.group_id}, which {why}, commits partition {min(taken & stale)[1]} "
+            f"at epoch {request.generation_id_or_member_epoch}, and that is taken"
+        )
+        if taken and request.member_id in self._groups.get(request.group_id, ()):
+            self._check(exchange, request.group_id, request.member_id)
 
     def _give(self, exchange: Exchange, members: dict[str, Held], member_id: str, places: set[Place]) -> None:
         for other_id, other in members.items():
@@ -75,6 +126,9 @@ class Owners:
             if other_id != member_id and taken and other.taken_at is None:
                 other.taken_at, other.taken = exchange.answered, min(taken)
         held = members[member_id]
+        held.told = places
+        for place in places:
+            held.since.setdefault(place, held.epoch)
         held.places = places | held.places  # what it has to give up is its own until it has said so
 
     def _check(self, exchange: Exchange, group_id: str, member_id: str) -> None:

@@ -41,7 +41,7 @@ class Audit:
     def __init__(self, *, fresh: bool) -> None:
         self._broker: Broker | None = None
         self._everything = Everything(fresh=fresh, topic_name=self._topic_name)
-        self._owners = Owners()
+        self._owners = Owners(self._topic_id)
         self._ticks = count()
         self.findings: list[str] = []
         self.exchanges = 0
@@ -104,6 +104,9 @@ class Audit:
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         return None if self._broker is None else self._broker.catalogue.image.topic_name(topic_id)
+
+    def _topic_id(self, name: str) -> bytes | None:
+        return None if self._broker is None else self._broker.catalogue.image.topic_id(name)
 
     def _shown(self, see: Callable[[Exchange], None], exchange: Exchange) -> None:
         self._guarded(lambda: see(exchange), exchange)
