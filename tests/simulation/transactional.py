@@ -74,11 +74,14 @@ class Draft:
         self.process = process
         self.begun_at = begun_at
         self.sent: list[Sent] = []
+        self.polled: list[Polled] = []
         self.commit_asked_at: int | None = None
         self.fate = Fate.ABORTED  # until a commit is asked for nobody will commit it
 
     def written_down(self) -> Operation:
-        return Operation(self.process, self.begun_at, self.fate, tuple(self.sent), commit_asked_at=self.commit_asked_at)
+        return Operation(
+            self.process, self.begun_at, self.fate, tuple(self.sent), tuple(self.polled), self.commit_asked_at
+        )
 
 
 class TransactionalClient(Client):
