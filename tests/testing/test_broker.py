@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from kafka import KafkaProducer
 
 from kohort.testing import Broker, BrokerDied, Refused, process
 from kohort.testing.external import External
@@ -53,6 +54,18 @@ def test_a_client_s_records_are_seen_and_a_test_s_records_are_read(broker: Broke
     read = [consumer.poll(10) for _ in range(40)]
     consumer.close()
     assert sum(b"number" in message.value() for message in read) == 20
+
+
+def test_each_library_is_told_in_its_own_words(broker: Broker):
+    """Of the others clients are seen elsewhere: in this file, docs/testing.md, examples/testing."""
+    producer = KafkaProducer(**broker.config("kafka-python"))
+    producer.send("t", b"x").get(20)
+    producer.close()
+    broker.assert_produced("t", "x")
+    address = broker.bootstrap_servers
+    assert broker.config("java") == broker.config("confluent_kafka") == {"bootstrap.servers": address}
+    assert broker.config("faststream") == broker.config("aiokafka") == {"bootstrap_servers": address}
+    assert broker.config("spark") == {"kafka.bootstrap.servers": address}
 
 
 def test_each_broker_is_new_and_their_process_is_the_same():

@@ -8,6 +8,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from kohort.testing import Broker, Refused
+from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
+from tests.support.broker_process import eventually
+from tests.support.wire import Wire
 
 
 @pytest.fixture
@@ -40,6 +44,11 @@ def wait_for(consumer: Consumer, value: bytes) -> None:
             assert message.value() == value
             return
     raise AssertionError("no record")
+
+
+def assigned(consumer: Consumer) -> bool:
+    consumer.poll(0.05)
+    return bool(consumer.assignment())
 
 
 def members(broker: Broker) -> int:
@@ -91,6 +100,46 @@ def test_a_transaction_times_out(broker: Broker):
     broker.produce("orders", "b")
     broker.clock.shift("5 min")
     broker.assert_produced("orders", "b", committed=True)
+
+
+def test_a_rebalance_goes_on_without_who_does_not_rejoin(broker: Broker):
+    """`max.poll.interval.ms` of the first is over, while it sends its heartbeats."""
+    first = member(broker, client_id="first", session_timeout_ms=30_000, heartbeat_interval_ms=50)
+    group = broker.group("billing")
+    eventually(lambda: assigned(first), what="an assignment")
+    second = member(broker, client_id="second", heartbeat_interval_ms=50)
+    eventually(lambda: group.state == "PreparingRebalance", what="a rebalance")
+    for _ in range(2):
+        before = len(broker.requests("Heartbeat", client_id="first"))
+        eventually(
+            lambda before=before: len(broker.requests("Heartbeat", client_id="first")) > before, what="a heartbeat"
+        )
+        broker.clock.shift("25s")
+    eventually(lambda: assigned(second), deadline_s=30, what="its assignment, before 45 s are over")
+    assert [one.client_id for one in group.members] == ["second"]
+    first.close()
+    second.close()
+
+
+def test_producers_and_transactional_ids_expire(broker: Broker):
+    producer = Producer({**broker.config("confluent-kafka"), "transactional.id": "t"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("orders", "a")
+    producer.commit_transaction()
+    asked = DescribeProducersTopicRequest(name="orders", partition_indexes=[0])
+    with Wire(broker.bootstrap_servers) as wire:
+
+        def known() -> tuple[int, list[str]]:
+            (topic,) = wire.call(DescribeProducersRequest(topics=[asked]), 0).topics
+            ids = wire.call(ListTransactionsRequest(state_filters=[], producer_id_filters=[]), 0).transaction_states
+            return len(topic.partitions[0].active_producers), [one.transactional_id for one in ids]
+
+        assert known() == (1, ["t"])
+        broker.clock.shift("2d")
+        assert known() == (0, ["t"])
+        broker.clock.shift("6d")
+        assert known() == (0, [])
 
 
 def test_retention_takes_old_records(broker: Broker):
