@@ -1,4 +1,4 @@
-"""kafkajs, franz-go and kcat behind TLS and SASL, with ACLs: who is let in, who is not, whose right is taken away."""
+"""kafkajs, franz-go, kcat and Java behind TLS and SASL, with ACLs: who gets in, who does not, who may no longer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -26,10 +28,10 @@ from tests.clients.harness import WORKERS, create_topic, franz, kafkajs
 from tests.clients.test_secured import KEY, MECHANISMS, OAUTH, PASSWORD, PLAIN, SCRAM, keep, token
 from tests.support.broker_process import QUICK_GROUPS, Kohort, need
 from tests.support.certificates import Authority, Issued
+from tests.support.java import NEWEST, class_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("secured others")]
 
@@ -40,15 +42,46 @@ _REFUSED = {
 }
 LISTENERS = ("SASL_PLAINTEXT", "PLAINTEXT", "SSL", "SASL_SSL")
 ALL = (*MECHANISMS, "OAUTHBEARER")
-OTHERS = ("kafkajs", "franz", "kcat")
+_NUMBERS = count()
+OTHERS = ("kafkajs", "franz", "kcat", "java")
+
+
+class Java:
+    """A JVM, started when it is first asked."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+        self._process: subprocess.Popen[str] | None = None
+
+    def say(self, name: str, topic: str, settings: dict[str, str]) -> str:
+        """What came of one record of the producer of this name."""
+        if self._process is None:
+            path = class_path(WORKERS / "JavaSay.java", self._cache, NEWEST)
+            words = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "JavaSay"]
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"name": name, "topic": topic, "settings": settings}) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        return "said" if told["event"] == "said" else str(told["error"])
+
+    def end(self) -> None:
+        """It goes."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
 
 
 class Place(NamedTuple):
-    """A broker, its authority, and a folder for keys."""
+    """A broker, its authority, a folder for keys, and one JVM for all producers of Java's."""
 
     broker: Kohort
     authority: Authority
     folder: Path
+    java: Java
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -88,24 +121,27 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         },
     }
     with Kohort(tmp_path_factory.mktemp("others"), settings) as broker:
-        made = Place(broker, authority, folder)
+        made = Place(broker, authority, folder, Java(tmp_path_factory.mktemp("java")))
         keep(broker, "bob", PASSWORD)
         create_topic(made.addresses["PLAINTEXT"], "bob-t", 1)
         create_topic(made.addresses["PLAINTEXT"], "alice-t", 1)
         grant(made, "bob", "bob")
         grant(made, "CN=alice", "alice")
-        yield made
+        try:
+            yield made
+        finally:
+            made.java.end()
     assert PASSWORD not in broker.log()
 
 
 def grant(place: Place, user: str, prefix: str) -> None:
-    """Let a user write."""
+    """Let a user write and read."""
     admin = AdminClient({"bootstrap.servers": place.addresses["PLAINTEXT"]})
-    who = (f"User:{user}", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
-    for future in admin.create_acls(
-        [AclBinding(ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, *who)]
-    ).values():
-        future.result(30)
+    for operation in (AclOperation.WRITE, AclOperation.READ):
+        who = (f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        made = [AclBinding(ResourceType.TOPIC, prefix, ResourcePatternType.PREFIXED, *who)]
+        for future in admin.create_acls(made).values():
+            future.result(30)
 
 
 def revoke(place: Place, user: str) -> None:
@@ -123,9 +159,13 @@ class Said:
     def __init__(self, place: Place, client: str, topic: str, security: dict[str, Any]) -> None:
         self._client = client
         given = {"bootstrap": place.addresses[security["protocol"]], "topic": topic, "security": security}
-        self._kcat = partial(kcat, given)
+        self._once = partial(kcat, given)
         if client == "kcat":
             need("kcat")
+            return
+        if client == "java":
+            settings = java_settings(given, place.folder)
+            self._once = partial(place.java.say, f"{next(_NUMBERS)}", topic, settings)
             return
         command = [str(franz())] if client == "franz" else ["node", str(WORKERS / "kafkajs_say.js")]
         given |= {"mode": "say"}
@@ -141,8 +181,8 @@ class Said:
 
     def say(self) -> str:
         """What came of one record: `said`, or the client's words of why not."""
-        if self._client == "kcat":
-            return self._kcat()
+        if self._client in ("kcat", "java"):
+            return self._once()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("word\n")
@@ -157,7 +197,7 @@ class Said:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._client != "kcat":
+        if self._client not in ("kcat", "java"):
             self._process.kill()
             self._process.communicate()
 
@@ -174,6 +214,37 @@ def kcat(given: dict[str, Any]) -> str:
     command = ["kcat", "-P", "-b", given["bootstrap"], "-t", given["topic"], *words]
     ended = subprocess.run(command, input="word\n", capture_output=True, text=True, timeout=60, check=False)
     return "said" if ended.returncode == 0 and "failed" not in ended.stderr else ended.stderr
+
+
+def java_settings(given: dict[str, Any], folder: Path) -> dict[str, str]:
+    """As a properties file of Java's clients has them."""
+    security = given["security"]
+    settings = {
+        "bootstrap.servers": given["bootstrap"],
+        "security.protocol": security["protocol"],
+        "max.block.ms": "5000",
+        "request.timeout.ms": "4000",
+        "delivery.timeout.ms": "5000",
+        "linger.ms": "0",
+    }
+    if security["protocol"].endswith("SSL"):
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": security["ca"]}
+    if security.get("certificate"):
+        settings |= {"ssl.keystore.type": "PEM"}
+        settings["ssl.keystore.certificate.chain"] = Path(security["certificate"]).read_text()
+        settings["ssl.keystore.key"] = Path(security["key"]).read_text()
+    mechanism = security.get("mechanism")
+    if mechanism == "OAUTHBEARER":
+        shown = folder / f"token-{next(_NUMBERS)}"
+        shown.write_text(security["token"])
+        settings["sasl.oauthbearer.token.endpoint.url"] = f"file://{shown}"
+        handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        settings |= {"sasl.login.callback.handler.class": handler, "sasl.jaas.config": OAUTH}
+    elif mechanism:
+        module = PLAIN if mechanism == "PLAIN" else SCRAM.split(maxsplit=1)[0]
+        login = f'{module} required username="{security["user"]}" password="{security["password"]}";'
+        settings["sasl.jaas.config"] = login
+    return settings | ({"sasl.mechanism": mechanism} if mechanism else {})
 
 
 def librdkafka() -> tuple[int, ...]:
