@@ -20,6 +20,8 @@ from protocol.errors import ProtocolError
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, decode_whole
+from storage.directory.log_directory import PARTITION_METADATA, parse_topic_id
+from storage.errors import CorruptFile
 from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ def read(directory: str, group_id: str) -> Told:
     ledgers = _folders(root, LEDGER_TOPIC, group_id)
     if not folders and not ledgers:
         raise Failed(f"{directory}: there is no folder of {OFFSETS_TOPIC} here")
-    inferred = [one for folder in folders for one in generations(group_id, _entries(folder))]
+    names = _topic_names(root)
+    inferred = [one for folder in folders for one in generations(group_id, _entries(folder), names=names)]
     written, cluster_id = [], _cluster_id(root)
     for folder in ledgers:
         for key, value, _ in _entries(folder):
@@ -65,6 +68,17 @@ def _cluster_id(root: Path) -> str | None:
             if line.startswith("cluster.id="):
                 return line.partition("=")[2].strip()
     return None
+
+
+def _topic_names(root: Path) -> dict[bytes, str]:
+    """Topics by id, as the folders beside those of the groups say."""
+    above = root.parent if re.fullmatch(rf"{re.escape(OFFSETS_TOPIC)}-\d+", root.name) else root
+    found = {}
+    for path in above.glob(f"*/{PARTITION_METADATA}"):
+        with suppress(OSError, CorruptFile):
+            topic_id = parse_topic_id(path, path.read_bytes())
+            found[topic_id] = path.parent.name.rpartition("-")[0]
+    return found
 
 
 def _folders(root: Path, topic: str, group_id: str) -> list[Path]:

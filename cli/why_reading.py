@@ -22,6 +22,7 @@ from cli.errors import Failed, UsageError
 from cli.groups.epochs import read_epochs
 from cli.groups.lags import first_unread_ms
 from cli.groups.reading import end_offsets, read_groups, read_offsets
+from cli.why_context import session_timeout_ms, topic_names
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
@@ -170,7 +171,9 @@ def inferred_records(cluster: Cluster, group_id: str) -> list[Record]:
     if OFFSETS_TOPIC not in topics:
         return []
     partition = partition_for(group_id, len(topics[OFFSETS_TOPIC].partitions))
-    return generations(group_id, _whole_partition(cluster, OFFSETS_TOPIC, partition))
+    log = _whole_partition(cluster, OFFSETS_TOPIC, partition)
+    names, session_ms = topic_names(cluster, group_id), session_timeout_ms(cluster, group_id)
+    return generations(group_id, log, names=names, session_ms=session_ms)
 
 
 def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[tuple[bytes | None, bytes | None, int]]:

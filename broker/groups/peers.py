@@ -44,8 +44,12 @@ class Peers:
         self._by_client: dict[_Key, dict[Peer, None]] = {}
         self._by_member: dict[_Key, Peer] = {}
         self._closed: deque[Peer] = deque()
+        self.awaited: set[_Key] = set()
+        """Members whose next heartbeat tells something: their connection closed, or they are gone."""
         self.join_listeners: list[Callable[[Peer, str], None]] = []
         """Told of every member that joins, with the group's id."""
+        self.return_listeners: list[Callable[[Peer, str, str], None]] = []
+        """Told of a heartbeat of an awaited member that is gone, with its group's id and its own."""
 
     def named(self, peer: Peer, client_id: str, host: str) -> None:
         """A request has said whose connection this is."""
@@ -58,15 +62,33 @@ class Peers:
 
     def joined(self, peer: Peer, group_id: str, member_id: str) -> None:
         """A member speaks over this connection."""
-        key = group_id, member_id
-        before = self._by_member.get(key)
-        if before is not peer:
-            if before is not None:
-                before.members.discard(key)
-            self._by_member[key] = peer
-            peer.members.add(key)
+        if self._tied(peer, (group_id, member_id)):
             for listener in self.join_listeners:
                 listener(peer, group_id)
+
+    def heard(self, peer: Peer, group_id: str, member_id: str) -> None:
+        """A heartbeat came over this connection: of an awaited member, perhaps."""
+        key = group_id, member_id
+        if key not in self.awaited:
+            return
+        self.awaited.discard(key)
+        if key in self._by_member:
+            self._tied(peer, key)
+        else:
+            for listener in self.return_listeners:
+                listener(peer, group_id, member_id)
+
+    def _tied(self, peer: Peer, key: _Key) -> bool:
+        """Whether it was not before."""
+        before = self._by_member.get(key)
+        if before is peer:
+            return False
+        if before is not None:
+            before.members.discard(key)
+        self._by_member[key] = peer
+        peer.members.add(key)
+        self.awaited.discard(key)
+        return True
 
     def closed(self, peer: Peer, how: str) -> None:
         """It is gone."""
@@ -74,6 +96,7 @@ class Peers:
             return
         now_ms = self._runtime.now_ms()
         peer.closed_ms, peer.how = now_ms, how
+        self.awaited |= peer.members
         closed = self._closed
         closed.append(peer)
         while closed and (len(closed) > CLOSED_MAX or (closed[0].closed_ms or 0) < now_ms - KEPT_MS):
@@ -88,7 +111,13 @@ class Peers:
         peer = self._by_member.pop((group_id, member_id), None)
         if peer is not None:
             peer.members.discard((group_id, member_id))
+            self.awaited.discard((group_id, member_id))
         return peer
+
+    def namesakes(self, peer: Peer, *, besides: Peer | None = None) -> list[Peer]:
+        """Open connections of other members whose client id and host are the same: other processes, as a rule."""
+        there = self._open(peer.client) if peer.client is not None else []
+        return [one for one in there if one not in (peer, besides) and one.members]
 
     def survivors(self, peer: Peer, at_ms: int, *, besides: Peer | None = None) -> list[Peer]:
         """Open connections of the same client that it had at that moment; none where others share its name."""
@@ -105,7 +134,8 @@ class Peers:
         """The state of a member's connections; None when nothing is known of them.
 
         `state` is `open` or `closed` (`how`, `closed_ms` ago); `quiet_ms`: for so long nothing came over any of its
-        client's open connections, of which there are `open`.
+        client's open connections, of which there are `open`. With `shared` others have that client's id and host, and
+        only the connection over which the member spoke itself is looked at.
         """
         peer = self._by_member.get((group_id, member_id))
         if peer is None or peer.client is None:
@@ -114,13 +144,16 @@ class Peers:
         if peer.closed_ms is not None:
             # Who connected again after that speaks over another one, if it is the same process.
             later = [one for one in self._open(peer.client) if one.opened_ms >= peer.closed_ms]
-            if not later:
+            older = any(one.opened_ms < peer.closed_ms for one in self.namesakes(peer))
+            if not later or older:
                 return {"state": "closed", "how": peer.how, "closed_ms": max(now_ms - peer.closed_ms, 0)}
             found: Facts = {"state": "open", "again": True, "open": len(later), "quiet_ms": _quiet_ms(later, now_ns)}
             return found | _joined_again(later, group_id, member_id)
         own_ms = max(now_ns - peer.heard_ns, 0) // 1_000_000
         there = list(self._open(peer.client))
         found = {"state": "open", "open": len(there), "own_quiet_ms": own_ms, "quiet_ms": _quiet_ms(there, now_ns)}
+        if self.namesakes(peer):
+            found |= {"open": 1, "quiet_ms": own_ms, "shared": True}
         return found | _joined_again([peer], group_id, member_id)
 
     def _open(self, client: _Key) -> Iterable[Peer]:
@@ -138,6 +171,7 @@ class Peers:
         for key in peer.members:
             if self._by_member.get(key) is peer:
                 del self._by_member[key]
+                self.awaited.discard(key)
 
 
 def _joined_again(peers: Iterable[Peer], group_id: str, member_id: str) -> Facts:

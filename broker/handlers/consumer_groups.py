@@ -110,6 +110,8 @@ def _submit(
     fresh_id = "" if request.member_id else short_uuid(groups.new_uuid())
     if not request.member_epoch:
         groups.peers.joined(context.session.peer, group_id, request.member_id or fresh_id)
+    elif groups.peers.awaited:
+        groups.peers.heard(context.session.peer, group_id, request.member_id)
     leader.submit(
         ConsumerHeartbeat(
             group_id,

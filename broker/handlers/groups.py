@@ -218,7 +218,10 @@ def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest
     if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
         return HeartbeatResponse(error_code=_FORBIDDEN)
     deferred = Deferred()
-    broker.groups.leader_of(group_id).submit(
+    groups = broker.groups
+    if groups.peers.awaited:
+        groups.peers.heard(context.session.peer, group_id, request.member_id)
+    groups.leader_of(group_id).submit(
         Heartbeat(
             group_id,
             request.member_id,

@@ -7,22 +7,17 @@ known of consumer groups, whose every step is a record; of others the commits te
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.classic.ownership import Holding, Holdings, by_topic, holdings
 from coordinator.group import Group, Member
 from coordinator.loading import group_of
 from coordinator.why.inferred_departures import departure
+from coordinator.why.inferred_epochs import Epochs, of_generation
 from coordinator.why.inferred_pauses import Commits, merged
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -36,15 +31,22 @@ from protocol.records.ledger import spans
 Record = dict[str, Any]
 
 
-def generations(group_id: str, log: Iterable[tuple[bytes | None, bytes | None, int]]) -> list[Record]:
+def generations(
+    group_id: str,
+    log: Iterable[tuple[bytes | None, bytes | None, int]],
+    *,
+    names: Mapping[bytes, str] | None = None,
+    session_ms: int | None = None,
+) -> list[Record]:
     """Records as the ledger has them, marked `inferred`, the oldest first; `log`: keys, values and times in order.
 
-    Of a consumer group (KIP-848): the epochs that a target was computed for, with who had come and gone by then.
+    Of a consumer group (KIP-848): the epochs that a target was computed for, with who had come and gone by then. Its
+    records know topics by id alone, and no session timeout: `names` of topics by id, `session_ms` as it is now.
     """
     found: list[Record] = []
     before: Group | None = None
-    epochs = _Epochs(group_id)
     commits = Commits(group_id)
+    epochs = Epochs(group_id, commits, names or {}, session_ms)
     for key_bytes, value_bytes, at_ms in log:
         try:
             key = decode_key(key_bytes)
@@ -88,111 +90,6 @@ def generations(group_id: str, log: Iterable[tuple[bytes | None, bytes | None, i
     return found
 
 
-class _Epochs:
-    """Who is in a consumer group, and which epoch it has a target for."""
-
-    def __init__(self, group_id: str) -> None:
-        self._group_id = group_id
-        self.members: dict[str, Record] = {}
-        self._targets: dict[str, frozenset[tuple[bytes, int]]] = {}
-        self._owned: dict[str, frozenset[tuple[bytes, int]]] = {}  # by the last target
-        self._bumped_ms: int | None = None  # when the epoch was, that no target is told of yet
-        self._reached: set[str] = set()
-        self._open: Record | None = None  # an epoch that not everybody has come to
-        self._told: dict[str, Record] = {}  # as of the last target
-        self._epoch: int | None = None
-        self._at_ms = 0
-
-    @property
-    def epoch(self) -> int:
-        """Of the last target."""
-        return self._epoch or 0
-
-    def follow(self, key: Any, value: Any, at_ms: int) -> Record | None:
-        """Take one record over; an epoch, if it tells of one."""
-        if isinstance(key, ConsumerGroupMetadataKey) and value is not None:
-            self._bumped_ms = self._bumped_ms if self._bumped_ms is not None else at_ms
-        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-            self._targets.pop(key.member, None)
-            if value is not None:
-                self._targets[key.member] = frozenset(
-                    [(topic.topic_id, number) for topic in value.topic_partitions for number in topic.partitions]
-                )
-        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey) and value is not None:
-            self._arrived(key.member, value, at_ms)
-        if isinstance(key, ConsumerGroupMemberMetadataKey):
-            if value is None:
-                self.members.pop(key.member, None)
-            else:
-                self.members[key.member] = {
-                    "member_id": key.member,
-                    "instance_id": value.instance_id,
-                    "client_id": value.client_id,
-                    "client_host": value.client_host,
-                    "partitions": None,
-                }
-        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey) and value is not None:
-            return self._begun(value.assignment_epoch, value.assignment_timestamp or at_ms)
-        return None
-
-    def _arrived(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue, at_ms: int) -> None:
-        record = self._open
-        if record is None or value.state != 0 or value.member_epoch < record["to_generation"]:
-            return
-        self._reached.add(member_id)
-        if self._reached >= self.members.keys():
-            record["duration_ms"] = max(at_ms - record["began_at_ms"], 0)
-            record["ended_at_ms"] = at_ms
-            self._open = None
-
-    def _begun(self, epoch: int, at_ms: int) -> Record | None:
-        at_ms = self._at_ms = at_ms or self._at_ms  # that of an empty group is not told: not before the last one
-        before, was = self._epoch, self._told
-        if epoch == before:
-            return None
-        self._epoch, self._told = epoch, dict(self.members)
-        instances = {one["instance_id"] for one in was.values()} - {None}
-        members = [
-            {**one, "change": "stayed" if id_ in was else "replaced" if one["instance_id"] in instances else "joined"}
-            for id_, one in self.members.items()
-        ]
-        here = {one["instance_id"] for one in self.members.values()} - {None}
-        gone = [one for id_, one in was.items() if id_ not in self.members and one["instance_id"] not in here]
-        members += [{**one, "change": "left"} for one in gone]
-        common = {"version": 1, "kind": "rebalance_ended", "at_ms": at_ms, "group_id": self._group_id}
-        owned = {id_: self._targets.get(id_, frozenset()) for id_ in self.members}
-        had = {place for held in self._owned.values() for place in held}
-        moved = sum(len(held & had - self._owned.get(id_, frozenset())) for id_, held in owned.items())
-        began_ms, self._bumped_ms, self._reached = self._bumped_ms or at_ms, None, set()
-        made = {
-            **common,
-            "group_type": "consumer",
-            "generation": epoch,
-            **_of_generation(before, epoch, "stable" if self.members else "empty"),
-            "protocol": None,
-            "protocol_type": "consumer",
-            "members": members,
-            "began_at_ms": began_ms,
-            "partitions_moved": moved if before is not None else None,
-            "partitions_total": sum(map(len, owned.values())),
-        }
-        self._owned, self._open = owned, made if self.members else None
-        return made
-
-
-def _of_generation(before: int | None, now: int, outcome: str) -> Record:
-    return {
-        "source": "inferred",
-        "from_generation": before,
-        "to_generation": now,
-        "outcome": outcome,
-        "rebalance_id": None,
-        "first_cause": None,
-        "further_causes": [],
-        "duration_ms": None,
-    }
-
-
 def _record(kind: str, group: Group) -> Record:
     return {
         "version": 1,
@@ -227,7 +124,7 @@ def _generation(before: Group | None, group: Group) -> Record:
         moved = sum(len(one.partitions & had - new[id_]) for id_, one in owned.items())
     return {
         **_record("rebalance_ended", group),
-        **_of_generation(reached, group.generation, outcome),
+        **of_generation(reached, group.generation, outcome),
         "protocol": group.protocol_name,
         "protocol_type": group.protocol_type,
         "members": members,

@@ -47,9 +47,15 @@ def departure(
 def verdict(one: Facts) -> tuple[str, str]:
     """`left`, `silent` (it died, hung or was cut off), `too_slow` or `untold`, and what says so."""
     silent_ms, session_ms, usual_ms = one.get("silent_ms"), one.get("session_timeout_ms"), one.get("usual_ms")
+    if one.get("away_ms") is not None:
+        return (
+            "left",
+            f"it closed {duration(one['away_ms'])} before, as a static member does, and did not come back (inferred)",
+        )
     if silent_ms is None or not session_ms or usual_ms is None:
         return "untold", "whether it left, died or hung cannot be told: it committed too little (inferred)"
-    session, silence = duration(session_ms), duration(silent_ms)
+    session = duration(session_ms) + (", which is the default" if one.get("session_assumed") else "")
+    silence = duration(silent_ms)
     waited_ms, slack_ms = one.get("waited_ms") or 0, _INTERVALS * usual_ms
     timeout_ms = min(session_ms, one.get("rebalance_timeout_ms") or session_ms)
     if silent_ms > _TOO_LONG_SHARE * session_ms + slack_ms:
@@ -70,7 +76,8 @@ def verdict(one: Facts) -> tuple[str, str]:
             f"whether it left, died, hung or was too slow to rejoin cannot be told: all stood still for "
             f"{duration(waited_ms)} (inferred)",
         )
-    if silent_ms <= _SOON_SHARE * session_ms and slack_ms < session_ms:
+    soon_ms = slack_ms if one.get("session_assumed") else _SOON_SHARE * session_ms
+    if silent_ms <= soon_ms and slack_ms < session_ms:
         return (
             "left",
             f"it left: it had committed {silence} before, and its session timeout is {session} (inferred)",

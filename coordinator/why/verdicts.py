@@ -178,10 +178,19 @@ def _silent(cause: Facts, detail: Facts, seen: Mapping[str, Facts]) -> tuple[str
         return "hung", f"its heartbeats hung: other requests of it came all the while{last}"
     if back is not None and back.get("same_connection"):
         gone = duration(silent_ms + int(back.get("after_ms") or 0))
+        over, same = (
+            ("its connection", "the same") if connection.get("shared") else ("any of its connections", "the same ones")
+        )
         return (
             "paused",
-            f"it was paused as a whole: nothing came over any of its connections for {gone}, then it came back over "
-            "the same ones (a garbage collection, a suspended or starved machine)",
+            f"it was paused as a whole: nothing came over {over} for {gone}, then it came back over {same} "
+            "(a garbage collection, a suspended or starved machine)",
+        )
+    if back is not None and back.get("same_connection") is None:
+        return (
+            "hung",
+            f"it was paused or cut off, and came back over a new connection {duration(back.get('after_ms'))} later; "
+            "which of these cannot be told, since others have its client id and host",
         )
     if back is not None:
         return (

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
-from pipeline.sources.fetch_client import await_coordinator, connect, topic_names
+from pipeline.sources.fetch_client import await_coordinator, cluster_id, connect, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +39,12 @@ def topics(access: Access, also: Iterable[str] = ()) -> set[str]:
     """
     with connect(access) as connection:
         return topic_names(connection, also)
+
+
+def cluster_ids(access: Access) -> frozenset[str]:
+    """The cluster's id, if it has one."""
+    with connect(access) as connection:
+        return frozenset([cluster_id(connection)]) - {""}
 
 
 def topic_ids(access: Access) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from pipeline import decode
 from pipeline.asked import NO_GROUPS
 from pipeline.errors import UsageError
 from pipeline.sources import log_ends, log_growth, plan
-from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, is_there
+from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, clusters_of, is_there
 from pipeline.sources.options import parse
 from pipeline.transformations.keys import moment
 
@@ -176,6 +176,10 @@ class Inputs:
             return None
         events = decode.ledger_events(self._read({"topic": LEDGER_TOPIC}))
         events = decode.dedupe(events) if self._doubled(LEDGER_TOPIC) else events
+        ours = self.cluster_ids()
+        if ours:  # in a mirrored topic lie those of another cluster's Kohort; older ones do not say whose they are
+            theirs = F.get_json_object("event", "$.cluster_id")
+            events = events.where(F.coalesce(theirs.isin(sorted(ours)), F.lit(True)))
         if self.asked.until is not None:
             events = events.where(F.coalesce("at", "logged_at") < moment(self.asked.until))
         return events.where(matches("group_id", self.asked.groups)) if self.asked.groups else events
@@ -290,6 +294,14 @@ class Inputs:
         else:
             rows = sorted({(part.topic_id, part.topic) for part in self.partitions() if part.topic_id})
         return self.spark.createDataFrame(rows, "topic_id string, topic string")
+
+    def cluster_ids(self) -> frozenset[str]:
+        """The clusters that are read; empty where some directory does not say."""
+        if self.asked.broker is not None:
+            from pipeline.jobs import cluster  # noqa: PLC0415
+
+            return cluster.cluster_ids(self.asked.access)
+        return clusters_of(self.partitions())
 
     def _copies(self) -> dict[tuple[str, int], list[Partition]]:
         """The copies of each partition in the directories: one, mostly."""

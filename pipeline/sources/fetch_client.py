@@ -164,6 +164,11 @@ def topic_names(connection: Connection, also: Iterable[str] = ()) -> set[str]:
     return found
 
 
+def cluster_id(connection: Connection) -> str:
+    """As the broker says it; empty when it does not. Raises: DataError."""
+    return _metadata(connection, []).cluster_id or ""
+
+
 def await_coordinator(connection: Connection, group_id: str) -> None:
     """Return when some broker answers for the group, or the connection's time is out.
 

@@ -17,6 +17,8 @@ from pipeline.sources.files import LOCAL, REMOTE, Files, files_of, read_whole
 from pipeline.sources.tiered import Tiered, is_tier
 from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, PARTITION_METADATA, parse_folder_name, parse_topic_id
+from storage.directory.meta_properties import FILE as META_PROPERTIES
+from storage.directory.meta_properties import parse_properties
 from storage.errors import CorruptFile
 from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, parse_offsets
 from storage.reading.folder import SWAP, Found, base_offset_of, segment_path
@@ -222,6 +224,14 @@ def is_there(files: Files, path: str) -> bool:
             return True
     except FileNotFoundError:
         return False
+
+
+def clusters_of(partitions: Iterable[Partition]) -> frozenset[str]:
+    """The clusters in whose directories these lie; empty where one of them does not say. May raise OSError."""
+    places = {(one.files, one.directory.rpartition("/")[0] or ".") for one in partitions}
+    whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in places]
+    found = {parse_properties((data or b"").decode("utf-8", "replace")).get("cluster.id", "") for data in whole}
+    return frozenset() if "" in found else frozenset(found)
 
 
 def again(partition_directory: str, topic: str, number: int, files: Files = LOCAL) -> Partition:

@@ -108,6 +108,11 @@ class Member:
         """Have the thread that polls commit it: from another one librdkafka may wait for ever."""
         self._commit = offset
 
+    @property
+    def commits_asked(self) -> bool:
+        """Whether nothing is left to be committed by its thread."""
+        return self._commit is None
+
     def close(self) -> None:
         """Leave the group."""
         self._stop.set()

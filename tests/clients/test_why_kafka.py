@@ -31,6 +31,9 @@ def test_the_story_of_groups_on_apache_kafka_is_inferred_and_marked_so(tmp_path:
                 b = Member(kafka.address, group_id, "worker-2", [name], **own)
                 with members(b):
                     eventually(lambda b=b: len(b.owned) == 3, what="shared")
+                    for offset in (1, 2, 3):
+                        b.commit(TopicPartition(name, b.owned[0], offset))
+                        eventually(lambda b=b: b.commits_asked, what="it commits")
                     count = len(a.assignments)
                 eventually(lambda a=a, count=count: len(a.assignments) > count, what="a owns all again")
                 a.commit(TopicPartition(name, 0, 2))
@@ -48,6 +51,8 @@ def test_the_story_of_groups_on_apache_kafka_is_inferred_and_marked_so(tmp_path:
         answer = json.loads(ledger_reading.why(kafka.address, f"{name}-new", "--json").stdout)
         assert answer["source"] == "inferred"
         assert any(one.get("duration_ms") is not None for one in answer["records"])
+        (left,) = [one for one in answer["verdicts"] if one["who"].startswith("worker-2")]
+        assert (left["verdict"], "it left: it had committed" in left["says"]) == ("left", True), left
         trouble = ledger_reading.why(kafka.address)
         assert "There is no rebalance ledger: only states and lag were looked at." in trouble.stdout, trouble
 
@@ -64,5 +69,5 @@ def _check(text: str, where: str) -> None:
     assert where in text.splitlines()[0], text
     assert all(line.endswith("(inferred)") for line in rows), text
     assert any("worker-2 (127.0.0.1) joined" in line for line in rows), text
-    assert any("worker-2 (127.0.0.1) is gone" in line for line in rows), text
+    assert any("worker-2 (127.0.0.1) is gone" in line or "worker-2 (127.0.0.1) left" in line for line in rows), text
     assert any("of 6 partitions moved" in line for line in rows), text

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.clients import harness
 from tests.clients.harness import Worker
-from tests.incidents.stage import GROUP, SESSION_MS, TOPIC, Cable, Stage
+from tests.incidents.stage import SESSION_MS, Cable, Stage
 from tests.support.broker_process import eventually
 from tests.support.wire import Wire
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Incident:
-    """`cheap`: played in every CI run."""
+    """`cheap`: played in every CI run; `alone`: the times in its files are no others'."""
 
     name: str
     play: Callable[[Stage], None]
@@ -35,6 +35,7 @@ class Incident:
     never: tuple[str, ...] = ()
     may: tuple[str, ...] = ()
     cheap: bool = False
+    alone: bool = False
 
 
 CORPUS: dict[str, Incident] = {}
@@ -56,8 +57,9 @@ def _add(
     may: tuple[str, ...] = (),
     *,
     cheap: bool = False,
+    alone: bool = False,
 ) -> None:
-    CORPUS[name] = Incident(name, play, must, never, may, cheap)
+    CORPUS[name] = Incident(name, play, must, never, may, cheap, alone)
 
 
 # -- one member of two goes, each client in each way
@@ -222,6 +224,24 @@ def _expired(stage: Stage) -> list[object]:
     return [one for one in stage.records("rebalance_began") if one["cause"]["trigger"] == "session_expired"]
 
 
+def _namesakes(stage: Stage, client: str, end: Callable[[Worker], None]) -> None:
+    """Three processes of one client id on one host; who is killed is started anew at once."""
+    a, b, c = stage.members(client, "abc", client_id="worker")
+    stage.begins()
+    end(b)
+    if b.alive():
+        stage.until("cause:session_expired:worker")
+        harness.wait_until_shared([a, c])
+        stage.resume(b)
+        eventually(lambda: any(one["saw"] == "returned" for one in stage.records("departure_traced")))
+        harness.wait_until_shared([a, b, c])
+    else:
+        d = stage.member(client, "d", client_id="worker")
+        stage.until("cause:session_expired:worker")
+        harness.wait_until_shared([a, c, d])
+    stage.rested()
+
+
 _quiet = ("finding:storm:*", "finding:repeat_offender:*", "finding:slow_joiner:*", "finding:duplicate_instance:*")
 _add(
     "rolling deploy, librdkafka",
@@ -261,7 +281,7 @@ def _removed_by_admin(stage: Stage) -> None:
     member_id = b.seen("assigned")[-1]["member_id"]
     with Wire(stage.broker.address) as wire:
         leaver = MemberIdentity(member_id=member_id, reason="member was removed by an admin: it misbehaves")
-        wire.call(LeaveGroupRequest(group_id=GROUP, members=[leaver]), 5)
+        wire.call(LeaveGroupRequest(group_id=stage.group, members=[leaver]), 5)
     stage.until("cause:member_removed:b")
     harness.wait_until_shared([a, b])
     stage.rested()
@@ -274,6 +294,23 @@ _add(
     ("verdict:*:b", "cause:member_left:*", *_quiet),
     ("finding:refused_commits:*",),
 )
+
+
+for _name, _client in (("librdkafka", "confluent"), ("java", "java")):
+    _add(
+        f"killed, {_name}, and the others have its client id",
+        lambda stage, client=_client: _namesakes(stage, client, Worker.kill),  # type: ignore[misc]
+        ("cause:session_expired:worker", "verdict:died:worker"),
+        _ALIVE,
+    )
+    _add(
+        f"paused as a whole, {_name}, and the others have its client id",
+        lambda stage, client=_client: _namesakes(stage, client, stage.pause),  # type: ignore[misc]
+        # Java's client gives the connection to its coordinator up: of the others nobody knows whose they are.
+        ("cause:session_expired:worker", "verdict:paused:worker" if _client == "confluent" else "text:*paused or cut*"),
+        ("verdict:died:*", "verdict:too_slow:*", "verdict:cut_off:*", "verdict:rejoined:*", "text:*other requests*"),
+        ("finding:refused_commits:*", "finding:tight_heartbeat:*"),
+    )
 
 
 # -- the network
@@ -434,7 +471,7 @@ def _grew(stage: Stage) -> None:
     stage.members("java", "ab")
     stage.begins()
     admin = _admin(stage)
-    admin.create_partitions([NewPartitions(TOPIC, 9)])[TOPIC].result(30)
+    admin.create_partitions([NewPartitions(stage.topic, 9)])[stage.topic].result(30)
     eventually(lambda: any(said.startswith("cause:partitions_changed") for said in stage.diagnose_records()),
                deadline_s=400, every_s=1)  # fmt: skip
     stage.rested()
@@ -445,8 +482,8 @@ def _recreated(stage: Stage) -> None:
     stage.members("confluent", "ab")
     stage.begins()
     admin = _admin(stage)
-    admin.delete_topics([TOPIC])[TOPIC].result(30)
-    admin.create_topics([NewTopic(TOPIC, 6)])[TOPIC].result(30)
+    admin.delete_topics([stage.topic])[stage.topic].result(30)
+    admin.create_topics([NewTopic(stage.topic, 6)])[stage.topic].result(30)
     time.sleep(10)
     stage.rested()
 
@@ -457,9 +494,9 @@ def _reset(stage: Stage) -> None:
     for one in workers:
         one.leave()
     stage.begins()
-    places = [TopicPartition(TOPIC, number, 0) for number in range(3)]
+    places = [TopicPartition(stage.topic, number, 0) for number in range(3)]
     admin = _admin(stage)
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP, places)])[GROUP].result(30)
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(stage.group, places)])[stage.group].result(30)
     stage.until("event:offsets_changed")
 
 
@@ -592,6 +629,7 @@ for _name, _seconds in (("forth", 3_600), ("back", -3_600)):
         ("cause:session_expired:b", "verdict:died:b", "text:*was silent for 4.*"),
         (*_ALIVE, *_quiet, "verdict:*:a"),
         ("finding:commit_per_record:*",),  # while the broker's clock stands still more seem to come a second
+        alone=True,
     )
 
 

@@ -1,20 +1,27 @@
-"""What the pipeline's report says of an incident: its Spark job, on the files that the broker has left."""
+"""What the pipeline's report says of incidents: its Spark job, on the files that their brokers have left."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pipeline.asked import read
 from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import collected
 from pipeline.session import build
+from tests.incidents.kept import put_together, together
 from tests.incidents.stage import Diagnosis
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipeline.report import Row
 
 _NAMES = re.compile(r'([\w-]+) \(127\.0\.0\.\d\)|"(pod-\d)"')
 
@@ -37,16 +44,25 @@ def session() -> SparkSession:
     return made
 
 
-def reported(data: Path, since_ms: int) -> Diagnosis:
-    """Its findings, each with everybody whom its sentence names; it tells neither events nor verdicts."""
-    asked = read(["report", "--from", str(data), "--since", str(since_ms), "--to", str(data.parent / "report.html")])
-    with Inputs(session(), asked) as inputs:
-        found = collected(inputs).findings
+def reported(kept: Path) -> Iterator[tuple[str, Diagnosis]]:
+    """Of each incident the report's findings, with everybody whom they name; it tells neither events nor verdicts."""
+    for notes in together(kept):
+        with TemporaryDirectory(prefix="together-") as name:
+            put_together(kept, notes, Path(name) / "data")
+            until = datetime.fromtimestamp(max(one.until_ms for one in notes) / 1_000, UTC)
+            asked = read(["report", "--from", f"{name}/data", "--to", f"{name}/report.html"])
+            with Inputs(session(), replace(asked, asked_at=until)) as inputs:
+                found = collected(inputs).findings
+        for one in notes:
+            yield one.name, Diagnosis(_said([row for row in found if row["group_id"] == one.group]))
+
+
+def _said(rows: Iterable[Row]) -> set[str]:
     said = set()
-    for row in found:
+    for row in rows:
         if row["weight"] == "warning":
             names = {first or second for first, second in _NAMES.findall(row["text"])}
             said |= {f"finding:{row['rule']}:{name}" for name in names or {""}}
         else:
             said.add(f"hint:{row['rule']}")
-    return Diagnosis(said)
+    return said

@@ -11,19 +11,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from coordinator.routing import partition_for
 from coordinator.why.findings import findings
+from protocol.records.ledger import LEDGER_TOPIC
 from tests.clients import harness, ledger_reading
 from tests.clients.harness import Worker
 from tests.support.broker_process import Kohort, eventually, free_port
 
 SESSION_MS = 4_000
 POLL_MS = 8_000
-TOPIC = "orders"
-GROUP = "billing"
+PARTITIONS = 50
+"""Of the ledger, and of `__consumer_offsets`."""
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,
@@ -57,17 +63,27 @@ class Troubled(Kohort):
 
 
 class Stage:
-    """One broker with one topic of six partitions, into which somebody writes all the time."""
+    """One broker with one topic of six partitions, into which somebody writes all the time.
 
-    def __init__(self, broker: Troubled, spawn: Callable[..., Worker], second_port: int, cable_port: int) -> None:
+    Groups of different numbers lie in different partitions of `__consumer_offsets`, fifty in a row: the files of
+    several stages can be put together.
+    """
+
+    def __init__(
+        self, broker: Troubled, spawn: Callable[..., Worker], second_port: int, cable_port: int, number: int = 0
+    ) -> None:
         self.broker = broker
+        self.topic = f"orders-{number}"
+        names = (f"billing-{number}-{salt}" for salt in count())
+        self.group = next(name for name in names if partition_for(name, PARTITIONS) == number % PARTITIONS)
+        self.partition = number % PARTITIONS
         self.second_port = second_port  # of the listener that clients reach through a `Cable`
         self.cable_port = cable_port  # where that must be
         self._spawn = spawn
         self.since_ms = 0
         self._cables = ExitStack()
-        harness.create_topic(broker.address, TOPIC)
-        self._writer = harness.Writer(broker.address, TOPIC, per_second=100)
+        harness.create_topic(broker.address, self.topic)
+        self._writer = harness.Writer(broker.address, self.topic, per_second=100)
 
     def member(self, client: str, name: str, **options: Any) -> Worker:
         """A member that reads and commits; `assignor` and all else as `tests.clients.harness` knows them."""
@@ -76,8 +92,8 @@ class Stage:
             **{
                 "mode": "group",
                 "bootstrap": self.broker.address,
-                "topic": TOPIC,
-                "group": GROUP,
+                "topic": self.topic,
+                "group": self.group,
                 "assignor": "range",
                 "session_timeout_ms": SESSION_MS,
                 "rebalance_timeout_ms": POLL_MS,
@@ -101,7 +117,7 @@ class Stage:
 
     def records(self, *kinds: str) -> list[dict[str, Any]]:
         """The ledger's records since the incident began."""
-        found = ledger_reading.records(self.broker.address, GROUP, *kinds)
+        found = ledger_reading.records(self.broker.address, self.group, *kinds)
         return [one for one in found if one["at_ms"] >= self.since_ms]
 
     def until(self, said: str, deadline_s: float = 60) -> None:
@@ -114,7 +130,7 @@ class Stage:
         eventually(self._quiet, what="the group rests")
 
     def _quiet(self) -> bool:
-        found = ledger_reading.records(self.broker.address, GROUP, "rebalance_began", "rebalance_ended")
+        found = ledger_reading.records(self.broker.address, self.group, "rebalance_began", "rebalance_ended")
         return bool(found) and found[-1]["kind"] == "rebalance_ended" and found[-1]["at_ms"] < time.time() * 1e3 - 1_500
 
     def pause(self, *processes: Worker | Kohort) -> None:
@@ -142,12 +158,12 @@ class Stage:
         """On each surface: the command line, HTTP, and the rules as the pipeline calls them."""
         http = self.broker.http.removeprefix("http://")
         since = _local(self.since_ms)
-        words = (GROUP, "--since", since, "--last", "50", "--http", http)
+        words = (self.group, "--since", since, "--last", "50", "--http", http)
         told = ledger_reading.why(self.broker.address, *words, "--json")
         assert told.returncode == 0, told.stderr
         answer = json.loads(told.stdout)
         text = ledger_reading.why(self.broker.address, *words).stdout
-        with urlopen(f"{self.broker.http}/groups/{GROUP}/findings?since_ms={self.since_ms}", timeout=20) as one:
+        with urlopen(f"{self.broker.http}/groups/{self.group}/findings?since_ms={self.since_ms}", timeout=20) as one:
             over_http = json.load(one)
         ours = self.records()
         return {
@@ -161,6 +177,15 @@ class Stage:
     def cable(self, source: str) -> Cable:
         """A way to the second listener that lasts until everything has been said."""
         return self._cables.enter_context(Cable(self.second_port, self.cable_port, source=source))
+
+    def forget_the_setting(self) -> None:
+        """The ledger begins with the incident: for readers of files, who cannot be told since when for each group."""
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
+        place = TopicPartition(LEDGER_TOPIC, self.partition)
+        [asked] = admin.list_offsets({place: OffsetSpec.for_timestamp(self.since_ms)}).values()
+        place.offset = asked.result(30).offset  # -1, the end, where nothing came
+        [done] = admin.delete_records([place]).values()
+        done.result(30)
 
     def close(self) -> None:
         """Nobody writes any more, and no cable is left."""
@@ -234,7 +259,7 @@ class Cable:
 
 
 @contextmanager
-def staged(directory: Path, spawn: Callable[..., Worker], **settings: object) -> Iterator[Stage]:
+def staged(directory: Path, spawn: Callable[..., Worker], *, number: int = 0, **settings: object) -> Iterator[Stage]:
     """A stage in this directory."""
     port, second, cable = free_port(), free_port(), free_port()
     listeners = {
@@ -243,7 +268,7 @@ def staged(directory: Path, spawn: Callable[..., Worker], **settings: object) ->
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CABLE:PLAINTEXT",
     }
     with Troubled(directory / "broker", {**SETTINGS, **listeners, **settings}, port=port) as broker:
-        stage = Stage(broker, spawn, second, cable)
+        stage = Stage(broker, spawn, second, cable, number)
         try:
             yield stage
         finally:

@@ -2,10 +2,14 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.asked import read
+from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import _thinned, events_of, rows_of
 from pipeline.report import POINTS_SHOWN
+from tests.pipeline.logs import Log
 from tests.pipeline.rows import NOON
 
 if TYPE_CHECKING:
@@ -45,3 +49,21 @@ def test_findings_are_made_of_ledger_records_alone():
     odd = {**sound, **ended, "kind": "rebalance_ended", "further_causes": 5, "members": []}
     rows = [("g", json.dumps(odd)), ("g", json.dumps(sound)), ("h", json.dumps({**sound, "at_ms": "now"}))]
     assert events_of(rows) == {"g": [sound]}
+
+
+def test_what_another_clusters_kohort_wrote_is_not_told_of_this_one(spark: "SparkSession", tmp_path: Path):
+    """A mirrored ledger: same groups, another story. Where nothing says whose it is, all of it is told."""
+    common = {"kind": "group_removed", "group_id": "g", "at_ms": 1, "version": 1, "by": "expired"}
+    written = [common, *({**common, "cluster_id": name} for name in ("ours", "theirs", "third"))]
+    Log(tmp_path, "__kohort_rebalances", 7).append([(b"g", json.dumps(one).encode()) for one in written])
+    Log(tmp_path, "__consumer_offsets", 7)
+
+    def found() -> list[object]:
+        with Inputs(spark, read(["report", "--from", str(tmp_path), "--to", "/nowhere/page.html"])) as inputs:
+            ledger = inputs.ledger()
+            assert ledger is not None
+            return [json.loads(row.event).get("cluster_id") for row in ledger.orderBy("log_offset").collect()]
+
+    assert found() == [None, "ours", "theirs", "third"]
+    (tmp_path / "meta.properties").write_text("version=1\ncluster.id=ours\nnode.id=1\n")
+    assert found() == [None, "ours"]

@@ -28,12 +28,13 @@ _Key = tuple[str, str, str]
 
 
 class _Trace:
-    __slots__ = ("cause", "event", "peer")
+    __slots__ = ("back", "cause", "event", "peer")
 
     def __init__(self, event: GroupEvent, cause: Cause, peer: Peer) -> None:
         self.event = event
         self.cause = cause
         self.peer = peer
+        self.back: Peer | None = None  # over which it was heard of again
 
 
 class Departures:
@@ -45,8 +46,10 @@ class Departures:
         self._tell = tell
         self._traces: dict[_Key, dict[str | None, _Trace]] = {}  # by group, client id and host; by member id
         self._of_peers: dict[tuple[_Key, Peer], dict[str | None, _Trace]] = {}  # the same, by connection too
+        self._back: dict[tuple[_Key, Peer], _Trace] = {}  # by the connection over which one was heard of again
         self._count = 0
         peers.join_listeners.append(self.joined)
+        peers.return_listeners.append(self.heard_again)
 
     def happened(self, event: GroupEvent) -> None:
         """Somebody may have gone."""
@@ -67,7 +70,18 @@ class Departures:
         self._traces.setdefault(key, {})[cause.member_id] = trace
         self._of_peers.setdefault((key, peer), {})[cause.member_id] = trace
         self._count += 1
+        self._peers.awaited.add((event.group_id, cause.member_id or ""))
         self._later(key, trace, TRACED_AFTER_MS, self._look)
+
+    def heard_again(self, peer: Peer, group_id: str, member_id: str) -> None:
+        """A member that had gone does not know it yet: its process lives, and is known whoever shares its name."""
+        if peer.client is None:
+            return
+        key = (group_id, *peer.client)
+        trace = self._traces.get(key, {}).get(member_id)
+        if trace is not None:
+            trace.back = peer
+            self._back[key, peer] = trace
 
     def joined(self, peer: Peer, group_id: str) -> None:
         """A member joins over this connection: one that had gone from the group, perhaps."""
@@ -75,25 +89,28 @@ class Departures:
             return
         key = (group_id, *peer.client)
         own = next(iter(self._of_peers.get((key, peer), {}).values()), None)
-        same = own is not None
-        traces = self._traces.get(key, {})
-        if own is None and len(traces) == 1:
+        same: bool | None = own is not None
+        traces, back = self._traces.get(key, {}), self._back.get((key, peer))
+        if own is None and (back is not None or len(traces) == 1):
             # The Java client gives the connection to its coordinator up, and keeps the others.
-            only = next(iter(traces.values()))
+            only = back if back is not None else next(iter(traces.values()))
+            shared = bool(self._peers.namesakes(only.peer, besides=peer))
             rest = self._peers.survivors(only.peer, only.cause.at_ms, besides=peer)
-            same = self._peers.heard_since(rest, only.cause.at_ms)
-            own = only if same or only.peer.closed_ms is None else None
+            same = None if shared else self._peers.heard_since(rest, only.cause.at_ms)
+            own = only if back is not None or same or (not shared and only.peer.closed_ms is None) else None
         if own is not None:
             self._drop(key, own)
             self._told(own, "returned", same=same)
 
     def _look(self, key: _Key, trace: _Trace) -> None:
         if trace.peer.closed_ms is not None and not self._peers.survivors(trace.peer, trace.cause.at_ms):
-            self._drop(key, trace)
             self._told(trace, "closed")
+            if not self._peers.namesakes(trace.peer):
+                self._drop(key, trace)
+                return
         else:
             self._told(trace, "open")
-            self._later(key, trace, WATCHED_MS, self._drop)
+        self._later(key, trace, WATCHED_MS, self._drop)
 
     def _told(self, trace: _Trace, saw: str, *, same: bool | None = None) -> None:
         now_ms, cause, peer = self._runtime.now_ms(), trace.cause, trace.peer
@@ -122,6 +139,9 @@ class Departures:
             return
         self._count -= 1
         self._runtime.timers.cancel(("departure", trace.event.group_id, member_id))
+        self._peers.awaited.discard((trace.event.group_id, member_id or ""))
+        if trace.back is not None:
+            self._back.pop((key, trace.back), None)
         of_peer = self._of_peers[key, trace.peer]
         del traces[member_id], of_peer[member_id]
         if not traces:

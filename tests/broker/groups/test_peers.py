@@ -87,6 +87,82 @@ def test_a_client_that_gives_its_coordinator_up_and_lives_on_is_the_same():
         assert saw == ([("closed", None)] if namesake else [("returned", True)])
 
 
+def test_of_those_who_share_a_name_only_the_own_connection_tells():
+    """The heartbeats of one process are not those of another; a namesake's new connection is not its own."""
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    mine, other = connected(peers), connected(peers)
+    peers.joined(mine, "g", "m")
+    peers.joined(other, "g", "twin")
+    runtime.advance(4_000)
+    other.heard_ns = runtime.clock_ns()
+    facts = peers.facts("g", "m")
+    assert facts is not None
+    assert (facts["quiet_ms"], facts["shared"]) == (facts["own_quiet_ms"], True)
+    peers.closed(mine, "reset")
+    peers.joined(connected(peers), "g", "third")
+    runtime.advance(500)
+    assert peers.facts("g", "m") == {"state": "closed", "how": "reset", "closed_ms": 500}
+
+
+def test_a_member_whose_heartbeats_come_over_another_connection_speaks_over_that():
+    """Idle connections are closed, and made again: it is the new one whose end is a death."""
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    first, second = connected(peers), connected(peers)
+    peers.joined(first, "g", "m")
+    peers.closed(first, "broker")
+    assert peers.awaited == {("g", "m")}
+    runtime.advance(60_000)
+    peers.heard(second, "g", "m")
+    assert not peers.awaited
+    peers.closed(second, "reset")
+    runtime.advance(500)
+    assert peers.facts("g", "m") == {"state": "closed", "how": "reset", "closed_ms": 500}
+    assert peers.gone("g", "m") is second
+    assert not peers.awaited
+
+
+def test_a_namesake_that_joins_is_not_a_member_that_comes_back():
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    told: list[GroupEvent] = []
+    departures = Departures(runtime, peers, told.append)
+    peer, other = connected(peers), connected(peers)
+    peers.joined(peer, "g", "m")
+    peers.joined(other, "g", "twin")
+    cause = Cause(runtime.now_ms(), "session_expired", "m", None, "b", "/10.0.0.1")
+    departures.happened(GroupEvent(SessionExpired(cause), "g", 3))
+    peers.joined(connected(peers), "g", "third")
+    assert not told
+    peers.joined(peer, "g", "m-2")
+    assert [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)] == [
+        ("returned", True)
+    ]
+
+
+def test_of_one_that_shares_its_name_its_own_heartbeat_says_that_it_lives():
+    """Java's client gives its connection up after a pause, and asks over another one with the id that it had."""
+    runtime = VirtualRuntime()
+    peers = Peers(runtime)
+    told: list[GroupEvent] = []
+    departures = Departures(runtime, peers, told.append)
+    peer, other = connected(peers), connected(peers)
+    peers.joined(peer, "g", "m")
+    peers.joined(other, "g", "twin")
+    cause = Cause(runtime.now_ms(), "session_expired", "m", None, "b", "/10.0.0.1")
+    departures.happened(GroupEvent(SessionExpired(cause), "g", 3))
+    peers.closed(peer, "end of file")
+    runtime.advance(TRACED_AFTER_MS)
+    again = connected(peers)
+    peers.heard(again, "g", "m")
+    peers.joined(again, "g", "m-2")
+    saw = [(one.what.saw, one.what.same_connection) for one in told if isinstance(one.what, DepartureTraced)]
+    assert saw == [("closed", None), ("returned", None)]
+    assert not peers.awaited
+    assert not departures._traces
+
+
 def test_who_goes_twice_under_one_id_leaves_nothing_behind():
     """Members of the consumer protocol choose their id, and keep it when they come again."""
     runtime = VirtualRuntime()

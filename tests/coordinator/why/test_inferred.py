@@ -9,8 +9,17 @@ import pytest
 
 from coordinator.why.inferred import generations
 from coordinator.why.verdicts import verdicts
+from protocol.records.consumer_group_records import CurrentTopicPartitions
 from protocol.records.group_metadata import MemberMetadata
 from protocol.records.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -84,3 +93,76 @@ def test_of_the_last_member_the_moment_that_the_group_became_empty_tells(at_ms: 
     log.append(generation(2, NOW + at_ms, {}))
     (one,) = verdicts(generations("g", log), now_ms=NOW + at_ms)
     assert one["verdict"] == kind, one
+
+
+TOPIC_ID = bytes(range(16))
+
+
+def epoch(number: int, at_ms: int) -> list[Entry]:
+    bumped = encode_value(ConsumerGroupMetadataValue(epoch=number))
+    target = encode_value(
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=number, assignment_timestamp=at_ms)
+    )
+    return [
+        (encode_key(ConsumerGroupMetadataKey("g")), bumped, at_ms),
+        (encode_key(ConsumerGroupTargetAssignmentMetadataKey("g")), target, at_ms),
+    ]
+
+
+def here(name: str, partition: int, *, topics: list[str], instance_id: str | None = None) -> list[Entry]:
+    told = ConsumerGroupMemberMetadataValue(
+        client_id=name, client_host="/10.0.0.1", subscribed_topic_names=topics, instance_id=instance_id,
+        rebalance_timeout_ms=REBALANCE_MS,
+    )  # fmt: skip
+    return [(encode_key(ConsumerGroupMemberMetadataKey("g", name)), encode_value(told), NOW), owns(name, partition)]
+
+
+def owns(name: str, partition: int, *, epoch: int = 1, at_ms: int = NOW) -> Entry:
+    held = CurrentTopicPartitions(topic_id=TOPIC_ID, partitions=[partition])
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=epoch, previous_member_epoch=0, state=0, assigned_partitions=[held],
+        partitions_pending_revocation=[],
+    )  # fmt: skip
+    return encode_key(ConsumerGroupCurrentMemberAssignmentKey("g", name)), encode_value(value), at_ms
+
+
+def gone(name: str, at_ms: int) -> list[Entry]:
+    keys = ConsumerGroupCurrentMemberAssignmentKey("g", name), ConsumerGroupMemberMetadataKey("g", name)
+    return [(encode_key(key), None, at_ms) for key in keys]
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "gone_ms", "session_ms", "kind", "words"),
+    [
+        (60_100, 105_100, 45_000, "silent", "nothing for 45.0 s, about its session timeout of 45.0 s (inferred)"),
+        (60_100, 105_100, None, "silent", "its session timeout of 45.0 s, which is the default (inferred)"),
+        (100_100, 103_000, 45_000, "left", "it left: it had committed 2.9 s before"),
+        (100_100, 103_000, None, "left", "which is the default (inferred)"),
+        (80_100, 103_000, None, "untold", "it had committed 22.9 s before"),
+        (60_100, 360_100, 45_000, "too_slow", "stayed for longer than its session timeout"),
+        (100, 60_100, 45_000, "untold", "committed too little"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_what_became_of_a_member_of_a_consumer_group_its_commits_tell(
+    until_ms: int, gone_ms: int, session_ms: int | None, kind: str, words: str, named: bool
+):
+    """Its records know topics by id: of one that names a single topic no names are needed."""
+    topics = ["t", "other"] if named else ["t"]
+    log: list[Entry] = [*here("a", 0, topics=topics), *here("b", 1, topics=topics), *epoch(1, NOW)]
+    log += [*commits(1, NOW + 100, NOW + until_ms), *gone("b", NOW + gone_ms), *epoch(2, NOW + gone_ms)]
+    names = {TOPIC_ID: "t"} if named else {}
+    (one,) = verdicts(generations("g", log, names=names, session_ms=session_ms), now_ms=NOW + gone_ms)
+    assert (one["who"], one["verdict"], words in one["says"]) == ("b (10.0.0.1)", kind, True), one
+    assert one["says"].endswith("(inferred)")
+
+
+def test_a_static_member_of_a_consumer_group_said_that_it_would_be_away():
+    log: list[Entry] = [*here("b", 1, topics=["t"], instance_id="pod-1"), *epoch(1, NOW)]
+    log += [*commits(1, NOW + 100, NOW + 30_100), owns("b", 1, epoch=-2, at_ms=NOW + 31_000)]
+    back = [*log, *gone("b", NOW + 40_000), *here("b2", 1, topics=["t"], instance_id="pod-1"), *epoch(2, NOW + 40_000)]
+    assert not verdicts(generations("g", back), now_ms=NOW + 40_000)
+    log += [*gone("b", NOW + 76_000), *epoch(2, NOW + 76_000)]
+    (one,) = verdicts(generations("g", log), now_ms=NOW + 76_000)
+    assert (one["verdict"], one["who"]) == ("left", "pod-1 (10.0.0.1)")
+    assert "closed 45.0 s before" in one["says"]
