@@ -21,9 +21,9 @@ def register(spark: SparkSession) -> None:
     Nothing else in it changes, but this: workers on this machine find the pipeline, and where nobody has named their
     interpreter (PYSPARK_PYTHON) it is this one, as `python3` may be another that has other packages.
     """
-    from pipeline.session import let_workers_in  # noqa: PLC0415
     from pipeline.sources.fetch_source import KohortKafka  # noqa: PLC0415  the decoders are used without Spark
     from pipeline.sources.log_source import KohortLog  # noqa: PLC0415
+    from pipeline.workers import let_workers_in  # noqa: PLC0415
 
     let_workers_in(spark)
     spark.dataSource.register(KohortLog)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import class_archive
 from pipeline.errors import EnvironmentMissing
+from pipeline.workers import with_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,7 @@ def build(
     if "spark.pyspark.python" not in own:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Workers find the pipeline where the driver found it, installed or not.
-    os.environ["PYTHONPATH"] = _with_root(os.environ.get("PYTHONPATH", ""))
+    os.environ["PYTHONPATH"] = with_root(os.environ.get("PYTHONPATH", ""))
     chosen = master or own.get("spark.master") or LOCAL
     ours = {key: value for key, value in defaults(chosen, archive_classes).items() if key not in own}
     builder = SparkSession.builder.master(chosen).appName(name)
@@ -201,25 +202,6 @@ def _not_started(error: Exception, said: str) -> str:
     ]
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return f"Spark does not start: {complaints[0] if complaints else first}"
-
-
-def let_workers_in(spark: SparkSession) -> None:
-    """Workers on this machine can import the pipeline, whoever made the session. See `pipeline.register`."""
-    try:
-        context = spark.sparkContext
-    except Exception:  # a session of Spark Connect: its workers are elsewhere
-        return
-    if not (context.master or "").startswith("local"):
-        return
-    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
-        context.pythonExec = sys.executable
-    context.environment["PYTHONPATH"] = _with_root(context.environment.get("PYTHONPATH", ""))
-
-
-def _with_root(python_path: str) -> str:
-    root = str(Path(__file__).resolve().parent.parent)
-    paths = [path for path in python_path.split(os.pathsep) if path]
-    return python_path if root in paths else os.pathsep.join([root, *paths])
 
 
 def defaults(master: str, archive_classes: bool = False) -> dict[str, str]:

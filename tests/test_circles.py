@@ -10,9 +10,6 @@ ROOMS = ("kohort", "protocol", "coordinator", "storage", "broker", "offline", "p
 LEFT = {
     "broker.network",
     "broker.testbed",
-    "kohort.testing",
-    "pipeline",
-    "pipeline.sources",
 }
 
 

@@ -63,7 +63,7 @@ class Broker:
         if isinstance(load, Snapshot):
             self._life.clock = list(load.clock)
         self._requests: list[Request] = []  # of earlier lives
-        self._faults = Faults(self)
+        self._faults = Faults(self._life, self.recent_requests)
         self._clock = Clock(self._life)
         self._chaos: Chaos | None = None
 
@@ -98,7 +98,7 @@ class Broker:
 
     def forget_faults(self) -> None:
         """Remove all faults, whether they were hit or not."""
-        self._faults = Faults(self)
+        self._faults = Faults(self._life, self.recent_requests)
         if self._life.process is not None and not self._life.is_paused:
             if self._chaos is not None:
                 self._chaos.stop()
@@ -111,7 +111,7 @@ class Broker:
         `kohort.durability=always`, since otherwise a power cut may take what was acknowledged.
         """
         chosen = [kind for kind in kinds if kind != "power" or self._life.settings.get("kohort.durability") == "always"]
-        self._chaos = Chaos(self, seed, chosen, fresh=self._load is None)
+        self._chaos = Chaos(self._life, seed, chosen, fresh=self._load is None)
         return self._chaos
 
     def __enter__(self) -> Self:

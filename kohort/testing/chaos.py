@@ -15,7 +15,7 @@ from kohort.testing.errors import Refused
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kohort.testing.broker import Broker
+    from kohort.testing.life import Life
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARKER = "kohort_chaos"
@@ -139,8 +139,8 @@ def _befall(what: str, **how: Any) -> dict[str, Any]:
 class Chaos:
     """One seed at work on a broker: from `begin` to `end`, or for a `with` statement."""
 
-    def __init__(self, broker: Broker, seed: int, kinds: Iterable[str] = KINDS, *, fresh: bool = True) -> None:
-        self._broker = broker
+    def __init__(self, life: Life, seed: int, kinds: Iterable[str] = KINDS, *, fresh: bool = True) -> None:
+        self._life = life
         self.seed = seed
         self._fresh = fresh
         self._faults = faults_of(seed, kinds)
@@ -151,7 +151,7 @@ class Chaos:
 
     def begin(self) -> Chaos:
         """From here on."""
-        self._numbers = self._broker.ask("chaos", faults=self._faults, fresh=self._fresh)
+        self._numbers = self._life.ask("chaos", faults=self._faults, fresh=self._fresh)
         self.is_on = True
         return self
 
@@ -159,7 +159,7 @@ class Chaos:
         """No more of it. Raises: AssertionError when an auditor has seen what must not be."""
         if not self.is_on:
             return
-        self._broker.ask("audit")
+        self._life.ask("audit")
         self.stop()
         if self._findings:
             raise AssertionError(self.told())
@@ -170,7 +170,7 @@ class Chaos:
             self.put_away()
             self.is_on = False
             for number in self._numbers:
-                self._broker.ask("remove_fault", number=number)
+                self._life.ask("remove_fault", number=number)
 
     def told(self) -> str:
         """What the seed has done so far."""
@@ -193,7 +193,7 @@ class Chaos:
         ]
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._broker.ask("befell", numbers=self._numbers)
+        state: dict[str, Any] = self._life.ask("befell", numbers=self._numbers)
         return state
 
     def put_away(self) -> None:

@@ -9,7 +9,9 @@ from kohort.testing.errors import Refused
 from kohort.testing.waiting import Missed, Span, span_ms, wait, wait_async
 
 if TYPE_CHECKING:
-    from kohort.testing.broker import Broker
+    from collections.abc import Callable
+
+    from kohort.testing.life import Life
 
 
 class Fault:
@@ -19,8 +21,8 @@ class Fault:
     fails its test, unless it is `optional`.
     """
 
-    def __init__(self, broker: Broker, words: dict[str, Any]) -> None:
-        self._broker = broker
+    def __init__(self, faults: Faults, words: dict[str, Any]) -> None:
+        self._faults = faults
         self._words = words
         self._number: int | None = None
         self._hits_before = 0  # in an earlier life of the broker
@@ -92,13 +94,13 @@ class Fault:
 
     def release(self) -> None:
         """What `hold` has held goes on, and later requests pass."""
-        self._broker.ask("release_fault", number=self._set_number())
+        self._faults.ask("release_fault", number=self._set_number())
 
     def remove(self) -> None:
         """It befalls nobody any more, and needs no hit."""
         if self._number is not None:
-            self._broker.ask("remove_fault", number=self._number)
-        self._broker.faults.forget(self)
+            self._faults.ask("remove_fault", number=self._number)
+        self._faults.forget(self)
 
     def __str__(self) -> str:
         words = self._words
@@ -117,8 +119,8 @@ class Fault:
     def _set(self, act: str, argument: Any) -> Fault:
         self._with(act=act)
         self._words["with"] = argument
-        self._number = self._broker.ask("add_fault", **self._words)
-        self._broker.faults.remember(self)
+        self._number = self._faults.ask("add_fault", **self._words)
+        self._faults.remember(self)
         return self
 
     def _set_number(self) -> int:
@@ -129,14 +131,14 @@ class Fault:
         return self._number
 
     def _state(self) -> dict[str, int]:
-        state: dict[str, int] = self._broker.ask("fault", number=self._set_number())
+        state: dict[str, int] = self._faults.ask("fault", number=self._set_number())
         return state
 
     def _look(self, times: int) -> None:
         given.number("times", times)
         hits = self.hits
         if hits < times:
-            raise Missed(f"{self} was hit {hits} times, not {times}\n{self._broker.recent_requests()}")
+            raise Missed(f"{self} was hit {hits} times, not {times}\n{self._faults.recent_requests()}")
 
     def put_away(self) -> None:
         """Its broker is about to end: what is left of the fault is for the next life."""
@@ -146,7 +148,7 @@ class Fault:
 
     def put_back(self) -> None:
         """Its broker is there again."""
-        self._number = self._broker.ask("add_fault", **self._words)
+        self._number = self._faults.ask("add_fault", **self._words)
 
 
 _FILTERS = ("topic", "partition", "group", "client_id", "transactional_id", "times", "skip")
@@ -155,8 +157,10 @@ _FILTERS = ("topic", "partition", "group", "client_id", "transactional_id", "tim
 class Faults:
     """The faults of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, life: Life, recent_requests: Callable[[], str]) -> None:
+        """`recent_requests` tells of the last ones, for an error."""
+        self.ask = life.ask
+        self.recent_requests = recent_requests
         self._set: list[Fault] = []
 
     def on(
@@ -186,7 +190,7 @@ class Faults:
             "client_id": client_id,
             "transactional_id": transactional_id,
         }
-        return Fault(self._broker, {name: value for name, value in words.items() if value is not None})
+        return Fault(self, {name: value for name, value in words.items() if value is not None})
 
     def clear(self) -> None:
         """Remove all of them."""
@@ -196,7 +200,7 @@ class Faults:
     def verify(self) -> None:
         """Remove all of them. Raises: AssertionError when one was never hit, and is not optional."""
         missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits]
-        told = self._broker.recent_requests() if missed else ""
+        told = self.recent_requests() if missed else ""
         self.clear()
         if missed:
             raise AssertionError(f"never hit: {', '.join(missed)}\n{told}")

@@ -15,22 +15,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pipeline.decode.schemas import ddl
 from pipeline.errors import UsageError
 from pipeline.sources import plan
+from pipeline.sources.log_stream import LogStreamReader
+from pipeline.sources.log_task import Task
 from pipeline.sources.options import Options, parse
-from pipeline.sources.plan import Narrowing, Split
+from pipeline.sources.plan import Narrowing
 from pipeline.sources.pushdown import narrow
 from pipeline.sources.read import read_splits, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
-
-
-class Task(InputPartition):
-    """The splits of one task."""
-
-    def __init__(self, splits: Sequence[Split]) -> None:
-        super().__init__(0)
-        self.splits = list(splits)
 
 
 class KohortLog(DataSource):
@@ -51,8 +45,6 @@ class KohortLog(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """For `spark.readStream`. Raises: UsageError."""
-        from pipeline.sources.log_stream import LogStreamReader  # noqa: PLC0415  which needs this module
-
         options = parse(self.options)
         if options.records == "problems":
             raise UsageError(f"records={options.records} cannot be streamed")

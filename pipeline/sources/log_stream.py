@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pipeline.errors import DataError
 from pipeline.sources import plan
 from pipeline.sources.log_dir import Partition
-from pipeline.sources.log_source import Task
+from pipeline.sources.log_task import Task
 from pipeline.sources.read import read_splits
 from pipeline.sources.segments import steps
 from pipeline.sources.stream import Position, StreamReader
