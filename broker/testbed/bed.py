@@ -24,6 +24,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from broker.testbed.auditing.tap import Audit
     from broker.testbed.channel import Channel
     from broker.testbed.disk import TestbedDisk
 
@@ -84,6 +85,11 @@ class Bed:
         self._unanswered = 0  # commands
         self.crashed = False
         self._loses_power = False
+
+    @property
+    def audit(self) -> Audit | None:
+        """Its auditors, while chaos is at work."""
+        return self.watch.audit
 
     def run(self, channel: Channel, opening: int | None) -> bool:
         """Answer the command `opening`, and serve until the test closes it; whether the test's process is there.

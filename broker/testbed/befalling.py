@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from broker.handlers.context import Deferred
     from broker.testbed.acts import Act, Call
-    from broker.testbed.bed import Bed
+    from broker.testbed.ports import UnderTest
 
-_GROUP_COMMANDS: dict[str, Callable[[Bed, dict[str, Any], Callable[[Any], None]], None]] = {
+_GROUP_COMMANDS: dict[str, Callable[[UnderTest, dict[str, Any], Callable[[Any], None]], None]] = {
     "rebalance": groups.rebalance,
     "expire": groups.expire,
     "lose_assignment": groups.lose_assignment,
@@ -28,7 +28,7 @@ _GROUP_COMMANDS: dict[str, Callable[[Bed, dict[str, Any], Callable[[Any], None]]
 }
 
 
-def befall(bed_of: Callable[[], Bed], what: str, when: str = "before", ms: int = 0) -> Act:
+def befall(bed_of: Callable[[], UnderTest], what: str, when: str = "before", ms: int = 0) -> Act:
     """Let it happen, and then handle the request: what is killed `after` it has handled it, and has not answered."""
 
     def begin(call: Call, promise: Deferred) -> None:
@@ -45,7 +45,7 @@ def befall(bed_of: Callable[[], Bed], what: str, when: str = "before", ms: int =
     return later(begin)
 
 
-def _happen(bed: Bed, call: Call, what: str, ms: int) -> None:
+def _happen(bed: UnderTest, call: Call, what: str, ms: int) -> None:
     if what == "pause":
         bed.runtime.stand_still(ms)
     elif what == "shift":
@@ -63,7 +63,7 @@ def _happen(bed: Bed, call: Call, what: str, ms: int) -> None:
                 continue  # the group is not so far yet, or no longer
 
 
-def _free(bed: Bed) -> None:
+def _free(bed: UnderTest) -> None:
     bed.disk.is_full = False
 
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.catalogue.requests import Result
-    from broker.testbed.bed import Bed
+    from broker.testbed.watching import Watched
 
     Words = dict[str, Any]
     Answer = Callable[[Any], None]
-    Command = Callable[[Bed, Words, Answer], None]
+    Command = Callable[[Watched, Words, Answer], None]
 
 
-def create_topics(bed: Bed, words: Words, answer: Answer) -> None:
+def create_topics(bed: Watched, words: Words, answer: Answer) -> None:
     """Topics, there for every client when the answer comes; all of them are one change of the catalogue."""
     wishes = [NewTopic(one["name"], one["partitions"], configs=one["configs"]) for one in words["topics"]]
     refused: list[str] = []
@@ -45,14 +45,14 @@ def create_topics(bed: Bed, words: Words, answer: Answer) -> None:
         bed.broker.catalogue.create_topic(wish, partial(created, wish.name))
 
 
-def topics(bed: Bed, words: Words, answer: Answer) -> None:
+def topics(bed: Watched, words: Words, answer: Answer) -> None:
     """Every topic but Kohort's and Kafka's own, with the number of its partitions."""
     answer(
         {topic.name: topic.partition_count for topic in bed.broker.catalogue.image if not topic.name.startswith("__")}
     )
 
 
-def produce(bed: Bed, words: Words, answer: Answer) -> None:
+def produce(bed: Watched, words: Words, answer: Answer) -> None:
     """Records, each where its key belongs, acknowledged when the answer comes."""
     if bed.broker.catalogue.image.topic(words["topic"]) is not None:
         records.produce(bed, words, answer)
@@ -68,34 +68,34 @@ def produce(bed: Bed, words: Words, answer: Answer) -> None:
     create_topics(bed, {"topics": [wish]}, created)
 
 
-def requests(bed: Bed, words: Words, answer: Answer) -> None:
+def requests(bed: Watched, words: Words, answer: Answer) -> None:
     """What clients have asked."""
     answer(bed.watch.requests(bed.broker, words))
 
 
-def add_fault(bed: Bed, words: Words, answer: Answer) -> None:
+def add_fault(bed: Watched, words: Words, answer: Answer) -> None:
     """Something befalls the requests that are meant; the fault's number."""
     answer(bed.watch.faults.add(words))
 
 
-def fault(bed: Bed, words: Words, answer: Answer) -> None:
+def fault(bed: Watched, words: Words, answer: Answer) -> None:
     """How often it was hit, and how many requests it holds."""
     answer(bed.watch.faults.rules[words["number"]].state)
 
 
-def release_fault(bed: Bed, words: Words, answer: Answer) -> None:
+def release_fault(bed: Watched, words: Words, answer: Answer) -> None:
     """Let go what it holds."""
     bed.watch.faults.release(words["number"])
     answer(None)
 
 
-def remove_fault(bed: Bed, words: Words, answer: Answer) -> None:
+def remove_fault(bed: Watched, words: Words, answer: Answer) -> None:
     """It befalls nobody any more."""
     bed.watch.faults.remove(words["number"])
     answer(None)
 
 
-def chaos(bed: Bed, words: Words, answer: Answer) -> None:
+def chaos(bed: Watched, words: Words, answer: Answer) -> None:
     """Faults that a seed has chosen, each by its words; auditors watch the wire from here on. The faults' numbers."""
     if bed.watch.audit is None:
         bed.watch.audit = Audit(fresh=words["fresh"])
@@ -103,14 +103,14 @@ def chaos(bed: Bed, words: Words, answer: Answer) -> None:
     answer([bed.watch.faults.add(fault) for fault in words["faults"]])
 
 
-def befell(bed: Bed, words: Words, answer: Answer) -> None:
+def befell(bed: Watched, words: Words, answer: Answer) -> None:
     """What faults have done: of each its hits, and how often it may still be used; and what auditors have found."""
     rules = [bed.watch.faults.rules.get(number) for number in words["numbers"]]
     told = [None if rule is None else {**rule.state, "befell": rule.befell} for rule in rules]
     answer({"faults": told, "findings": [] if bed.watch.audit is None else bed.watch.audit.findings})
 
 
-def audit(bed: Bed, words: Words, answer: Answer) -> None:
+def audit(bed: Watched, words: Words, answer: Answer) -> None:
     """The auditors' last look: what they have found in all."""
 
     def look() -> None:
@@ -119,44 +119,44 @@ def audit(bed: Bed, words: Words, answer: Answer) -> None:
     bed.when_quiet(look)
 
 
-def remove_faults(bed: Bed, words: Words, answer: Answer) -> None:
+def remove_faults(bed: Watched, words: Words, answer: Answer) -> None:
     """No fault befalls anybody any more."""
     for number in list(bed.watch.faults.rules):
         bed.watch.faults.remove(number)
     answer(None)
 
 
-def clock(bed: Bed, words: Words, answer: Answer) -> None:
+def clock(bed: Watched, words: Words, answer: Answer) -> None:
     """What time it is: now, by how much ahead, and where it stands still."""
     answer([bed.runtime.now_ms(), *bed.runtime.clock])
 
 
-def shift_clock(bed: Bed, words: Words, answer: Answer) -> None:
+def shift_clock(bed: Watched, words: Words, answer: Answer) -> None:
     """Move the clock; the answer comes when what is due then has happened."""
     if words["by_ms"] < 0:
         raise Refused("the broker's clock never goes back")
     bed.shift(words["by_ms"], lambda: clock(bed, words, answer))
 
 
-def freeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
+def freeze_clock(bed: Watched, words: Words, answer: Answer) -> None:
     """No deadline comes nearer."""
     bed.runtime.freeze()
     clock(bed, words, answer)
 
 
-def unfreeze_clock(bed: Bed, words: Words, answer: Answer) -> None:
+def unfreeze_clock(bed: Watched, words: Words, answer: Answer) -> None:
     """The clock goes on from where it stands."""
     bed.runtime.unfreeze()
     clock(bed, words, answer)
 
 
-def disk_full(bed: Bed, words: Words, answer: Answer) -> None:
+def disk_full(bed: Watched, words: Words, answer: Answer) -> None:
     """Nothing can be written any more, until it is freed."""
     bed.disk.is_full = words["full"]
     answer(None)
 
 
-def flush(bed: Bed, words: Words, answer: Answer) -> None:
+def flush(bed: Watched, words: Words, answer: Answer) -> None:
     """What was written so far is on the disk, when the answer comes."""
     for one in bed.broker.partitions:
         if one.error is None and one.log.log_end_offset > one.log.recovery_point:
@@ -164,7 +164,7 @@ def flush(bed: Bed, words: Words, answer: Answer) -> None:
     bed.when_quiet(lambda: answer(None))
 
 
-def power_cut(bed: Bed, words: Words, answer: Answer) -> None:
+def power_cut(bed: Watched, words: Words, answer: Answer) -> None:
     """What no fsync has covered is gone, and so is this process: nobody is answered."""
     bed.disk.cut_power(bed.directory)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import TopicsImage
     from broker.handlers.context import RequestContext
     from broker.testbed.acts import Act
-    from broker.testbed.bed import Bed
+    from broker.testbed.ports import UnderTest
 
 _WHEN = ("before", "during", "after")
 
@@ -27,7 +27,7 @@ _WHEN = ("before", "during", "after")
 class Rule:
     """One fault. `left` is how often it may still be used; None: always."""
 
-    def __init__(self, words: dict[str, Any], bed_of: Callable[[], Bed]) -> None:
+    def __init__(self, words: dict[str, Any], bed_of: Callable[[], UnderTest]) -> None:
         self.words = words
         self.api_key = api_key(words["api"])
         self.hits = 0
@@ -93,7 +93,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
-        self.bed: Bed  # whose they are
+        self.bed: UnderTest  # whose they are
         self._next = 0
 
     def add(self, words: dict[str, Any]) -> int:
@@ -132,7 +132,7 @@ def api_key(name: str) -> ApiKey:
     raise Refused(f"there is no API {name!r}: it takes one of {', '.join(near)}")
 
 
-def _act(api: int, name: str, argument: Any, bed_of: Callable[[], Bed]) -> Act:
+def _act(api: int, name: str, argument: Any, bed_of: Callable[[], UnderTest]) -> Act:
     if name == "befall":
         return befalling.befall(bed_of, **argument)
     if name == "silence":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from broker.groups.groups import GroupLeader
-    from broker.testbed.bed import Bed
+    from broker.testbed.ports import UnderTest
     from coordinator.group import Group
 
     Answer = Callable[[Any], None]
@@ -33,7 +33,7 @@ _TOLD = 50  # rebalances
 _LOOK_EVERY_MS, _LOOKS = 2, 500
 
 
-def group(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def group(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """State, generation, protocol, and members with what they own."""
     live = _live(bed, asked["group"])
     answer(
@@ -58,23 +58,23 @@ def group(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     )
 
 
-def groups(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def groups(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """The ids of all groups."""
     answer(sorted(_ids(bed)))
 
 
-def committed(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def committed(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """[topic, partition, offset, metadata] of what a group has committed."""
     offsets = _leader(bed, asked["group"]).shard.offsets.get(asked["group"], {})
     answer([[*key, one.offset, one.metadata] for key, one in sorted(offsets.items())])
 
 
-def lag(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def lag(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """[topic, partition, records] that a group has not committed, where it has committed anything."""
     answer([[one.topic, one.partition, one.lag] for one in finished(of_group(bed.broker, asked["group"]))])
 
 
-def why(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def why(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """The story of a group, as text, once the ledger has written what has happened."""
 
     def look(left: int) -> None:
@@ -87,11 +87,11 @@ def why(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     look(_LOOKS)
 
 
-def _tell(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def _tell(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     answer("\n".join(_story(bed, asked["group"])))
 
 
-def expire(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def expire(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """The session of a member is over, whatever it has sent; its id."""
     group_id = asked["group"]
     member = _member(bed, group_id, asked["member"])
@@ -102,7 +102,7 @@ def expire(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer(member["member_id"])
 
 
-def lose_assignment(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def lose_assignment(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """All members, or one, are put out without their knowing; [client id, topic, partition] of what they had."""
     group_id, name = asked["group"], asked["member"]
     members = _live(bed, group_id)["members"] if name is None else [_member(bed, group_id, name)]
@@ -121,7 +121,7 @@ def lose_assignment(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer(lost)
 
 
-def fence(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def fence(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """Somebody else joins with a static member's instance id: it is fenced.
 
     Nobody takes the place of a present member of KIP-848: there it goes for a while, as before a restart, and goes on.
@@ -143,7 +143,7 @@ def fence(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer(rival_id)
 
 
-def rebalance(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def rebalance(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """A member comes and goes again at once: everybody else has to join anew."""
     group_id = asked["group"]
     leader = _leader(bed, group_id)
@@ -163,7 +163,7 @@ def rebalance(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
     answer(None)
 
 
-def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
+def move_coordinator(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     """Everybody who waits is told to look for the coordinator again, which has read the group anew from its log."""
     _live(bed, asked["group"])
     leader = _leader(bed, asked["group"])
@@ -173,8 +173,8 @@ def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 
     def settled() -> None:
         leader.load(partition)
-        if bed.watch.audit is not None:
-            bed.watch.audit.groups_loaded_anew(leader.index)
+        if bed.audit is not None:
+            bed.audit.groups_loaded_anew(leader.index)
         answer(None)
 
     leader.when_settled(settled)
@@ -183,7 +183,9 @@ def move_coordinator(bed: Bed, asked: dict[str, Any], answer: Answer) -> None:
 # ---
 
 
-def _join(bed: Bed, leader: GroupLeader, group_id: str, like: Member | ConsumerMember, instance_id: str | None) -> str:
+def _join(
+    bed: UnderTest, leader: GroupLeader, group_id: str, like: Member | ConsumerMember, instance_id: str | None
+) -> str:
     """The id of a new member of the classic protocol, which says of itself what another one says."""
     member_id = fresh_member_id(instance_id, _CLIENT_ID, bed.broker.groups.new_uuid())
     said = like if isinstance(like, Member) else like.classic
@@ -229,15 +231,15 @@ def _heartbeat(group_id: str, member_id: str, epoch: int, like: ConsumerMember =
     )
 
 
-def _leader(bed: Bed, group_id: str) -> GroupLeader:
+def _leader(bed: UnderTest, group_id: str) -> GroupLeader:
     return bed.broker.groups.leader_of(group_id)
 
 
-def _ids(bed: Bed) -> set[str]:
+def _ids(bed: UnderTest) -> set[str]:
     return {name for leader in bed.broker.groups.leaders for name in leader.shard.all_keys()}
 
 
-def _live(bed: Bed, group_id: str) -> dict[str, Any]:
+def _live(bed: UnderTest, group_id: str) -> dict[str, Any]:
     live = bed.broker.ledger.live(group_id)
     if live is None:
         if group_id not in _ids(bed):
@@ -247,7 +249,7 @@ def _live(bed: Bed, group_id: str) -> dict[str, Any]:
     return live
 
 
-def _member(bed: Bed, group_id: str, name: str) -> dict[str, Any]:
+def _member(bed: UnderTest, group_id: str, name: str) -> dict[str, Any]:
     members = _live(bed, group_id)["members"]
     for field in ("member_id", "instance_id", "client_id"):
         found: list[dict[str, Any]] = [one for one in members if one.get(field) == name]
@@ -264,7 +266,7 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _story(bed: Bed, group_id: str) -> Iterator[str]:
+def _story(bed: UnderTest, group_id: str) -> Iterator[str]:
     live = _live(bed, group_id)
     members = ", ".join(terms.who(one) for one in live["members"]) or "nobody"
     yield f"group {group_id}: {live['state']}, generation {live['generation']}, members: {members}"

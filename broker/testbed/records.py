@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from broker.partitions import Partition
     from broker.partitions.partition import AppendInfo
-    from broker.testbed.bed import Bed
+    from broker.testbed.ports import UnderTest
 
 _PRODUCE_VERSION = 9
 _READ_BYTES = 1_048_576
 _MASK = 0xFFFFFFFF
 
 
-def produce(bed: Bed, words: dict[str, Any], answer: Callable[[Any], None]) -> None:
+def produce(bed: UnderTest, words: dict[str, Any], answer: Callable[[Any], None]) -> None:
     """One batch for each partition; answers (partition, offset) of each record, once all are committed."""
     topic = bed.broker.catalogue.image.topic(words["topic"])
     if topic is None:
@@ -76,7 +76,7 @@ def produce(bed: Bed, words: dict[str, Any], answer: Callable[[Any], None]) -> N
         append(index, into)
 
 
-def read(bed: Bed, words: dict[str, Any], answer: Callable[[Any], None]) -> None:
+def read(bed: UnderTest, words: dict[str, Any], answer: Callable[[Any], None]) -> None:
     """The records of a topic, or of one partition, from its first to its last one that is committed."""
     topic = bed.broker.catalogue.image.topic(words["topic"])
     if topic is None:
@@ -120,7 +120,7 @@ def _records(of: Partition, *, committed: bool) -> Iterator[Record]:
         offset = result.next_offset
 
 
-def partition(bed: Bed, topic: str, index: int) -> Partition:
+def partition(bed: UnderTest, topic: str, index: int) -> Partition:
     """An open partition. Raises: Refused."""
     try:
         found = bed.broker.partitions.get(topic, index)
@@ -132,7 +132,7 @@ def partition(bed: Bed, topic: str, index: int) -> Partition:
     return found
 
 
-def known_topics(bed: Bed) -> str:
+def known_topics(bed: UnderTest) -> str:
     """What there is, for an error."""
     names = sorted(name for name in bed.broker.catalogue.image.names() if not name.startswith("__"))
     return f"there are {', '.join(names)}" if names else "there is none"

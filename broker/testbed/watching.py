@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.testbed.acts import Call
 from broker.testbed.faults import Faults, api_key
 from broker.testbed.patience import patient
 from broker.testbed.plain import plain
+from broker.testbed.ports import UnderTest
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
 
@@ -66,3 +67,9 @@ class Watch:
             for at_ms, api, version, client, request in self._seen
             if wanted in (None, api) and client_id in (None, client)
         ]
+
+
+class Watched(UnderTest, Protocol):
+    """A broker under test whose requests are watched."""
+
+    watch: Watch
