@@ -50,6 +50,7 @@ class Writer(threading.Thread):
         self.random = random.Random(f"{seed} {self.tid}")
         self.operations: list[Operation] = []
         self.stopping = False
+        self.trouble = ""  # what it met last
         self._numbers = itertools.count()
         self._process = itertools.count()
 
@@ -66,8 +67,9 @@ class Writer(threading.Thread):
                     process = f"{self.tid}-{next(self._process)}"
                     producer = self.library(self.address, self.tid, timeout_ms=10_000)
                 gone = self._transact(producer, process)
-            except Exception:  # whatever a library raises while its broker is away
+            except Exception as error:  # whatever a library raises while its broker is away
                 gone = True
+                self.trouble = f"{now()}: {error!r}"
             if gone and producer is not None:
                 with contextlib.suppress(Exception):
                     producer.close()
@@ -175,14 +177,14 @@ def test_transactions_hold_under_sigkill(
             writer.start()
 
         for _ in range(ROUNDS):
-            before = [writer.committed for writer in writers]
-            eventually(
-                lambda before=before: all(
-                    writer.committed >= count + 3 for writer, count in zip(writers, before, strict=True)
-                ),
-                deadline_s=180,
-                what=f"every library commits: {[(writer.tid, writer.committed) for writer in writers]}",
-            )
+            goals = {writer: writer.committed + 3 for writer in writers}
+            try:
+                eventually(
+                    lambda goals=goals: all(writer.committed >= goal for writer, goal in goals.items()), deadline_s=180
+                )
+            except AssertionError:
+                behind = {one.tid: (goal - one.committed, one.trouble) for one, goal in goals.items()}
+                raise AssertionError(f"at {now()} every library was to commit: {behind}") from None
             time.sleep(chance.uniform(0, 0.3))  # the moment of the blow, not a wait for anything
             broker.kill()
             broker.start()

@@ -16,6 +16,8 @@ MODULES = (
     "odd",
     "turns",
     "transactions",
+    "pending",
+    "undecided",
     "consumer",
     "newest",
     "cluster",

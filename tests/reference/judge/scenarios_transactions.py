@@ -107,11 +107,11 @@ def write(
     return produce(s, version, {(name, index): data}, transactional_id=tid)
 
 
-def read(s: Script, name: str, isolation: int = 1) -> None:
-    """What a reader gets of partition 0 in the end. Kafka may stop before a marker, which the next fetch brings."""
+def read(s: Script, name: str, isolation: int = 1, start: int = 0) -> None:
+    """What a reader gets of partition 0 from there on. Kafka may stop before a marker, which the next fetch brings."""
     found: list[Any] = []
     aborted: set[int] = set()
-    offset, end_offset = 0, 1
+    offset, end_offset = start, start + 1
     while offset < end_offset:
         place = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=name, partitions=[place])]
