@@ -222,11 +222,32 @@ def test_who_was_interrupted_while_it_waited_gets_the_right_answers(broker: Brok
     assert broker.topics == {"t": 1}
 
 
-def test_nothing_of_the_broker_is_imported(tmp_path: Path):
-    heavy = "{'uvloop', 'construct', 'structlog', 'asyncio', 'broker', 'protocol', 'storage', 'coordinator', 'pytest'}"
-    program = f"import sys, kohort.testing; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == "[]"
+UNTOUCHED = """
+    import gc, logging, signal, sys, threading
+
+    def own():
+        told = gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()
+        told += sys.getswitchinterval(), threading.active_count()
+        logs = logging.root.level, logging.root.handlers[:], sorted(logging.root.manager.loggerDict)
+        return told, logs, [signal.getsignal(number) for number in signal.valid_signals()]
+
+    before = own()
+    from kohort.testing import Broker
+    with Broker() as broker:
+        broker.produce("t", "x")
+        broker.assert_produced("t", "x")
+        assert own() == before, (own(), before)
+    assert own() == before
+    heavy = {'uvloop', 'construct', 'structlog', 'asyncio', 'broker', 'protocol', 'storage', 'coordinator', 'pytest'}
+    print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_the_process_of_the_tests_is_left_as_it_is(tmp_path: Path):
+    """Nothing of the broker is imported; signals, collector, logging and threads stay, and no event loop is made."""
+    command = [sys.executable, "-c", textwrap.dedent(UNTOUCHED)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
 
 
 def test_a_test_run_that_is_killed_leaves_nothing(tmp_path: Path):

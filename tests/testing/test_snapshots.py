@@ -143,3 +143,8 @@ def test_a_directory_of_apache_kafka_is_loaded(tmp_path: Path):
     with Broker(load=kafka.data) as broker:
         broker.assert_produced("orders", ("k", "a"))
         assert broker.group("billing").committed() == {("orders", 0): 1}
+        with broker.fork() as other:
+            other.produce("orders", "b")
+            other.assert_produced("orders", "a", "b")
+            assert other.group("billing").lag() == 1
+        broker.assert_produced("orders", ("k", "a"))
