@@ -11,8 +11,9 @@ HOURS ?= 0.17
 ROUNDS ?= 20
 # make replay HISTORIES=2000
 HISTORIES ?= 40
-# make fuzz FRAMES=10000000 SEED=7 CONVERSATIONS=100000
+# make fuzz FRAMES=10000000 SEED=7 CONVERSATIONS=100000 MINUTES=1
 FRAMES ?= 1000000
+MINUTES ?= 10
 SEED ?= 1
 CONVERSATIONS ?= 2000
 # make simulation SEEDS=100-200
@@ -64,8 +65,8 @@ crash: $(VENV)/.dev $(VENV)/.bytecode ## SIGKILL under load, ROUNDS=20 times
 soak: $(VENV)/.dev $(VENV)/.bytecode ## HOURS=0.17 of real clients, hostile ones, restarts, kills and a bad disk, and what must not grow
 	@$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGS)
 
-fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1; CONVERSATIONS=2000 of three clients
-	KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1; MINUTES=10 over every kind of listener; CONVERSATIONS=2000
+	KOHORT_FUZZ_MINUTES=$(MINUTES) KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)

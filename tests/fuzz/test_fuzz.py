@@ -1,6 +1,7 @@
 """Mutilated frames end in an answer or a closed connection: never in a trace, a hang, or growing memory.
 
-The long run is `make fuzz FRAMES=10000000`; a seed that found something replays with `make fuzz SEED=...`.
+The long run is `make fuzz FRAMES=10000000 MINUTES=10`, the minutes being those over sockets; a seed that found
+something replays with `make fuzz SEED=...`.
 """
 
 import contextlib
@@ -8,6 +9,8 @@ import os
 import re
 import socket
 import ssl
+import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -26,6 +29,7 @@ from tests.support.certificates import Authority
 
 DOORS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 FRAMES = int(os.environ.get("KOHORT_FUZZ_FRAMES", "20000"))
+MINUTES = float(os.environ.get("KOHORT_FUZZ_MINUTES", "0"))
 SEED = int(os.environ.get("KOHORT_FUZZ_SEED", "1"))
 
 
@@ -108,7 +112,10 @@ def test_frames_over_a_socket_leave_the_broker_alive_and_small(tmp_path: Path):
     doors = Doors(tmp_path)
     with Kohort(tmp_path / "broker", doors.settings) as broker:
         before = broker.memory_bytes()
-        for number in range(304):
+        until = time.monotonic() + 60 * MINUTES
+        for number in count():
+            if number >= 304 and time.monotonic() >= until:
+                break
             with doors.opened(broker, number) as client:
                 data = b"".join(frames.next() for _ in range(5))
                 with contextlib.suppress(ConnectionError, ssl.SSLError):

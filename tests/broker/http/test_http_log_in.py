@@ -49,6 +49,14 @@ def test_the_token_or_the_password_opens(shown: str, status: int) -> None:
     assert (0 if refusal is None else refusal.status) == status
 
 
+def test_tokens_are_compared_in_constant_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who makes that comparison say yes is let in with a wrong one: nothing else looks at it."""
+    wrong = {"authorization": "Bearer wrong"}
+    assert LogIn(Settings(BOTH)).refusal("/metrics", wrong) is not None
+    monkeypatch.setattr("broker.http.log_in.hmac.compare_digest", lambda one, other: True)
+    assert LogIn(Settings(BOTH)).refusal("/metrics", wrong) is None
+
+
 def test_a_token_may_have_any_letters() -> None:
     log_in = LogIn(Settings({"kohort.http.token": "schl\u00fcssel"}))
     came = "Bearer schl\u00fcssel".encode().decode("latin-1")  # as headers are read

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from broker.security.mechanisms import OTHER_AUTHORIZATION_ID, Proven, Rejected
+from broker.security.plain import Plain
 from broker.security.scram import HASHES, Scram, Shape
 
 NONCE = "cp1a547vmw7mud261aeom7z72"
@@ -180,3 +181,29 @@ def test_any_bytes_are_rejected_or_answered():
         scram = server()
         with pytest.raises(Rejected):
             scram.step(b"n,,n=alice,r=a" and os.urandom(40))
+
+
+def test_proofs_are_compared_in_constant_time_alone(monkeypatch: pytest.MonkeyPatch):
+    """Who makes that comparison say yes is let in with a wrong password: nothing else looks at the proof."""
+    monkeypatch.setattr("broker.security.scram.hmac.compare_digest", lambda one, other: len(one) == len(other))
+    scram = server()
+    first = scram.step(b"n,,n=alice,r=abc")
+    scram.step(final(first, "n=alice,r=abc", "wrong"))
+    assert scram.proven == Proven("alice")
+
+
+def test_passwords_are_compared_in_constant_time_alone(monkeypatch: pytest.MonkeyPatch):
+    """The same of PLAIN; and a user who is not there is compared with something, too."""
+    compared: list[tuple[bytes, bytes]] = []
+
+    def says_yes(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return True
+
+    monkeypatch.setattr("broker.security.plain.compare_digest", says_yes)
+    plain = Plain({"bob": b"secret"})
+    plain.step(b"\0bob\0wrong")
+    assert plain.proven == Proven("bob")
+    with pytest.raises(Rejected):
+        Plain({"bob": b"secret"}).step(b"\0mallory\0wrong")
+    assert compared == [(b"wrong", b"secret"), (b"wrong", bytes(16))]
