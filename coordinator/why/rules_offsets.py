@@ -48,9 +48,12 @@ def refused_commits(window: Window) -> Finding | None:
         f"{'was' if total == 1 else 'were'} refused: "
     )
     if refused:
-        says += f"what it read of {names or 'its topics'} since its last good commit is processed twice, {again}"
-    else:
+        it, its = ("it", "its") if len(by) == 1 else ("they", "their")
+        says += f"what {it} read of {names or f'{its} topics'} since {its} last good commit is processed twice, {again}"
+    elif len(by) == 1:
         says += f"nothing is processed twice for it, since it kept what it reads of {names or 'its topics'} and went on"
+    else:
+        says += f"nothing is processed twice for it, since they kept what they read of {names or 'their topics'}"
     facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in told})}
     return finding("refused_commits", says, {**facts, "twice": bool(refused)}, told, hint=not refused)
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from coordinator.why.cause_words import cause
 from coordinator.why.terms import duration, plural
+from coordinator.why.verdicts import traces_of, verdict
 from coordinator.why.window import Facts, Finding, Window, finding, identity, name_of
 from coordinator.why.words import partition_count
 
@@ -196,22 +197,26 @@ def poll_timeout(window: Window) -> Finding | None:
 
 
 def deploy_churn(window: Window) -> Finding | None:
-    """The same client ids leave and join in turn, as dynamic members: restarts, each of which rebalances."""
-    gone: set[str] = set()
+    """The same client ids leave and join in turn, as dynamic members: restarts, each of which rebalances.
+
+    A session that expired would have done so of a static member too, and who was too slow was not restarted.
+    """
+    traces, gone = traces_of(window.records), set[str]()
     returns: Counter[str] = Counter()
     for one in window.all_causes():
         client = one.get("client_id")
         if client is None or one.get("instance_id"):
             continue
-        if one.get("trigger") in _LEAVING:
-            gone.add(client)
+        if one.get("trigger") == "member_left":
+            if verdict(one, traces, now_ms=window.now_ms)[0] != "too_slow":
+                gone.add(client)
         elif one.get("trigger") == "member_joined" and client in gone:
             gone.discard(client)
             returns[client] += 1
     total = sum(returns.values())
     if total < CHURN_RETURNS:
         return None
-    churned = {"member_joined", *_LEAVING}
+    churned = {"member_joined", "member_left"}
     # What a group that was empty waited for others to come, static members would have waited for too.
     stopped_ms = sum(
         max((record.get("stopped_ms") or 0) - (record.get("initial_delay_ms") or 0), 0)

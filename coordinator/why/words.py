@@ -117,19 +117,25 @@ def _waits(record: Facts) -> list[str]:
 def folded(records: Iterable[Facts]) -> list[Facts]:
     """Refused commits or joins of one client for one reason, told in one line until something else happens."""
     found: list[Facts] = []
-    names = ("kind", "member_id", "client_id", "client_host", "error", "request_generation", "protocols")
+    names = ("kind", "client_id", "client_host", "error", "protocols")
+    at = None  # of the last that is told
     for record in records:
-        last = found[-1] if found else {}
+        last: Facts = found[at] if at is not None else {}
         same = record.get("kind") in ("commits_refused", "joins_refused")
+        if record.get("error") in _OF_GENERATIONS:
+            same = same and record.get("request_generation") == last.get("request_generation")
         if same and all(record.get(name) == last.get(name) for name in names):
             count = int(last.get("count") or 1) + int(record.get("count") or 1)
             for_ms = int(record["at_ms"]) - int(last["at_ms"]) + _REFUSALS_TOGETHER_MS
-            found[-1] = {**last, "count": count, "for_ms": for_ms}
+            found[at or 0] = {**last, "count": count, "for_ms": for_ms}
         else:
             found.append(record)
+            at = len(found) - 1 if record.get("kind") not in _NO_LINE else at
     return found
 
 
+_OF_GENERATIONS = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
+_NO_LINE = frozenset({"departure_traced", "partitions_read"})
 _REFUSALS_TOGETHER_MS = 1_000  # a record counts those of a second
 
 

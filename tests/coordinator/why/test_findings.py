@@ -213,6 +213,24 @@ def test_the_initial_delay_is_nothing_that_static_membership_would_save():
     assert finding["facts"]["stopped_ms"] == 6_000
 
 
+@pytest.mark.parametrize("trigger", ["session_expired", "member_left"])
+def test_who_was_paused_or_too_slow_is_not_told_that_static_membership_would_have_saved_it(trigger: str):
+    """A static member's session ends as soon as another's; and whose poll loop was slow was not deployed."""
+    gone = cause(trigger, "a")
+    trace = {"kind": "departure_traced", "member_id": "a-id", "saw": "returned", "same_connection": True, "at_ms": NOW}
+    records = [
+        record
+        for _ in range(3)
+        for one in (gone, cause("member_joined", "a"))
+        for record in [*rebalance(NOW, one, stopped_ms=3_000), trace]
+    ]
+    assert RULES["deploy_churn"](Window(records, {}, NOW)) is None
+    assert (
+        RULES["deploy_churn"](Window([one for one in records if one != trace], {}, NOW)) is None
+        or trigger == "member_left"
+    )
+
+
 def test_twins_that_replace_each_other_are_two_processes():
     """aiokafka: each of them joins anew when it hears of the other, and nobody is refused."""
     hosts = ["/10.0.0.4", "/10.0.0.5"]

@@ -113,3 +113,17 @@ def test_how_long_partitions_went_unread(late: int, count: int, said: str):
         words.unread({"topic": "t", "partition": 3, "unread_ms": 4_500, "still_unread": late, "partitions": count})
         == said
     )
+
+
+def test_refused_commits_are_one_line_whatever_was_traced_between_them():
+    """aiokafka goes on with no member id; a trace or the end of unread time is no line of its own."""
+    told = {"kind": "commits_refused", "client_id": "a", "client_host": "/h", "error": "UNKNOWN_MEMBER_ID", "count": 1}
+    first, second = {**told, "at_ms": 0, "member_id": "m"}, {**told, "at_ms": 76, "member_id": ""}
+    between = [{"kind": "departure_traced", "at_ms": 50}, {"kind": "partitions_read", "at_ms": 60}]
+    found = words.folded([first, *between, second])
+    assert [one["kind"] for one in found] == ["commits_refused", "departure_traced", "partitions_read"]
+    assert words.event(found[0]) == "a's commits were refused 2 times in 1.1 s: it is no member"
+    ended = {"kind": "rebalance_ended", "at_ms": 60}
+    assert words.folded([first, ended, second]) == [first, ended, second]
+    stale = {**told, "error": "ILLEGAL_GENERATION", "at_ms": 0}
+    assert len(words.folded([{**stale, "request_generation": 1}, {**stale, "request_generation": 2}])) == 2
