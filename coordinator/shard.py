@@ -270,12 +270,14 @@ _ON_APPEND_FAILED: Mapping[type[AppendToken], Callable[[View, AppendFailed, int]
 _ON_APPEND_FAILED_TO_CONSUMER_GROUPS: Mapping[type[AppendToken], Callable[[View, AppendFailed, int], AnyGroupOutcome]]
 _ON_APPEND_FAILED_TO_CONSUMER_GROUPS = {
     **_ON_APPEND_FAILED,
-    **{token: keeping(rule) for token, rule in offsets.ON_APPEND_FAILED.items()},
+    # Of a classic group that has become a consumer group since: who waited in it was told when it did.
+    **{token: keeping(rule) for token, rule in (*offsets.ON_APPEND_FAILED.items(), *classic.ON_APPEND_FAILED.items())},
 }
 
 
-def _appended(view: View, event: Appended, now_ms: int) -> GroupOutcome:
-    return _ON_APPENDED[type(event.token)](view, event, now_ms)
+def _appended(view: View, event: Appended, now_ms: int) -> AnyGroupOutcome:
+    rule = _ON_APPENDED[type(event.token)]
+    return (rule if view.consumer_group is None else keeping(rule))(view, event, now_ms)
 
 
 def _append_failed(view: View, event: AppendFailed, now_ms: int) -> AnyGroupOutcome:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from coordinator.classic import inputs as classic
-from coordinator.group import Group, GroupState
+from coordinator.classic.tokens import AssignmentToken
+from coordinator.group import Group, GroupState, Member
+from coordinator.outcome import Appended, AppendFailed
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.records.consumer_protocol import assigned_partitions
@@ -329,3 +331,16 @@ def test_a_group_too_large_to_be_classic_is_not_downgraded():
     assert set(broker.group.members) == {"x", "y"}
     broker.leave_group(("y", None))
     assert set(broker.shard.groups) == {"g"}
+
+
+def test_what_becomes_of_a_classic_plan_is_nothing_to_the_consumer_group_of_today():
+    """A leader's plan was on its way to the disk when a member of the new protocol came: the group is that one's."""
+    broker = Mixed({"t": 2})
+    broker.join("a", ["t"])
+    group = broker.group
+    leader = Member("c", None, "c", "/127.0.0.1", REBALANCE, CLASSIC_SESSION, "consumer", (("range", said()),))
+    token = AssignmentToken("g", 1, leader, {"c": b""})
+    late = AppendFailed("g", token, E.REQUEST_TIMED_OUT)
+    for outcome in (broker.shard.handle(Appended("g", token), 1), broker.shard.handle(late, 1)):
+        assert outcome.after is group
+        assert not outcome.records and not outcome.replies
