@@ -306,8 +306,8 @@ for _name, _client in (("librdkafka", "confluent"), ("java", "java")):
     _add(
         f"paused as a whole, {_name}, and the others have its client id",
         lambda stage, client=_client: _namesakes(stage, client, stage.pause),  # type: ignore[misc]
-        # Java's client gives the connection to its coordinator up: of the others nobody knows whose they are.
-        ("cause:session_expired:worker", "verdict:paused:worker" if _client == "confluent" else "text:*paused or cut*"),
+        # Java's client may give the connection to its coordinator up: of the others nobody knows whose they are.
+        ("cause:session_expired:worker", "verdict:paused:worker" if _client == "confluent" else "text:*it was paused*"),
         ("verdict:died:*", "verdict:too_slow:*", "verdict:cut_off:*", "verdict:rejoined:*", "text:*other requests*"),
         ("finding:refused_commits:*", "finding:tight_heartbeat:*"),
     )
