@@ -23,7 +23,7 @@ SHARDS ?= 20000
 # make shards SHARDS=1000000 PROCESSES=8
 PROCESSES ?= 2
 
-.PHONY: run test test-all check format setup bench bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents soak lock clean help
+.PHONY: run test test-all check format setup bench bench-curves bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents soak lock clean help
 
 run: $(VENV)/.bytecode ## install what is missing, start the broker on 127.0.0.1:9092 with its log in ./data
 	@exec $(BIN)/python -m kohort serve --override listeners=PLAINTEXT://127.0.0.1:$(PORT) --override log.dirs=$(DATA) $(ARGS)
@@ -52,6 +52,9 @@ audit: $(VENV)/.dev ## ask for known vulnerabilities of what is pinned; ARGS=--r
 
 bench: $(VENV)/.bytecode ## what requests cost; ARGS="--against kafka,kfake,mock" measures others in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-curves: $(VENV)/.bytecode ## how the cost of requests grows, as curves in docs/curves.svg: some minutes
+	@$(BIN)/python -m benchmarks.curves $(ARGS)
 
 bench-pipeline: $(VENV)/.dev ## decoding a group log on Spark, against what one would use today; ARGS="--records 6000000"
 	@$(BIN)/python -m benchmarks.pipeline_decode $(ARGS)
