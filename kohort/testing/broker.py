@@ -95,6 +95,8 @@ class Broker:
             if self._chaos is not None:
                 self._chaos.end()
             self.faults.verify()
+        elif self._life.process is None:
+            self.faults.verify_ended()
 
     def forget_faults(self) -> None:
         """Remove all faults, whether they were hit or not."""

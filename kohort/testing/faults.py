@@ -25,7 +25,7 @@ class Fault:
         self._faults = faults
         self._words = words
         self._number: int | None = None
-        self._hits_before = 0  # in an earlier life of the broker
+        self.hits_before = 0  # in an earlier life of the broker
         self.is_optional = False
 
     # --- which of them
@@ -82,7 +82,7 @@ class Fault:
     @property
     def hits(self) -> int:
         """How many requests it has befallen."""
-        return self._hits_before + self._state()["hits"]
+        return self.hits_before + self._state()["hits"]
 
     def wait_hit(self, times: int = 1, within: Span = 10) -> None:
         """Wait until it has befallen so many. With `hold`, they wait now: this is the barrier."""
@@ -143,7 +143,7 @@ class Fault:
     def put_away(self) -> None:
         """Its broker is about to end: what is left of the fault is for the next life."""
         state = self._state()
-        self._hits_before += state["hits"]
+        self.hits_before += state["hits"]
         self._words.update(times=state["left"], skip=state["skip"])
 
     def put_back(self) -> None:
@@ -204,6 +204,13 @@ class Faults:
         self.clear()
         if missed:
             raise AssertionError(f"never hit: {', '.join(missed)}\n{told}")
+
+    def verify_ended(self) -> None:
+        """As `verify`, when the broker has been stopped or killed, and cannot be asked."""
+        missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits_before]
+        self._set.clear()
+        if missed:
+            raise AssertionError(f"never hit, until the broker was ended: {', '.join(missed)}")
 
     def remember(self, fault: Fault) -> None:
         """It is set."""

@@ -176,6 +176,13 @@ def test_what_is_wrong_with_a_fault_is_said(broker: Broker):
             act()
 
 
+def test_a_fault_that_nobody_met_fails_when_the_broker_has_been_killed_too():
+    with pytest.raises(AssertionError, match=r"never hit, until .*: on\('Fetch'.*\).drop\(False\)"), Broker() as broker:
+        broker.faults.on("Fetch").drop()
+        broker.faults.on("Metadata").optional().drop()
+        broker.kill()
+
+
 def test_a_fault_that_nobody_met_fails():
     with pytest.raises(AssertionError, match=r"never hit: on\('Fetch', topic='a'\).drop\(False\)"), Broker() as broker:
         broker.faults.on("Fetch", topic="a").drop()
