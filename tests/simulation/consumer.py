@@ -79,6 +79,7 @@ class Consumer(Client):
         self.group, self.topics, self.instance = group, topics, instance
         self.stopping = False
         self.member_id, self.generation = "", -1
+        self.owes = False  # a commit: what was read since the last that was acknowledged, also by a rebalance's refusal
         self.positions: dict[tuple[str, int], int] = {}
         self.planned: list[int] | None = None  # of a leader: how many partitions each topic had when it planned
         if instance is not None:
@@ -212,12 +213,15 @@ class Consumer(Client):
                 requests.append(self.fetch())
             answers = yield from self.ask_all(requests)
             check(answers[0].error_code)
-            if len(answers) > 1 and self.take(answers[1]):
+            if len(answers) > 1:
+                self.owes |= self.take(answers[1])
+            if self.owes:
                 ahead = [self.commit()] if self.random.random() < 0.5 else [self.commit(), self.heartbeat()]
                 committed, *alive = yield from self.ask_all(ahead)
                 for topic in committed.topics:
                     for partition in topic.partitions:
                         check(partition.error_code)
+                self.owes = False
                 for answer in alive:
                     check(answer.error_code)
             if self.random.random() < 0.1:
