@@ -88,7 +88,10 @@ def collected(inputs: Inputs) -> ReportData:
     groups, others = choose_groups(rows_of(every_group.join(worst, "group_id", "left")))
     names = [row["group_id"] for row in groups]
 
-    found = t.stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=as_of)
+    whole, lasting_ms = inputs.all_records(), asked.lasting_ms
+    found = t.stuck_partitions(
+        commits, positions, membership, lasting_ms, partitions=bounds, records=whole, until=as_of
+    )
     stuck = inputs.keep(found)
     resets = inputs.keep(_since(t.offset_resets(commits, membership), "at", inputs))
     counts = inputs.counts()

@@ -33,4 +33,7 @@ def found(inputs: Inputs) -> DataFrame:
     positions = inputs.keep(inputs.batches(topics))
     until = asked.until or (asked.asked_at if asked.broker is not None else None)
     bounds = inputs.bounds(topics)
-    return stuck_partitions(commits, positions, membership, asked.lasting_ms, partitions=bounds, until=until)
+    everything = inputs.all_records()
+    return stuck_partitions(
+        commits, positions, membership, asked.lasting_ms, partitions=bounds, records=everything, until=until
+    )

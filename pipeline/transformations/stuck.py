@@ -23,13 +23,15 @@ def stuck_partitions(
     lasting: str | int = "10 minutes",
     *,
     partitions: DataFrame | None = None,
+    records: DataFrame | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
     """Pairs that stood still for at least `lasting` while records waited, one row per (group_id, topic, partition).
 
     In:  commits (offset_commits); positions (`records=batch` of the topics); membership; partitions(topic, partition,
-         log_start_offset) where the log start is known better than from the first batch. Looked at as of the newest
-         moment in commits and positions, or `until`.
+         log_start_offset) where the log start is known better than from the first batch; records(logged_at), of all
+         groups and types: what shows how late it was when no commit does. Looked at as of the newest moment in any of
+         them, or `until`.
     Out: group_id, topic, partition, stuck_since timestamp, committed_offset bigint null, commits_since int,
          log_end_offset bigint, lag_messages bigint, owner_member_id null, owner_client_host null, verdict (no_owner,
          no_commits, no_progress).
@@ -45,7 +47,8 @@ def stuck_partitions(
         membership = membership.where(F.col("owned_from") <= moment(until)).withColumn(
             "owned_to", F.when(F.col("owned_to") <= moment(until), F.col("owned_to"))
         )
-    end = latest((commits, "logged_at"), (positions, "max_timestamp"))
+    seen = commits if records is None else records
+    end = latest((commits, "logged_at"), (positions, "max_timestamp"), (seen, "logged_at"))
     if until is not None:
         end = end.select(moment(until).alias("latest"))
     owners = membership.where(F.col("owned_to").isNull()).groupBy(*PAIR)

@@ -39,6 +39,7 @@ DIRECTORIES: dict[str, tuple[type[BrokerProcess], str, int, bool, bool]] = {
     "kafka-3.9.2": (Kafka, "3.9.2", 0, False, False),
     "kafka-3.9.2-compacted-snappy": (Kafka, "3.9.2", 2, True, False),
     "kohort": (Kohort, "", 0, False, False),
+    "kohort-consumer": (Kohort, "", 0, False, True),
     "kohort-compacted-gzip": (Kohort, "", 1, True, False),
 }
 

@@ -43,7 +43,7 @@ def report_data(directory: Path, every_ms: int = 1000, stuck_after_ms: int = 5_0
         rebalances=with_moments(rebalances),
         membership=with_moments(membership),
         growth=with_moments(oracle.growth(rows)),
-        stuck=with_moments(oracle.stuck(commits, log, membership, stuck_after_ms)),
+        stuck=with_moments(oracle.stuck(rows, log, membership, stuck_after_ms)),
         unknown=[f"{sum(row['problem'] is not None for row in rows)} of {len(rows)} records were not decoded"],
         others=with_moments(others),
         partitions=with_moments(lag),

@@ -168,6 +168,15 @@ def test_a_group_at_the_log_end_is_not_stuck_until_records_have_waited(spark: Sp
     assert stuck(spark, [commit(1, 60, 40)], positions=old, until=at(3600)) == []
 
 
+def test_what_stands_still_is_looked_at_as_of_the_newest_record_of_any_kind(spark: SparkSession) -> None:
+    """Ten minutes pass in which nobody commits or writes; only some group's generation is logged."""
+    old = [batch(0, 99, 0, 99)]
+    assert stuck(spark, [commit(1, 60, 40)], positions=old) == []
+    records = frame(spark, GROUP_RECORDS, [commit(1, 60, 40), commit(2, 760, None) | {"record_type": "group_metadata"}])
+    [row] = stuck(spark, [commit(1, 60, 40)], positions=old, records=records)
+    assert row.verdict == "no_owner"
+
+
 def test_moving_groups_and_deleted_offsets_are_not_stuck(spark: SparkSession) -> None:
     """Progress within the span, or nobody left who should make any."""
     assert stuck(spark, [commit(1, 60, 40), commit(2, 900, 41)]) == []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Rows = list[dict[str, Any]]
-STUCK_AFTER_MS = 3_000
+STUCK_AFTER_MS = 4_000
 EVERY_MS = 2_000
 INTERNAL = ("fields", "regex", "size_bytes")
 
@@ -103,7 +103,7 @@ class Both:
         batches = self._read(topicPattern="(?!__).*", records="batch").cache()
         our_lag = t.lag_over_time(self.our_commits, batches, EVERY_MS).cache()
         lag = oracle.lag(self.commits, self.log, EVERY_MS)
-        stuck = t.stuck_partitions(self.our_commits, batches, self.our_spans, STUCK_AFTER_MS)
+        stuck = t.stuck_partitions(self.our_commits, batches, self.our_spans, STUCK_AFTER_MS, records=self.records)
         kinds = {group: {row["key_type"] for row in self.rows if row["group_id"] == group} for group in self._groups()}
         # Share and streams groups are not decoded.
         decoded = sorted(group for group, types in kinds.items() if types <= {0, 1, 2, 3, 4, 5, 6, 7, 8, 16})
@@ -121,7 +121,7 @@ class Both:
             *differs("consumer_group_records", self.our_consumer, self.consumer_rows),
             *differs("growth", t.growth(self.records), oracle.growth(self.rows)),
             *differs("lag", our_lag, lag),
-            *differs("stuck", stuck, oracle.stuck(self.commits, self.log, self.spans, STUCK_AFTER_MS)),
+            *differs("stuck", stuck, oracle.stuck(self.rows, self.log, self.spans, STUCK_AFTER_MS)),
             *differs(
                 "resets",
                 t.offset_resets(self.our_commits, self.our_spans),

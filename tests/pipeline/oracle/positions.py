@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.pipeline.oracle.files import LogDirectory, PartitionLog
 from tests.pipeline.oracle.records import Row
+from tests.pipeline.oracle.tables import offset_commits
 
 Place = tuple[str, int]
 
@@ -124,10 +125,11 @@ def _lag_row(pair: tuple[str, str, int], at: int, newest: Row, log: PartitionLog
     return row
 
 
-def stuck(commits: list[Row], directory: LogDirectory, spans: Iterable[Row], lasting_ms: int) -> list[Row]:
-    """7.7 as of the newest moment in the data."""
-    logs = logs_of(directory)
-    now = newest_moment(commits, logs)
+def stuck(rows: list[Row], directory: LogDirectory, spans: Iterable[Row], lasting_ms: int) -> list[Row]:
+    """7.7 as of the newest group record, of whatever type, or batch of a topic of groups."""
+    logs = {place: log for place, log in logs_of(directory).items() if not place[0].startswith("__")}
+    commits = offset_commits(rows)
+    now = newest_moment(rows, logs)
     owners = {(s["group_id"], s["topic"], s["partition"]): s for s in spans if s["owned_to"] is None}
     past = histories(commits)
     out = []
