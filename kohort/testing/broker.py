@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from kohort.testing.snapshots import Snapshot
 from kohort.testing.waiting import Missed, Span, wait, wait_async
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 __all__ = ["Broker", "Record", "Request"]
@@ -58,7 +59,7 @@ class Broker:
     ) -> None:
         own = {key: _setting(value) for key, value in (settings or {}).items()}
         self._life = Life({**_SETTINGS, **own})
-        self._topics = dict(topics or {})
+        self._topics = _partitions(topics)
         self._load = load
         if isinstance(load, Snapshot):
             self._life.clock = list(load.clock)
@@ -90,12 +91,15 @@ class Broker:
             self._life.end()
 
     def verify(self) -> None:
-        """Remove all faults. Raises: AssertionError when one was never hit, or auditors have seen what must not be."""
-        if self._life.process is not None and not self._life.is_paused:
+        """Remove all faults; a broker that is paused goes on. Raises: AssertionError when one was never hit, or
+        auditors have seen what must not be; BrokerDied."""
+        self._life.check()
+        if self._life.process is not None:
+            self._life.resume()
             if self._chaos is not None:
                 self._chaos.end()
             self.faults.verify()
-        elif self._life.process is None:
+        else:
             self.faults.verify_ended()
 
     def forget_faults(self) -> None:
@@ -370,6 +374,12 @@ class Broker:
     def ask(self, command: str, **words: Any) -> Any:
         """The broker's answer to a command of the control channel."""
         return self._life.ask(command, **words)
+
+
+def _partitions(topics: Any) -> dict[str, int]:
+    if not isinstance(topics, Mapping | None):
+        raise Refused(f'topics={topics!r}: it takes names with their partitions, such as {{"orders": 3}}')
+    return dict(topics or {})
 
 
 def _topic(name: str, partitions: int, configs: Mapping[str, object] | None = None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Fault:
     def times(self, count: int) -> Fault:
         """So many of the requests that are meant."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            self._faults.forget(self)
             raise Refused(f"times({count!r}): it takes a number from 1 on, and always() is every one")
         return self._with(times=count)
 
@@ -43,6 +44,7 @@ class Fault:
     def skip(self, count: int) -> Fault:
         """Not the first so many."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            self._faults.forget(self)
             raise Refused(f"skip({count!r}): it takes a number from 0 on")
         return self._with(skip=count)
 
@@ -59,7 +61,7 @@ class Fault:
 
     def delay(self, span: Span) -> Fault:
         """They are handled so much later."""
-        return self._set("delay", span_ms(span))
+        return self._set("delay", self._ms(span))
 
     def drop(self, *, handled: bool = False) -> Fault:
         """They are never answered; `handled`: what they ask for is done all the same."""
@@ -75,7 +77,7 @@ class Fault:
 
     def throttle(self, span: Span) -> Fault:
         """They are handled, and their client is told to send nothing for so long."""
-        return self._set("throttle", span_ms(span))
+        return self._set("throttle", self._ms(span))
 
     # --- afterwards
 
@@ -106,7 +108,8 @@ class Fault:
         words = self._words
         about = [f"{name}={words[name]!r}" for name in _FILTERS if words.get(name) is not None]
         told = "" if words.get("with") is None else repr(words["with"])
-        return f"on({', '.join([repr(words['api']), *about])}).{words.get('act', '?')}({told})"
+        act = f".{words['act']}({told})" if "act" in words else ""
+        return f"on({', '.join([repr(words['api']), *about])}){act}"
 
     # ---
 
@@ -119,15 +122,19 @@ class Fault:
     def _set(self, act: str, argument: Any) -> Fault:
         self._with(act=act)
         self._words["with"] = argument
+        self._faults.forget(self)
         self._number = self._faults.ask("add_fault", **self._words)
         self._faults.remember(self)
         return self
 
+    def _ms(self, span: Span) -> int:
+        self._faults.forget(self)  # who hears that a word is wrong need not hear that it is missing
+        return span_ms(span)
+
     def _set_number(self) -> int:
         if self._number is None:
-            raise Refused(
-                f"what befalls {self._words['api']} has not been said: error, delay, drop, disconnect, hold ..."
-            )
+            self._faults.forget(self)
+            raise Refused(f"{self} does not say what befalls them: {_ACTS}")
         return self._number
 
     def _state(self) -> dict[str, int]:
@@ -151,6 +158,7 @@ class Fault:
         self._number = self._faults.ask("add_fault", **self._words)
 
 
+_ACTS = "error, delay, drop, disconnect, hold or throttle"
 _FILTERS = ("topic", "partition", "group", "client_id", "transactional_id", "times", "skip")
 
 
@@ -162,6 +170,7 @@ class Faults:
         self.ask = life.ask
         self.recent_requests = recent_requests
         self._set: list[Fault] = []
+        self._begun: list[Fault] = []  # without their last word
 
     def on(
         self,
@@ -190,25 +199,32 @@ class Faults:
             "client_id": client_id,
             "transactional_id": transactional_id,
         }
-        return Fault(self, {name: value for name, value in words.items() if value is not None})
+        fault = Fault(self, {name: value for name, value in words.items() if value is not None})
+        self._begun.append(fault)
+        return fault
 
     def clear(self) -> None:
         """Remove all of them."""
-        for fault in list(self._set):
+        for fault in [*self._set, *self._begun]:
             fault.remove()
 
     def verify(self) -> None:
         """Remove all of them. Raises: AssertionError when one was never hit, and is not optional."""
         missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits]
         told = self.recent_requests() if missed else ""
+        begun = list(self._begun)
         self.clear()
+        _check_whole(begun)
         if missed:
             raise AssertionError(f"never hit: {', '.join(missed)}\n{told}")
 
     def verify_ended(self) -> None:
         """As `verify`, when the broker has been stopped or killed, and cannot be asked."""
         missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits_before]
+        begun = list(self._begun)
         self._set.clear()
+        self._begun.clear()
+        _check_whole(begun)
         if missed:
             raise AssertionError(f"never hit, until the broker was ended: {', '.join(missed)}")
 
@@ -218,8 +234,9 @@ class Faults:
 
     def forget(self, fault: Fault) -> None:
         """It is not, any more."""
-        if fault in self._set:
-            self._set.remove(fault)
+        for faults in (self._set, self._begun):
+            if fault in faults:
+                faults.remove(fault)
 
     def put_away(self) -> None:
         """The broker is about to end."""
@@ -230,3 +247,8 @@ class Faults:
         """The broker is there again."""
         for fault in self._set:
             fault.put_back()
+
+
+def _check_whole(begun: list[Fault]) -> None:
+    if begun:
+        raise AssertionError(f"{', '.join(map(str, begun))} does not say what befalls them: {_ACTS}")

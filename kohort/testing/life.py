@@ -152,6 +152,11 @@ class Life:
             self._reserved.close()
             self._reserved = None
 
+    def check(self) -> None:
+        """Raises: BrokerDied when its process has ended unasked."""
+        if self.process is not None and not self.process.alive:
+            raise BrokerDied(f"the broker's process has ended{self.process.last_words()}")
+
     def running(self) -> Process:
         """Its process. Raises: Refused."""
         if self.process is None or self.is_paused:

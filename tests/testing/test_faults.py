@@ -162,7 +162,7 @@ def test_what_is_wrong_with_a_fault_is_said(broker: Broker):
         (lambda: on("Fetch").times("two"), "times.'two'.: it takes a number from 1 on"),
         (lambda: on("Fetch").skip(-1), "it takes a number from 0 on"),
         (lambda: on("Fetch").delay("a while"), "no span of time"),
-        (lambda: on("Fetch").hits, "has not been said"),
+        (lambda: on("Fetch").hits, "does not say what befalls them"),
         (lambda: on(1).drop(), "no API 1: it takes one of"),
         (lambda: on("Fetch").error(None), "no error None: it takes one of"),
         (lambda: on("Fetch", topic=1), "topic=1: it takes text"),
@@ -181,6 +181,22 @@ def test_a_fault_that_nobody_met_fails_when_the_broker_has_been_killed_too():
         broker.faults.on("Fetch").drop()
         broker.faults.on("Metadata").optional().drop()
         broker.kill()
+
+
+def test_a_fault_without_its_last_word_fails():
+    with (
+        pytest.raises(AssertionError, match=r"on\('Prodce', times=2\) does not say .*: error, delay"),
+        Broker() as broker,
+    ):
+        broker.faults.on("Prodce").times(2)
+    with Broker() as broker, pytest.raises(Refused, match="takes a number from 1"):
+        broker.faults.on("Fetch").times(0).drop()
+
+
+def test_a_fault_that_nobody_met_fails_beside_a_pause():
+    with pytest.raises(AssertionError, match=r"never hit: on\('Fetch'\).drop\(False\)"), Broker() as broker:
+        broker.faults.on("Fetch").drop()
+        broker.pause()
 
 
 def test_a_fault_that_nobody_met_fails():
