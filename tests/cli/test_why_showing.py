@@ -53,7 +53,7 @@ def test_what_happened_first_stands_last_within_a_second_too():
 
 
 def test_lines_that_are_no_rebalances_are_bounded_too():
-    told = shown([refused(NOW + at, member_id=str(at)) for at in range(25)], last=3)
+    told = shown([refused(NOW + at, member_id=str(at), client_id=str(at)) for at in range(25)], last=3)
     assert len([line for line in told if "commits were refused" in line and line[0].isdigit()]) == 3
     assert any("and 22 more that were no rebalances" in line for line in told)
 
