@@ -6,6 +6,9 @@ import asyncio
 import json
 import os
 import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -107,8 +110,13 @@ class KafkaPython:
     name = "kafka_python"
 
     def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
+        # It may wait for an answer whose connection has ended, or for one to a broker that is there again.
         self._producer = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap, transactional_id=tid, transaction_timeout_ms=timeout_ms
+            bootstrap_servers=bootstrap,
+            transactional_id=tid,
+            transaction_timeout_ms=timeout_ms,
+            request_timeout_ms=10_000,
+            max_block_ms=20_000,
         )
         try:
             self._call(self._producer.init_transactions)
@@ -136,10 +144,24 @@ class KafkaPython:
         self._call(self._producer.send_offsets_to_transaction, offsets, group)
 
     def commit(self) -> None:
-        self._call(self._producer.commit_transaction)
+        self._call(self._within, self._producer.commit_transaction)
 
     def abort(self) -> None:
-        self._call(self._producer.abort_transaction)
+        self._call(self._within, self._producer.abort_transaction)
+
+    def _within(self, what: Callable[[], None]) -> None:
+        """It knows no timeout, and waits for ever where its coordinator's connection was cut at the wrong moment."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                what()
+                done.set_result(None)
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        done.result(WAIT_S)
 
     def close(self) -> None:
         self._producer.close(timeout=0)
