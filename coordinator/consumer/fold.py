@@ -26,6 +26,7 @@ from coordinator.values import altered
 from protocol.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
+    classic_of,
 )
 from protocol.records.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -181,7 +182,7 @@ class GroupFold:
             if old.instance_id is not None and self._now.static_members.get(old.instance_id) == member_id:
                 del self._own("static_members")[old.instance_id]
             return
-        classic = value.classic_member_metadata
+        classic = classic_of(value)
         new = altered(
             old or ConsumerMember(member_id),
             instance_id=value.instance_id,

@@ -40,6 +40,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
     """Who the member is, and what it wants to read."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
+        classic_member_metadata=None,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,

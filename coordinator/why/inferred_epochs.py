@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.why.inferred_departures import departure
 from coordinator.why.inferred_pauses import Commits, Place
+from protocol.records.consumer_group_records import classic_of
 from protocol.records.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -88,7 +89,7 @@ class Epochs:
             "client_host": value.client_host,
             "partitions": None,
         }
-        classic = value.classic_member_metadata
+        classic = classic_of(value)
         self._timeouts[member_id] = {
             "session_timeout_ms": classic.session_timeout_ms if classic is not None else self._session_ms or SESSION_MS,
             "session_assumed": classic is None and self._session_ms is None,

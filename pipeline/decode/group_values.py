@@ -16,6 +16,7 @@ from pipeline.decode.consumer_protocol import BadConsumerProtocol, TopicPartitio
 from pipeline.decode.group_rows import uuid_text
 from pipeline.decode.schemas import CONSUMER_GROUP_RECORDS, GROUP_GENERATIONS
 from protocol.records import group_records
+from protocol.records.consumer_group_records import classic_of
 
 _STATES = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
 
@@ -145,7 +146,7 @@ def _topics(value: Any) -> dict[str, Any]:
 
 
 def _subscription(value: Any) -> dict[str, Any]:
-    classic = value.classic_member_metadata
+    classic = classic_of(value)
     return {
         "instance_id": value.instance_id,
         "rack_id": value.rack_id,

@@ -73,7 +73,10 @@ class ClassicMemberMetadata(Struct):
 
 @message(versions=(0, 0), flexible_from=0)
 class ConsumerGroupMemberMetadataValue(Message):
-    """A member's subscription. `subscribed_topic_regex` is "" when it is not used."""
+    """A member's subscription. `subscribed_topic_regex` is "" when it is not used.
+
+    What is left out is to Kafka a member of the classic kind without protocols: a null is written.
+    """
 
     instance_id: str | None = field(Nullable(String), default=None)
     rack_id: str | None = field(Nullable(String), default=None)
@@ -83,7 +86,16 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: str | None = field(Nullable(String), default=None)
     rebalance_timeout_ms: int = field(Int32, default=-1)
     server_assignor: str | None = field(Nullable(String), default=None)
-    classic_member_metadata: ClassicMemberMetadata | None = field(Nullable(ClassicMemberMetadata), tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = field(Nullable(ClassicMemberMetadata), tag=0)
+
+
+def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMemberMetadata | None:
+    """What is known of a member of the classic kind alone; None for others, also where it was left out.
+
+    Kohort did that once; a member of the classic kind always has protocols.
+    """
+    classic = value.classic_member_metadata
+    return classic if classic is not None and classic.supported_protocols else None
 
 
 @message(versions=(0, 0), flexible_from=0)

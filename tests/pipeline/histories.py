@@ -330,6 +330,7 @@ class Writer:
             subscribed_topic_regex="",
             rebalance_timeout_ms=300_000,
             server_assignor="uniform" if number % 2 else None,
+            classic_member_metadata=None,
         )
         self._typed(group, g.ConsumerGroupMemberMetadataKey(group, name), value)
 

@@ -37,7 +37,12 @@ def consumer_groups() -> list[bytearray]:
     target = gr.ConsumerGroupTargetAssignmentMemberKey
     joined = [
         _batch(
-            (member("k", name), gr.ConsumerGroupMemberMetadataValue(client_id=name, subscribed_topic_names=["t"])),
+            (
+                member("k", name),
+                gr.ConsumerGroupMemberMetadataValue(
+                    client_id=name, subscribed_topic_names=["t"], classic_member_metadata=None
+                ),
+            ),
             (gr.ConsumerGroupMetadataKey("k"), gr.ConsumerGroupMetadataValue(epoch=epoch)),
             (target("k", name), gr.ConsumerGroupTargetAssignmentMemberValue()),
             (

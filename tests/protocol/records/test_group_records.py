@@ -16,6 +16,7 @@ from protocol.records.consumer_group_records import (
     PartitionMetadata,
     TargetTopicPartitions,
     TopicMetadata,
+    classic_of,
 )
 from protocol.types import ZERO_UUID
 
@@ -45,6 +46,7 @@ KIP_848_MEMBER = g.ConsumerGroupMemberMetadataValue(
     subscribed_topic_names=["t"],
     subscribed_topic_regex="",
     rebalance_timeout_ms=300_000,
+    classic_member_metadata=None,
 )
 KIP_848_CLASSIC_MEMBER = g.ConsumerGroupMemberMetadataValue(
     client_id="c",
@@ -123,7 +125,7 @@ GOLDEN_VALUES = [
         "KIP-848 member",
         g.ConsumerGroupMemberMetadataKey("g", "m"),
         KIP_848_MEMBER,
-        "0000000002630b2f3132372e302e302e3102027401000493e00000",
+        "0000000002630b2f3132372e302e302e3102027401000493e00001000100",
     ),
     (
         "KIP-848 member of the classic kind",
@@ -378,3 +380,14 @@ def test_strings_that_no_record_can_hold_are_refused_when_writing():
         g.encode_value(g.OffsetCommitValue(1, 2, "m" * 32_768, 3))
     with pytest.raises(EncodeError):
         g.encode_value(g.OffsetCommitValue(1, 2, "m" * 32_768, 3, 4))
+
+
+def test_a_member_without_its_classic_part_was_written_by_kohort_once():
+    """Kafka takes it for a member of the classic kind, so a null is written now; what was left out is null to us."""
+    value = g.ConsumerGroupMemberMetadataValue.decode(
+        0, bytes.fromhex("000002630b2f3132372e302e302e3102027401000493e00000")
+    )
+    assert value.client_id == "c"
+    assert classic_of(value) is None
+    assert classic_of(KIP_848_MEMBER) is None
+    assert classic_of(KIP_848_CLASSIC_MEMBER) is not None
