@@ -20,7 +20,7 @@ from protocol.errors import ProtocolError
 from protocol.records.batch_reader import iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, decode_whole
-from storage.directory.log_directory import PARTITION_METADATA, parse_topic_id
+from storage.directory.log_directory import PARTITION_METADATA, parse_folder_name, parse_topic_id
 from storage.errors import CorruptFile
 from storage.reading.walk import Verdict, Walk
 
@@ -76,8 +76,9 @@ def _topic_names(root: Path) -> dict[bytes, str]:
     found = {}
     for path in above.glob(f"*/{PARTITION_METADATA}"):
         with suppress(OSError, CorruptFile):
-            topic_id = parse_topic_id(path, path.read_bytes())
-            found[topic_id] = path.parent.name.rpartition("-")[0]
+            folder = parse_folder_name(path.parent.name)
+            if folder is not None:
+                found[parse_topic_id(path, path.read_bytes())] = folder.topic
     return found
 
 

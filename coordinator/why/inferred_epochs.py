@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from coordinator.consumer.member import LEAVE_STATIC_EPOCH
 from coordinator.why.inferred_departures import departure
 from coordinator.why.inferred_pauses import Commits, Place
 from protocol.records.consumer_group_records import classic_of
@@ -26,7 +27,6 @@ Record = dict[str, Any]
 
 SESSION_MS = 45_000
 """`group.consumer.session.timeout.ms` where nobody has set it."""
-_AWAY = -2  # the epoch of a static member that goes for a while
 
 
 class Epochs:
@@ -111,7 +111,7 @@ class Epochs:
         self._departed[member_id] = gone
 
     def _holds(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue, at_ms: int) -> None:
-        if value.member_epoch == _AWAY:
+        if value.member_epoch == LEAVE_STATIC_EPOCH:
             self._away_ms[member_id] = at_ms
             return
         self._away_ms.pop(member_id, None)

@@ -100,7 +100,7 @@ class Broker:
                 self._chaos.end()
             self.faults.verify()
         else:
-            self.faults.verify_ended()
+            self.faults.verify(ended=True)
 
     def forget_faults(self) -> None:
         """Remove all faults, whether they were hit or not."""

@@ -33,8 +33,7 @@ class Fault:
     def times(self, count: int) -> Fault:
         """So many of the requests that are meant."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            self._faults.forget(self)
-            raise Refused(f"times({count!r}): it takes a number from 1 on, and always() is every one")
+            raise self._refused(f"times({count!r}): it takes a number from 1 on, and always() is every one")
         return self._with(times=count)
 
     def always(self) -> Fault:
@@ -44,8 +43,7 @@ class Fault:
     def skip(self, count: int) -> Fault:
         """Not the first so many."""
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            self._faults.forget(self)
-            raise Refused(f"skip({count!r}): it takes a number from 0 on")
+            raise self._refused(f"skip({count!r}): it takes a number from 0 on")
         return self._with(skip=count)
 
     def optional(self) -> Fault:
@@ -61,7 +59,7 @@ class Fault:
 
     def delay(self, span: Span) -> Fault:
         """They are handled so much later."""
-        return self._set("delay", self._ms(span))
+        return self._set("delay", span, span_ms)
 
     def drop(self, *, handled: bool = False) -> Fault:
         """They are never answered; `handled`: what they ask for is done all the same."""
@@ -77,7 +75,7 @@ class Fault:
 
     def throttle(self, span: Span) -> Fault:
         """They are handled, and their client is told to send nothing for so long."""
-        return self._set("throttle", self._ms(span))
+        return self._set("throttle", span, span_ms)
 
     # --- afterwards
 
@@ -119,22 +117,21 @@ class Fault:
         self._words.update(words)
         return self
 
-    def _set(self, act: str, argument: Any) -> Fault:
+    def _set(self, act: str, argument: Any, taken: Callable[[Any], Any] = lambda argument: argument) -> Fault:
         self._with(act=act)
-        self._words["with"] = argument
         self._faults.forget(self)
+        self._words["with"] = taken(argument)
         self._number = self._faults.ask("add_fault", **self._words)
         self._faults.remember(self)
         return self
 
-    def _ms(self, span: Span) -> int:
-        self._faults.forget(self)  # who hears that a word is wrong need not hear that it is missing
-        return span_ms(span)
+    def _refused(self, why: str) -> Refused:
+        self._faults.forget(self)  # who hears that a word is wrong need not hear that the last one is missing
+        return Refused(why)
 
     def _set_number(self) -> int:
         if self._number is None:
-            self._faults.forget(self)
-            raise Refused(f"{self} does not say what befalls them: {_ACTS}")
+            raise self._refused(f"{self} does not say what befalls them: {_ACTS}")
         return self._number
 
     def _state(self) -> dict[str, int]:
@@ -208,25 +205,26 @@ class Faults:
         for fault in [*self._set, *self._begun]:
             fault.remove()
 
-    def verify(self) -> None:
-        """Remove all of them. Raises: AssertionError when one was never hit, and is not optional."""
-        missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits]
-        told = self.recent_requests() if missed else ""
-        begun = list(self._begun)
-        self.clear()
-        _check_whole(begun)
-        if missed:
-            raise AssertionError(f"never hit: {', '.join(missed)}\n{told}")
+    def verify(self, *, ended: bool = False) -> None:
+        """Remove all of them. `ended`: the broker has been stopped or killed, and cannot be asked.
 
-    def verify_ended(self) -> None:
-        """As `verify`, when the broker has been stopped or killed, and cannot be asked."""
-        missed = [str(fault) for fault in self._set if not fault.is_optional and not fault.hits_before]
-        begun = list(self._begun)
-        self._set.clear()
-        self._begun.clear()
-        _check_whole(begun)
+        Raises: AssertionError when one was never hit, and is not optional, or has no last word.
+        """
+        missed = [
+            str(fault)
+            for fault in self._set
+            if not fault.is_optional and not (fault.hits_before if ended else fault.hits)
+        ]
+        begun = ", ".join(map(str, self._begun))
+        told = ", until the broker was ended" if ended else ""
+        requests = f"\n{self.recent_requests()}" if missed and not ended else ""
+        if ended:
+            self._set.clear()
+        self.clear()
+        if begun:
+            raise AssertionError(f"{begun} does not say what befalls them: {_ACTS}")
         if missed:
-            raise AssertionError(f"never hit, until the broker was ended: {', '.join(missed)}")
+            raise AssertionError(f"never hit{told}: {', '.join(missed)}{requests}")
 
     def remember(self, fault: Fault) -> None:
         """It is set."""
@@ -247,8 +245,3 @@ class Faults:
         """The broker is there again."""
         for fault in self._set:
             fault.put_back()
-
-
-def _check_whole(begun: list[Fault]) -> None:
-    if begun:
-        raise AssertionError(f"{', '.join(map(str, begun))} does not say what befalls them: {_ACTS}")

@@ -155,7 +155,7 @@ class Life:
     def check(self) -> None:
         """Raises: BrokerDied when its process has ended unasked."""
         if self.process is not None and not self.process.alive:
-            raise BrokerDied(f"the broker's process has ended{self.process.last_words()}")
+            raise self.process.died()
 
     def running(self) -> Process:
         """Its process. Raises: Refused."""

@@ -78,7 +78,7 @@ class Process:
             except TimeoutError:
                 raise BrokerDied(f"no answer to {command} within {ANSWER_WITHIN_S:g} s{self.last_words()}") from None
             except ConnectionError:
-                raise BrokerDied(f"the broker's process has ended{self.last_words()}") from None
+                raise self.died() from None
         if "refused" in said:
             raise Refused(said["refused"])
         return said["is"]
@@ -96,6 +96,10 @@ class Process:
             said: dict[str, Any] = json.loads(line)
             if said["id"] == self._asked:
                 return said
+
+    def died(self) -> BrokerDied:
+        """What is raised once it has ended unasked."""
+        return BrokerDied(f"the broker's process has ended{self.last_words()}")
 
     def last_words(self) -> str:
         """How it ended, as far as that is known, and what it has printed."""

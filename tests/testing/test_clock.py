@@ -90,11 +90,17 @@ def test_a_frozen_clock_expires_nobody_and_fetches_go_on(broker: Broker):
     consumer.close()
 
 
-def test_a_transaction_times_out(broker: Broker):
+def in_a_transaction(broker: Broker) -> Producer:
+    """It has begun one, and written a record."""
     producer = Producer({**broker.config("confluent-kafka"), "transactional.id": "t"})
     producer.init_transactions()
     producer.begin_transaction()
     producer.produce("orders", "a")
+    return producer
+
+
+def test_a_transaction_times_out(broker: Broker):
+    producer = in_a_transaction(broker)
     producer.flush()
     broker.assert_produced("orders", committed=True)
     broker.produce("orders", "b")
@@ -122,10 +128,7 @@ def test_a_rebalance_goes_on_without_who_does_not_rejoin(broker: Broker):
 
 
 def test_producers_and_transactional_ids_expire(broker: Broker):
-    producer = Producer({**broker.config("confluent-kafka"), "transactional.id": "t"})
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.produce("orders", "a")
+    producer = in_a_transaction(broker)
     producer.commit_transaction()
     asked = DescribeProducersTopicRequest(name="orders", partition_indexes=[0])
     with Wire(broker.bootstrap_servers) as wire:

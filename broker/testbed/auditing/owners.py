@@ -43,9 +43,8 @@ class Owners:
         self._topic_id = topic_id
         self._groups: dict[str, dict[str, Held]] = defaultdict(dict)
         self._gone: set[tuple[str, str]] = set()  # (group, member), of which the broker has said so
-        self._stale: dict[
-            int, tuple[set[Place], str]
-        ] = {}  # commits on their way: what of them must not count, and why
+        # Of commits on their way: what must not count, and why.
+        self._stale: dict[int, tuple[set[Place], str]] = {}
 
     def arrived(self, exchange: Exchange) -> None:
         """What a member says that it has, that it goes, or how far it is."""

@@ -123,7 +123,8 @@ def test_a_member_whose_heartbeats_come_over_another_connection_speaks_over_that
     assert not peers.awaited
 
 
-def test_a_namesake_that_joins_is_not_a_member_that_comes_back():
+def expired_beside_a_twin() -> tuple[VirtualRuntime, Peers, Departures, Peer, list[GroupEvent]]:
+    """The session of member m is over, another one has its client id and host."""
     runtime = VirtualRuntime()
     peers = Peers(runtime)
     told: list[GroupEvent] = []
@@ -133,6 +134,11 @@ def test_a_namesake_that_joins_is_not_a_member_that_comes_back():
     peers.joined(other, "g", "twin")
     cause = Cause(runtime.now_ms(), "session_expired", "m", None, "b", "/10.0.0.1")
     departures.happened(GroupEvent(SessionExpired(cause), "g", 3))
+    return runtime, peers, departures, peer, told
+
+
+def test_a_namesake_that_joins_is_not_a_member_that_comes_back():
+    _, peers, _, peer, told = expired_beside_a_twin()
     peers.joined(connected(peers), "g", "third")
     assert not told
     peers.joined(peer, "g", "m-2")
@@ -143,15 +149,7 @@ def test_a_namesake_that_joins_is_not_a_member_that_comes_back():
 
 def test_of_one_that_shares_its_name_its_own_heartbeat_says_that_it_lives():
     """Java's client gives its connection up after a pause, and asks over another one with the id that it had."""
-    runtime = VirtualRuntime()
-    peers = Peers(runtime)
-    told: list[GroupEvent] = []
-    departures = Departures(runtime, peers, told.append)
-    peer, other = connected(peers), connected(peers)
-    peers.joined(peer, "g", "m")
-    peers.joined(other, "g", "twin")
-    cause = Cause(runtime.now_ms(), "session_expired", "m", None, "b", "/10.0.0.1")
-    departures.happened(GroupEvent(SessionExpired(cause), "g", 3))
+    runtime, peers, departures, peer, told = expired_beside_a_twin()
     peers.closed(peer, "end of file")
     runtime.advance(TRACED_AFTER_MS)
     again = connected(peers)
