@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from broker.broker import Broker
-    from broker.network.connection import Connection
     from broker.network.listener_security import ListenerSecurity
+    from broker.network.ports import OpenConnection
 
 log = get_logger()
 
@@ -38,7 +38,7 @@ class _Waiting:
 
     __slots__ = ("connection", "until_ms")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: OpenConnection) -> None:
         self.connection = connection
         self.until_ms: int | None = None  # known when it is the first of its listener
 
@@ -69,7 +69,7 @@ class Admission:
         broker.settings.on_change(self._read_limits)
         self._read_limits()
 
-    def arrived(self, connection: Connection) -> None:
+    def arrived(self, connection: OpenConnection) -> None:
         """A new one: it is told `let_in`, `keep_out`, or to close."""
         listener = connection.listener
         queue = self._queues.setdefault(listener, deque())
@@ -86,7 +86,7 @@ class Admission:
         if len(queue) == 1:
             self._accept(listener, False)
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: OpenConnection) -> None:
         """One that was let in has gone."""
         self.total -= 1
         self._per_listener[connection.listener] -= 1
@@ -167,7 +167,7 @@ class Admission:
         self.throttled += delay_ms > 0
         return delay_ms
 
-    def _decide(self, connection: Connection) -> None:
+    def _decide(self, connection: OpenConnection) -> None:
         host = connection.host
         delay_ms = self._delay_of_host_ms(host)
         if delay_ms:

@@ -1,14 +1,18 @@
-"""What a connection knows of its surroundings."""
+"""What a connection knows of its surroundings, and they of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.network.memory import Holder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.broker import Broker
+    from broker.handlers.context import AnswerRoute
     from broker.handlers.dispatch import Routes
     from broker.network.closings import Closings
-    from broker.network.connection import Connection
     from broker.network.counters import Counters
     from broker.network.memory import RequestMemory
     from broker.network.slow_frames import SlowFrames
@@ -27,11 +31,55 @@ class Owner(Protocol):
     slow_frames: SlowFrames
     tick: int  # grows with time; a connection notes it when it is heard of
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: OpenConnection) -> None:
         """A new connection: it is let in, kept out for now, or closed."""
 
-    def joined(self, connection: Connection) -> None:
+    def joined(self, connection: OpenConnection) -> None:
         """It is let in."""
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: OpenConnection) -> None:
         """It is gone."""
+
+
+class OpenConnection(Holder, Protocol):
+    """A connection, as who lets it in and keeps it sees it."""
+
+    host: str
+    peer: str
+    listener: str
+    last_tick: int
+
+    @property
+    def idle(self) -> bool:
+        """Whether silence counts: nothing is owed to the peer, or it does not read what it is given."""
+
+    @property
+    def backlog(self) -> int:
+        """Requests that have come and are not handled yet."""
+
+    def parked(self) -> Iterator[AnswerRoute]:
+        """The route of each request whose answer is owed."""
+
+    def let_in(self) -> None:
+        """It is served from now on."""
+
+    def keep_out(self) -> None:
+        """It waits for that."""
+
+    def hold_to_quotas(self) -> None:
+        """Quotas have changed."""
+
+    def stop_reading(self) -> None:
+        """Handle no further request; answers that are owed still leave."""
+
+    def close(self, reason: str, **facts: Any) -> None:
+        """End it, with one log line."""
+
+    def end_later(self, buffers: list[Any], delay_ms: int) -> None:
+        """Read nothing more; after the delay send this and end."""
+
+    def end(self) -> None:
+        """End it without a word; what is ready still leaves."""
+
+    def abort(self) -> None:
+        """End it at once, whatever the peer has not read yet."""

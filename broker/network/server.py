@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.loop.listening import Listening
     from broker.loop.runtime import LoopRuntime, Runtime
     from broker.network.listener_security import ListenerSecurity
+    from broker.network.ports import OpenConnection
     from broker.network.tls_channel import TlsChannel
 
 log = get_logger()
@@ -47,7 +48,7 @@ class Server:
         self.counters = Counters()
         self.closings = Closings(broker.runtime)
         self.tick = 0
-        self.connections: dict[Connection, None] = {}  # in the order in which they came
+        self.connections: dict[OpenConnection, None] = {}  # in the order in which they came
         self.memory = RequestMemory(broker.runtime, shares, self.connections)
         self.failures = Failures()
         self.slow_frames = SlowFrames(broker.runtime)
@@ -59,18 +60,18 @@ class Server:
 
     # --- for connections
 
-    def admit(self, connection: Connection) -> None:
+    def admit(self, connection: OpenConnection) -> None:
         """A new connection: it is let in, kept out for now, or closed."""
         if self._stopped:
             connection.close("the broker is stopping")
         else:
             self.admission.arrived(connection)
 
-    def joined(self, connection: Connection) -> None:
+    def joined(self, connection: OpenConnection) -> None:
         """It is let in."""
         self.connections[connection] = None
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: OpenConnection) -> None:
         """It is gone."""
         if self.connections.pop(connection, self) is None:
             self.admission.left(connection)
