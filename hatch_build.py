@@ -4,20 +4,31 @@ In a checkout the rooms are top-level packages, `broker`, `storage` and so on, w
 wheel they are `kohort.rooms.broker` and so on: every `from ROOM... import` of theirs is rewritten, which is all it
 takes, since rooms are imported in no other way (a test holds that). Lines stay where they are, so a traceback reads the
 same.
+
+The project's URLs are those of the repository that is built, so that a fork's are its own: `KOHORT_PROJECT_URL`, or
+where `origin` lies when that is on the web; where neither says so, there are none.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 INSIDE = "kohort.rooms"
 _IMPORT = re.compile(rf"^(\s*)from ({'|'.join(ROOMS)})(?=[. ])", re.MULTILINE)
+# https://host/owner/name, ssh://git@host:2222/owner/name.git, git@host:owner/name.git
+_REMOTE = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^@/]+@)?|[^@/:]+@)([\w.-]+\.[a-z]+)(?::\d+(?=/))?[:/](.+?)(?:\.git)?/?"
+)
 
 
 def rewritten(source: str) -> str:
@@ -57,3 +68,32 @@ class RoomsInside(BuildHookInterface):  # type: ignore[type-arg]  # of no other 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Called when the wheel is there."""
         shutil.rmtree(Path(self.directory) / "rooms", ignore_errors=True)
+
+
+def project_urls(remote: str) -> dict[str, str]:
+    """The pages of a repository, given as git writes its address; none for a folder or a machine of one's own."""
+    found = _REMOTE.fullmatch(remote)
+    if found is None:
+        return {}
+    home = f"https://{found[1]}/{found[2]}"
+    return {
+        "Homepage": home,
+        "Documentation": f"{home}/tree/HEAD/docs",
+        "Source": home,
+        "Issues": f"{home}/issues",
+        "Changelog": f"{home}/blob/HEAD/CHANGELOG.md",
+    }
+
+
+class ProjectUrls(MetadataHookInterface):
+    """Tells the metadata where the repository is that they were made in; the sdist hands it on to its wheel."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Called when the metadata are read."""
+        remote = os.environ.get("KOHORT_PROJECT_URL", "")
+        if not remote and (Path(self.root) / ".git").exists():
+            command = ["git", "-C", self.root, "remote", "get-url", "origin"]
+            with contextlib.suppress(OSError):  # without git there is nobody to ask
+                remote = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+        if urls := project_urls(remote):
+            metadata["urls"] = urls

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_build import project_urls
 from tests.support.broker_process import ROOT, eventually
 from tests.testing.test_page import PAGE, write_examples
 
@@ -49,7 +50,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the sdist, and the wheel that was made of it."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    environment = clean_environment() | {"KOHORT_PROJECT_URL": "git@git.test.dev:somebody/kohort.git"}
+    subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return folder
 
 
@@ -69,6 +71,20 @@ def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # would stand, are not read there.
     (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin"
+
+
+@pytest.mark.parametrize(
+    ("remote", "home"),
+    [
+        ("https://git.test.dev/somebody/kohort", "https://git.test.dev/somebody/kohort"),
+        ("https://name:token@git.test.dev/group/part/kohort.git", "https://git.test.dev/group/part/kohort"),
+        ("ssh://git@git.test.dev:2222/somebody/kohort.git/", "https://git.test.dev/somebody/kohort"),
+        ("git@git.test.dev:somebody/kohort.git", "https://git.test.dev/somebody/kohort"),
+        *((own, None) for own in ("/srv/git/kohort", "../kohort", "file:///srv/kohort.git", "http://localhost/k", "")),
+    ],
+)
+def test_the_projects_pages_are_those_of_its_repository(remote: str, home: str | None):
+    assert project_urls(remote).get("Homepage") == home
 
 
 def clean_environment() -> dict[str, str]:
