@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import kafka
 from aiokafka import AIOKafkaProducer
@@ -264,20 +264,41 @@ class _Process:
         self._tell("abort")
 
     def close(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL."""
         self._process.kill()
         self._process.communicate()
 
 
 class Java(_Process):
-    """The Java client."""
+    """The Java client. One that is let go of leaves its JVM to the next, which then need not start one."""
 
     name = "java"
     classes = Path()  # where the program is compiled to: set it first
+    _idle: ClassVar[list[subprocess.Popen[str]]] = []
 
     def __init__(self, bootstrap: str, tid: str, timeout_ms: int = 60_000) -> None:
-        jvm = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        program = ["-cp", class_path(WORKERS / "TransactionalWorker.java", self.classes), "TransactionalWorker"]
-        super().__init__([*jvm, *program, bootstrap, tid, str(timeout_ms)])
+        if self._idle:
+            self._process = self._idle.pop()
+        else:
+            jvm = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            program = ["-cp", class_path(WORKERS / "TransactionalWorker.java", self.classes), "TransactionalWorker"]
+            super().__init__([*jvm, *program])
+        try:
+            self._tell("new", bootstrap, tid, timeout_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        try:
+            self._tell("drop")
+        except (AssertionError, OSError):
+            self.kill()
+        else:
+            self._idle.append(self._process)
 
 
 class KafkaJs(_Process):

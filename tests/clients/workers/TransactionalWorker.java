@@ -15,8 +15,9 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * A transactional producer that does what it is told, a line at a time, and answers each with a line: `ok`, `fenced why`
- * or `failed why`. Arguments: bootstrap, transactional id, timeout in ms. Its first line says how initTransactions went.
+ * A transactional producer that does what it is told, a line at a time, and answers each with one: `ok`, `fenced why`
+ * or `failed why`. Its first line is `ok`, when it is there. `new BOOTSTRAP ID TIMEOUT_MS` makes the producer; `drop`
+ * lets go of it in the middle of whatever it does, so that another one can be made.
  */
 public class TransactionalWorker {
   static KafkaProducer<byte[], byte[]> producer;
@@ -41,6 +42,8 @@ public class TransactionalWorker {
 
   static void act(String[] words) throws Exception {
     switch (words[0]) {
+      case "new" -> make(words[1], words[2], words[3]);
+      case "drop" -> drop();
       case "begin" -> producer.beginTransaction();
       case "commit" -> producer.commitTransaction();
       case "abort" -> producer.abortTransaction();
@@ -53,22 +56,30 @@ public class TransactionalWorker {
     }
   }
 
-  public static void main(String[] args) throws Exception {
+  static void drop() {
+    if (producer != null) producer.close(Duration.ZERO);
+    producer = null;
+  }
+
+  static void make(String bootstrap, String id, String timeoutMs) {
     Properties p = new Properties();
-    p.put("bootstrap.servers", args[0]);
-    p.put("transactional.id", args[1]);
-    p.put("transaction.timeout.ms", args[2]);
+    p.put("bootstrap.servers", bootstrap);
+    p.put("transactional.id", id);
+    p.put("transaction.timeout.ms", timeoutMs);
     p.put("key.serializer", ByteArraySerializer.class.getName());
     p.put("value.serializer", ByteArraySerializer.class.getName());
     p.put("max.block.ms", "30000");
     producer = new KafkaProducer<>(p);
-    answer(producer::initTransactions);
+    producer.initTransactions();
+  }
+
+  public static void main(String[] args) throws Exception {
+    answer(() -> {});
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       String[] words = line.split(" ");
       answer(() -> act(words));
     }
-    producer.close(Duration.ZERO);
     System.exit(0);
   }
 }
