@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from coordinator.view import Topics
 
 
-def began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
+def began(record: Record, event: GroupEvent, history: GroupHistory) -> None:
     """Fill in a `rebalance_began`."""
     rebalance = event.epochs
     assert rebalance is not None
@@ -34,11 +34,11 @@ def began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
         "members_before": len(rebalance.members_before),
     }
     if not rebalance.members_before:
-        past.holdings, past.generation = {}, rebalance.from_epoch
-    past.open = record
+        history.holdings, history.generation = {}, rebalance.from_epoch
+    history.open = record
 
 
-def ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupHistory) -> None:
+def ended(record: Record, event: GroupEvent, what: RebalanceEnded, history: GroupHistory) -> None:
     """Fill in a `rebalance_ended`: moves are told against the last epoch that everybody had reached."""
     rebalance, group, topics = event.epochs, event.consumer_group, event.topics
     assert rebalance is not None
@@ -52,19 +52,19 @@ def ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupHi
     record["further_causes_truncated"] = rebalance.further_causes_cut
     if what.outcome == "superseded":
         record |= nothing_moved(None)
-        if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:
-            past.open = None
+        if history.open is not None and history.open["rebalance_id"] == rebalance.rebalance_id:
+            history.open = None
         return
-    past.open = None
+    history.open = None
     now = holdings_of(group, topics)
-    record |= _members(group, rebalance, past.holdings, now, what.session_timeout_ms or 0)
+    record |= _members(group, rebalance, history.holdings, now, what.session_timeout_ms or 0)
     record["stopped_ms"] = what.stopped_ms
     if group.members:
         total = sum(topics.partition_count(name) or 0 for name in group.subscribed_topics)
         record["partitions_total"] = total
         record["partitions_unassigned"] = max(total - sum(len(one.partitions) for one in now.values()), 0)
         record["imbalance"] = _imbalance(group, now)
-    past.holdings, past.generation = now, group.epoch
+    history.holdings, history.generation = now, group.epoch
 
 
 def loaded_members(group: ConsumerGroup, topics: Topics) -> Record:

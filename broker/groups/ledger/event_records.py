@@ -52,30 +52,30 @@ _PLAIN = {
 _LATER = (events.DepartureTraced, events.PartitionsRead)
 
 
-def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) -> Record:
-    """The record of one event. `past` is what was told of the group so far, and is brought up to date."""
+def record_of(event: GroupEvent, common: Mapping[str, Any], history: GroupHistory) -> Record:
+    """The record of one event. `history` is what was told of the group so far, and is brought up to date."""
     what = event.what
     # What is seen later of a member that went, or of a partition that moved, is told of the group as it is then.
     is_late = isinstance(what, _LATER)
-    group_type = (past.group_type if is_late else None) or event.group_type
+    group_type = (history.group_type if is_late else None) or event.group_type
     if not is_late:
-        past.group_type = group_type
+        history.group_type = group_type
     record: Record = {
         "version": VERSION,
         "kind": event.kind,
         "at_ms": event.at_ms,
         "group_id": event.group_id,
         "group_type": group_type,
-        "generation": max(event.generation, past.generation) if is_late else event.generation,
+        "generation": max(event.generation, history.generation) if is_late else event.generation,
         **common,
     }
     plain = _PLAIN.get(event.kind)
     if plain is not None:
         record.update(zip(_NAMES[event.kind], plain(what), strict=True))
-        if isinstance(what, events.MemberReplaced) and past.holdings is not None:
+        if isinstance(what, events.MemberReplaced) and history.holdings is not None:
             # What it owned is its own under the new id too: nothing has moved.
             renamed = {what.old_member_id: what.new_member_id}
-            past.holdings = {renamed.get(key, key): held for key, held in past.holdings.items()}
+            history.holdings = {renamed.get(key, key): held for key, held in history.holdings.items()}
     elif isinstance(what, events.OffsetsChanged):
         record |= {"by": what.by, "client_id": what.client_id, "client_host": what.client_host}
         record["offsets"] = [
@@ -84,9 +84,9 @@ def record_of(event: GroupEvent, common: Mapping[str, Any], past: GroupHistory) 
         ]
         record["truncated"] = what.offset_count - len(what.offsets)
     elif isinstance(what, events.RebalanceBegan):
-        (_began if event.epochs is None else epochs.began)(record, event, past)
+        (_began if event.epochs is None else epochs.began)(record, event, history)
     elif isinstance(what, events.RebalanceEnded):
-        (_ended if event.epochs is None else epochs.ended)(record, event, what, past)
+        (_ended if event.epochs is None else epochs.ended)(record, event, what, history)
     return record
 
 
@@ -148,7 +148,7 @@ def reached(group: AnyGroup | None, from_generation: int) -> int:
     return group.generation
 
 
-def _began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
+def _began(record: Record, event: GroupEvent, history: GroupHistory) -> None:
     rebalance = event.rebalance
     assert rebalance is not None
     record |= {
@@ -159,11 +159,11 @@ def _began(record: Record, event: GroupEvent, past: GroupHistory) -> None:
         "members_before": len(rebalance.members_before),
     }
     if rebalance.state_before is GroupState.EMPTY:
-        past.holdings, past.generation = {}, rebalance.from_generation  # nobody owned anything, whatever was before
-    past.open = record
+        history.holdings, history.generation = {}, rebalance.from_generation  # nobody owned anything, whatever was before
+    history.open = record
 
 
-def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupHistory) -> None:
+def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, history: GroupHistory) -> None:
     rebalance, group = event.rebalance, event.group
     assert rebalance is not None
     record |= phases(what)
@@ -175,11 +175,11 @@ def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupH
     outcome = what.outcome
     if group is None or outcome not in ("stable", "empty"):
         record |= nothing_moved(None)
-        if past.open is not None and past.open["rebalance_id"] == rebalance.rebalance_id:
-            past.open = None
+        if history.open is not None and history.open["rebalance_id"] == rebalance.rebalance_id:
+            history.open = None
         return
-    past.open = None
-    before = past.holdings
+    history.open = None
+    before = history.holdings
     now: Holdings | None = {} if outcome == "empty" else holdings(group)
     if before is not None and now is not None:
         record |= _moved(group, rebalance, before, now)
@@ -193,7 +193,7 @@ def _ended(record: Record, event: GroupEvent, what: RebalanceEnded, past: GroupH
         record["partitions_unassigned"] = max(total - assigned, 0)
         record["imbalance"] = imbalance(group, now)
     record["stopped_ms"] = _stopped_ms(record, group)
-    past.holdings, past.generation = now, group.generation
+    history.holdings, history.generation = now, group.generation
 
 
 def _moved(group: Group, rebalance: Rebalance, before: Holdings, now: Holdings) -> Record:

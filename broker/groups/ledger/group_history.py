@@ -56,16 +56,16 @@ class GroupHistory:
         self.generation = group.generation
 
 
-def follow(pasts: dict[str, GroupHistory], record: Mapping[str, Any]) -> None:
+def follow(histories: dict[str, GroupHistory], record: Mapping[str, Any]) -> None:
     """Take one record of the topic over, at a start: later ones overwrite earlier ones."""
     kind, group_id = record.get("kind"), record["group_id"]
     if kind == "rebalance_began":
-        past = pasts.setdefault(group_id, GroupHistory())
-        past.open = record
+        history = histories.setdefault(group_id, GroupHistory())
+        history.open = record
     elif kind == "rebalance_ended":
-        past = pasts.setdefault(group_id, GroupHistory())
-        past.open = None
+        history = histories.setdefault(group_id, GroupHistory())
+        history.open = None
         if record.get("outcome") in ("stable", "empty", "interrupted"):
-            past.generation = int(record.get("to_generation", -1))
+            history.generation = int(record.get("to_generation", -1))
     elif kind == "group_removed":
-        pasts.pop(group_id, None)
+        histories.pop(group_id, None)

@@ -96,7 +96,7 @@ class Ledger:
         self._asked = False
         self._creating = False
         self._failing = False  # said so already
-        self._pasts: dict[int, dict[str, GroupHistory]] = {}  # by coordinator partition and group
+        self._histories: dict[int, dict[str, GroupHistory]] = {}  # by coordinator partition and group
         self._refusals = Refusals(runtime, self._put)
         self.unread = Unread(runtime, self._put)
         self._departures = Departures(runtime, groups.peers, self._put)
@@ -122,7 +122,7 @@ class Ledger:
 
     def loaded(self, leader: GroupLeader) -> None:
         """A leader's groups were read from the log: rebalances that were going on are over."""
-        if self.enabled and (leader.shard.states or leader.index in self._pasts):
+        if self.enabled and (leader.shard.states or leader.index in self._histories):
             self._put(_Loaded(leader.index, dict(leader.shard.states), self._runtime.now_ms()))
 
     def _put(self, item: GroupEvent | _Loaded) -> None:
@@ -200,31 +200,31 @@ class Ledger:
         if isinstance(item, _Loaded):
             return self._interrupted(item)
         index = self._index_of(item.group_id)
-        pasts = self._pasts_of(index)
-        past = pasts.get(item.group_id)
-        if past is None:
-            past = pasts[item.group_id] = GroupHistory()
-        record = event_records.record_of(item, self._common(index), past)
+        histories = self._histories_of(index)
+        history = histories.get(item.group_id)
+        if history is None:
+            history = histories[item.group_id] = GroupHistory()
+        record = event_records.record_of(item, self._common(index), history)
         if isinstance(item.what, GroupRemoved):
-            del pasts[item.group_id]
+            del histories[item.group_id]
         return [record]
 
     def _interrupted(self, loaded: _Loaded) -> list[LedgerRecord]:
-        pasts, topics = self._pasts_of(loaded.index), self._catalogue.image
+        histories, topics = self._histories_of(loaded.index), self._catalogue.image
         records = []
-        for group_id, past in list(pasts.items()):
+        for group_id, history in list(histories.items()):
             group = loaded.groups.get(group_id)
-            if past.open is not None:
+            if history.open is not None:
                 common = self._common(loaded.index)
-                records.append(event_records.interrupted(past.open, group, topics, common, loaded.at_ms))
-                began_at = int(past.open.get("from_generation", -1))
+                records.append(event_records.interrupted(history.open, group, topics, common, loaded.at_ms))
+                began_at = int(history.open.get("from_generation", -1))
                 if (now_at := event_records.reached(group, began_at)) > began_at:
-                    past.generation = now_at
-                past.open = None
+                    history.generation = now_at
+                history.open = None
             if group is None:
-                del pasts[group_id]
+                del histories[group_id]
             else:
-                past.loaded(group, topics)
+                history.loaded(group, topics)
         return records
 
     def _stage(self, staged: dict[int, list[Record]], record: LedgerRecord) -> None:
@@ -314,20 +314,20 @@ class Ledger:
 
     # -- after a start -------------------------------------------------------------------------------------
 
-    def _pasts_of(self, index: int) -> dict[str, GroupHistory]:
+    def _histories_of(self, index: int) -> dict[str, GroupHistory]:
         """What was told of the groups of a partition; read from the topic at the first question.
 
         Raises: PartitionLoading, StorageError.
         """
-        pasts = self._pasts.get(index)
-        if pasts is None:
-            pasts = {}
+        histories = self._histories.get(index)
+        if histories is None:
+            histories = {}
             if self.enabled:
-                self._read_tail(index, pasts)
-            self._pasts[index] = pasts
-        return pasts
+                self._read_tail(index, histories)
+            self._histories[index] = histories
+        return histories
 
-    def _read_tail(self, index: int, pasts: dict[str, GroupHistory]) -> None:
+    def _read_tail(self, index: int, histories: dict[str, GroupHistory]) -> None:
         try:
             partition = self._partitions.get(LEDGER_TOPIC, index)
         except PartitionLoading:
@@ -347,7 +347,7 @@ class Ledger:
         # Of each group the newest of each kind, in the order in which they were written.
         for record in newest.values():
             try:
-                follow(pasts, decode_whole(record.value, self._cluster_id))
+                follow(histories, decode_whole(record.value, self._cluster_id))
             except (UnparsableRecord, TypeError, ValueError):
                 continue  # a client may write into the topic as well
 

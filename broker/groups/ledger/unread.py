@@ -28,7 +28,7 @@ WAITING_MAX = 100_000
 SPANS_MAX = 200
 
 _GONE = frozenset({"left", "expired", "removed"})
-_Place = tuple[str, int]
+_TopicPartition = tuple[str, int]
 _Client = tuple[str, str]
 
 
@@ -51,24 +51,24 @@ class _Round:
         self.group_id = group_id
         self.rebalance_id = rebalance_id
         self.generation = generation
-        self.began_ms: dict[_Place, int] = {}  # of those that are not read yet: since when
-        self.clients: dict[_Place, _Client] = {}  # who owns them now
-        self.owners: dict[_Place, str] = {}  # the same by member id
+        self.began_ms: dict[_TopicPartition, int] = {}  # of those that are not read yet: since when
+        self.clients: dict[_TopicPartition, _Client] = {}  # who owns them now
+        self.owners: dict[_TopicPartition, str] = {}  # the same by member id
         self.goes_on = False  # a rebalance of a consumer group: more may be taken
         self.shared = shared  # client ids that several members have
-        self.took_ms: dict[_Place, int] = {}
+        self.took_ms: dict[_TopicPartition, int] = {}
 
 
 class Unread:
     """A listener of the ledger's records; `tell` gets an event of each round."""
 
     def __init__(self, runtime: Runtime, tell: Callable[[GroupEvent], None]) -> None:
-        self.waiting: dict[str, dict[_Place, tuple[_Round, ...]]] = {}
+        self.waiting: dict[str, dict[_TopicPartition, tuple[_Round, ...]]] = {}
         """By client id, what is awaited of it, in one group or in several; handlers look."""
         self._runtime = runtime
         self._tell = tell
         self._rounds: dict[str, _Round] = {}  # by group
-        self._nobodys: dict[str, dict[_Place, int]] = {}  # by group, partitions without an owner: since when
+        self._nobodys: dict[str, dict[_TopicPartition, int]] = {}  # by group, partitions without an owner: since when
         self._count = 0
 
     def on_ledger(self, record: Mapping[str, Any]) -> None:
@@ -92,15 +92,15 @@ class Unread:
         one = _Round(group_id, record["rebalance_id"], record["to_generation"], shared)
         signs = _signs(record)
         for topic, partition, before, after in record["moves"]:
-            place = topic, partition
-            since_ms = carried.get(place) or (signs.get(before) if before else nobodys.get(place))
+            tp = topic, partition
+            since_ms = carried.get(tp) or (signs.get(before) if before else nobodys.get(tp))
             if since_ms is None:
                 continue
             if after is None:
-                nobodys[place] = since_ms
+                nobodys[tp] = since_ms
             elif after in clients and not _alike(clients[after], clients.get(before)):
-                one.began_ms[place], one.clients[place], one.owners[place] = since_ms, clients[after], after
-        left = {place: at for place, at in nobodys.items() if place not in one.began_ms}
+                one.began_ms[tp], one.clients[tp], one.owners[tp] = since_ms, clients[after], after
+        left = {tp: at for tp, at in nobodys.items() if tp not in one.began_ms}
         if left and len(self._nobodys) < WAITING_MAX:
             self._nobodys[group_id] = left
         if one.began_ms and self._count + len(one.began_ms) <= WAITING_MAX:
@@ -110,15 +110,15 @@ class Unread:
         """A member of a consumer group was given partitions: from now on it may read them."""
         group_id, one = event.group_id, self._rounds.get(event.group_id)
         nobodys, client = self._nobodys.get(group_id, {}), (what.client_id, what.client_host)
-        new: dict[_Place, int] = {}
+        new: dict[_TopicPartition, int] = {}
         for topic, partition, sign_ms, before in what.partitions:
-            place = topic, partition
-            since_ms = nobodys.pop(place, sign_ms)
-            if one is not None and place in one.began_ms:
-                since_ms = one.began_ms.pop(place)  # whom it was given before has not read it
-                self._forget(one, place)
+            tp = topic, partition
+            since_ms = nobodys.pop(tp, sign_ms)
+            if one is not None and tp in one.began_ms:
+                since_ms = one.began_ms.pop(tp)  # whom it was given before has not read it
+                self._forget(one, tp)
             if since_ms is not None and not _alike(client, before) and self._count + len(new) < WAITING_MAX:
-                new[place] = since_ms
+                new[tp] = since_ms
         if not nobodys:
             self._nobodys.pop(group_id, None)
         if one is None:
@@ -129,8 +129,8 @@ class Unread:
             shared = frozenset(name for name, count in there.items() if count > 1)
             one = _Round(group_id, what.rebalance_id, event.generation, shared)
         one.rebalance_id, one.goes_on = what.rebalance_id, True  # one that supersedes another takes over its round
-        for place, since_ms in new.items():
-            one.began_ms[place], one.clients[place], one.owners[place] = since_ms, client, what.member_id
+        for tp, since_ms in new.items():
+            one.began_ms[tp], one.clients[tp], one.owners[tp] = since_ms, client, what.member_id
         if new:
             self._await(one, new)
 
@@ -151,12 +151,12 @@ class Unread:
         for topic in topics:
             name = name_of(topic)
             for wanted in topic.partitions:
-                place = name, wanted.partition
-                for one in mine.get(place, ()):
-                    if one.clients[place] == client:
-                        self._read(one, place, now_ms)
-                    elif _alike(one.clients[place], client):
-                        self._read(one, place, None if client[0] in one.shared else now_ms)
+                tp = name, wanted.partition
+                for one in mine.get(tp, ()):
+                    if one.clients[tp] == client:
+                        self._read(one, tp, now_ms)
+                    elif _alike(one.clients[tp], client):
+                        self._read(one, tp, None if client[0] in one.shared else now_ms)
 
     def committed(self, group_id: str, member_id: str, topics: Iterable[OffsetCommitRequestTopic]) -> None:
         """This member commits what it has read of these partitions."""
@@ -166,15 +166,15 @@ class Unread:
         now_ms = self._runtime.now_ms()
         for topic in topics:
             for partition in topic.partitions:
-                place = topic.name, partition.partition_index
-                if place in one.began_ms and one.owners[place] == member_id:
-                    self._read(one, place, now_ms)
+                tp = topic.name, partition.partition_index
+                if tp in one.began_ms and one.owners[tp] == member_id:
+                    self._read(one, tp, now_ms)
 
-    def _await(self, one: _Round, places: Iterable[_Place]) -> None:
+    def _await(self, one: _Round, partitions: Iterable[_TopicPartition]) -> None:
         self._rounds[one.group_id] = one
-        for place in places:
-            mine = self.waiting.setdefault(one.clients[place][0], {})
-            mine[place] = (*mine.get(place, ()), one)
+        for tp in partitions:
+            mine = self.waiting.setdefault(one.clients[tp][0], {})
+            mine[tp] = (*mine.get(tp, ()), one)
             self._count += 1
         deadline_ms = self._runtime.now_ms() + GIVE_UP_MS
         self._runtime.timers.set(("unread", one.group_id), deadline_ms, lambda: self._gave_up(one.group_id))
@@ -182,39 +182,39 @@ class Unread:
     def _gave_up(self, group_id: str) -> None:
         self._finish(group_id)
 
-    def _read(self, one: _Round, place: _Place, now_ms: int | None) -> None:
+    def _read(self, one: _Round, tp: _TopicPartition, now_ms: int | None) -> None:
         """`now_ms`: None when another of the same name may have read it, so that nothing can be told."""
-        self._forget(one, place)
-        since_ms = one.began_ms.pop(place)
+        self._forget(one, tp)
+        since_ms = one.began_ms.pop(tp)
         if now_ms is not None:
-            one.took_ms[place] = max(now_ms - since_ms, 0)
+            one.took_ms[tp] = max(now_ms - since_ms, 0)
         if not one.began_ms and not one.goes_on:
             self._finish(one.group_id)
 
-    def _forget(self, one: _Round, place: _Place) -> None:
-        client_id = one.clients[place][0]
+    def _forget(self, one: _Round, tp: _TopicPartition) -> None:
+        client_id = one.clients[tp][0]
         mine = self.waiting.get(client_id, {})
-        left = tuple(other for other in mine.pop(place, ()) if other is not one)
+        left = tuple(other for other in mine.pop(tp, ()) if other is not one)
         self._count -= 1
         if left:
-            mine[place] = left
+            mine[tp] = left
         if not mine:
             self.waiting.pop(client_id, None)
 
-    def _finish(self, group_id: str) -> Mapping[_Place, int]:
+    def _finish(self, group_id: str) -> Mapping[_TopicPartition, int]:
         """Tell of the group's round, if there is one; since when those are unread that nobody has read."""
         one = self._rounds.pop(group_id, None)
         if one is None:
             return {}
         self._runtime.timers.cancel(("unread", group_id))
         now_ms = self._runtime.now_ms()
-        for place in one.began_ms:
-            self._forget(one, place)
-        took = one.took_ms | {place: max(now_ms - at_ms, 0) for place, at_ms in one.began_ms.items()}
+        for tp in one.began_ms:
+            self._forget(one, tp)
+        took = one.took_ms | {tp: max(now_ms - at_ms, 0) for tp, at_ms in one.began_ms.items()}
         if not took:
             return {}
-        worst = max(took, key=lambda place: (took[place], place))
-        spans = tuple([(*place, ms) for place, ms in sorted(took.items(), key=lambda item: -item[1])[:SPANS_MAX]])
+        worst = max(took, key=lambda tp: (took[tp], tp))
+        spans = tuple([(*tp, ms) for tp, ms in sorted(took.items(), key=lambda item: -item[1])[:SPANS_MAX]])
         what = PartitionsRead(one.rebalance_id, len(took), len(one.began_ms), took[worst], *worst, spans)
         self._tell(GroupEvent(what, group_id, one.generation, now_ms))
         return one.began_ms

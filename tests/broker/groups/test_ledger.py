@@ -612,8 +612,8 @@ def test_a_name_that_is_too_long_for_a_record_is_cut():
 
 def test_what_is_seen_of_a_member_later_is_told_of_the_group_as_it_is_then():
     """Else a reader would take the end of the ledger for older than it is, and an epoch for a generation."""
-    past = GroupHistory(7)
-    past.group_type = "consumer"
+    history = GroupHistory(7)
+    history.group_type = "consumer"
     what = DepartureTraced("m", None, "c", "/10.0.0.1", "member_left", 1, "open", 3_000, None, None)
-    record = record_of(GroupEvent(what, "g", 5), {}, past)
+    record = record_of(GroupEvent(what, "g", 5), {}, history)
     assert (record["generation"], record["group_type"]) == (7, "consumer")
