@@ -18,7 +18,7 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.opening import Found
 from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
-from broker.catalogue.startup import found_places, logged_epochs, oldest_kafka
+from broker.catalogue.startup import found_directory_ids, logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.groups.groups import Groups
@@ -127,7 +127,7 @@ class Composition:
                 epochs,
                 stops.at,
                 has_folders=any(scan.logs for _, scan in scans),
-                places=found_places(scans),
+                directory_ids=found_directory_ids(scans),
                 acls_hold=bool(settings.authorizer_class_name),
             )
             torn = catalogue.open(endpoints, found, protocols)

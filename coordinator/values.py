@@ -34,10 +34,10 @@ def altered(value: Value, **changes: Any) -> Value:
     if shape is None:
         names = [field.name for field in fields(value)]  # type: ignore[arg-type]  # any slotted dataclass
         shape = _SHAPES[kind] = attrgetter(*names), {name: place for place, name in enumerate(names)}
-    read, places = shape
+    read, indices = shape
     content = list(read(value))
     for name, new in changes.items():
-        content[places[name]] = new
+        content[indices[name]] = new
     return kind(*content)
 
 

@@ -90,6 +90,35 @@ def test_every_decision_of_the_design_that_is_cited_is_there() -> None:
     assert cited <= there, cited - there
 
 
+# A chapter, a table or a numbered source of some text: nothing that stands in a clone has such numbers.
+_ELSEWHERE = re.compile(r"\b(?:chapter|section|table) \d+(?:\.\d+)*\b|§ ?\d|Source: [A-Z]\d+\b", re.IGNORECASE)
+
+
+def test_nothing_is_cited_that_a_clone_does_not_have() -> None:
+    """No chapter, table or page of texts that are not in the repository."""
+    tops = (
+        "kohort",
+        "protocol",
+        "coordinator",
+        "storage",
+        "broker",
+        "offline",
+        "pipeline",
+        "cli",
+        "benchmarks",
+        "tools",
+    )
+    files = [file for top in (*tops, "tests") for file in (ROOT / top).rglob("*.py") if file.name != "test_docs.py"]
+    wrong = []
+    for file in [*PAGES, *files]:
+        text = file.read_text()
+        wrong += [f"{file.relative_to(ROOT)}: {found}" for found in _ELSEWHERE.findall(text)]
+        for page in re.findall(r"\bdocs/[\w/-]+\.md\b", text):
+            if not (ROOT / page).exists():
+                wrong.append(f"{file.relative_to(ROOT)}: {page}")
+    assert not wrong
+
+
 @each_page
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in _links(page):

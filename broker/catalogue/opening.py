@@ -35,7 +35,9 @@ class Found:
     log_epochs: Mapping[tuple[bytes, int], int] = field(default_factory=dict)  # last epoch by (topic id, partition)
     stopped_at: int | None = None  # the end of the metadata log that a clean stop wrote down
     has_folders: bool = False  # of partitions
-    places: startup.Places = field(default_factory=dict)  # the ids of the directories that each partition lies in
+    directory_ids: startup.DirectoryIds = field(
+        default_factory=dict
+    )  # the ids of the directories that each partition lies in
     acls_hold: bool = False  # there is an authorizer
 
 
@@ -83,7 +85,7 @@ def open_and_register(
         opening = []
     for record in opening:
         state.apply(record)
-    startup.check(state, placing, quorum, found.places, acls_hold=found.acls_hold)
+    startup.check(state, placing, quorum, found.directory_ids, acls_hold=found.acls_hold)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()
@@ -92,7 +94,9 @@ def open_and_register(
     log.sync()
     broker_epoch = log.next_offset + len(opening)
     registration = _registration(state, placing, endpoints, protocols, incarnation_id, broker_epoch)
-    leadership = startup.leadership(state, placing, clean=found.clean, log_epochs=found.log_epochs, places=found.places)
+    leadership = startup.leadership(
+        state, placing, clean=found.clean, log_epochs=found.log_epochs, directory_ids=found.directory_ids
+    )
     # A transaction must not begin inside the one that `opening` ends, nor take the registration's offset.
     if 1 + len(opening) + len(leadership) > BATCH_RECORDS:
         append_change(log, state, [*opening, registration], now_ms)

@@ -45,7 +45,7 @@ _FIRST_LEVELS = ((31, "4.4"), (30, "4.3"), (28, "4.2"), (26, "4.1"), (22, "4.0")
 _DIRECTORIES_SINCE = 17  # the metadata.version that names log directories in partition records
 _RESERVED_DIRECTORIES = 100  # ids below it are no directories: MIGRATING, UNASSIGNED, LOST
 
-Places: TypeAlias = "Mapping[tuple[bytes, int], tuple[bytes, ...]]"  # (topic id, partition) -> directory ids
+DirectoryIds: TypeAlias = "Mapping[tuple[bytes, int], tuple[bytes, ...]]"  # (topic id, partition) -> directory ids
 
 
 def oldest_kafka(features: Mapping[str, int]) -> str | None:
@@ -78,7 +78,7 @@ def bootstrap(
 ) -> list[Any]:
     """The first records of a log that has no `metadata.version`: what Kafka's format left for it, else ours.
 
-    Raises: CorruptFile, DirectoryRefused, StorageError. Source: S6.
+    Raises: CorruptFile, DirectoryRefused, StorageError. Source: Kafka's Formatter, BootstrapMetadata.
     """
     opening: list[Any] = []
     if state.in_transaction:
@@ -104,8 +104,10 @@ def bootstrap(
     return [*opening, begin, *made, records.EndTransactionRecord()]
 
 
-def check(state: ClusterState, placing: Placing, quorum: Quorum, places: Places, *, acls_hold: bool) -> None:
-    """Raises: DirectoryRefused for what a single node cannot take over, naming the record. Source: chapter 5."""
+def check(
+    state: ClusterState, placing: Placing, quorum: Quorum, directory_ids: DirectoryIds, *, acls_hold: bool
+) -> None:
+    """Raises: DirectoryRefused for what a single node cannot take over, naming the record."""
     for name, level in state.features.items():
         known = _HIGHEST_LEVELS.get(name)
         if known is None or level > known:
@@ -125,7 +127,7 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum, places: Places,
                     f"{topic.name}-{partition} has replicas {list(one.replicas)}; "
                     f"Kohort serves directories whose every replica is node {placing.node_id}"
                 )
-    check_places(state, placing, places)
+    check_directory_ids(state, placing, directory_ids)
     for (kind, name), overrides in state.configs.items():
         if kind == TOPIC_RESOURCE and overrides.get("remote.storage.enable", "false").strip().lower() == "true":
             raise DirectoryRefused(
@@ -139,7 +141,7 @@ def check(state: ClusterState, placing: Placing, quorum: Quorum, places: Places,
         )
 
 
-def check_places(state: ClusterState, placing: Placing, places: Places) -> None:
+def check_directory_ids(state: ClusterState, placing: Placing, directory_ids: DirectoryIds) -> None:
     """Raises: DirectoryRefused for a partition that lies in two directories, or in none of those that are here.
 
     Kafka would serve one without its folder as empty, or leave it without a leader.
@@ -158,7 +160,7 @@ def check_places(state: ClusterState, placing: Placing, places: Places) -> None:
         )
     for topic_id, topic in state.topics.items():
         for partition, one in topic.partitions.items():
-            lies = places.get((topic_id, partition), ())
+            lies = directory_ids.get((topic_id, partition), ())
             if len(lies) > 1:
                 where = " and ".join(paths.get(directory, uuid_text(directory)) for directory in lies)
                 raise DirectoryRefused(
@@ -184,16 +186,21 @@ def is_other(placing: Placing, one: PartitionState) -> bool:
 
 
 def leadership(
-    state: ClusterState, placing: Placing, *, clean: bool, log_epochs: Mapping[tuple[bytes, int], int], places: Places
+    state: ClusterState,
+    placing: Placing,
+    *,
+    clean: bool,
+    log_epochs: Mapping[tuple[bytes, int], int],
+    directory_ids: DirectoryIds,
 ) -> list[Any]:
-    """One record for each partition whose leadership, or place, the log does not show as it is. Source: S8."""
+    """One record for each partition whose leadership, or place, the log does not show as it is."""
     counts = Counter(state.directory_counts)
     names_directories = state.features.get("metadata.version", 0) >= _DIRECTORIES_SINCE
     changes: list[Any] = []
     for topic_id, topic in state.topics.items():
         for partition, one in topic.partitions.items():
             logged = log_epochs.get((topic_id, partition), -1)
-            directory = _place(placing, one, places.get((topic_id, partition), ()), counts)
+            directory = _place(placing, one, directory_ids.get((topic_id, partition), ()), counts)
             if directory is None:
                 continue
             if logged > one.leader_epoch:
@@ -234,7 +241,7 @@ def _place(placing: Placing, one: PartitionState, lies: Sequence[bytes], counts:
     return chosen
 
 
-def found_places(scans: Sequence[tuple[LogDirectory, Scan]]) -> Places:
+def found_directory_ids(scans: Sequence[tuple[LogDirectory, Scan]]) -> DirectoryIds:
     """(topic id, partition) -> the ids of the directories where a folder of it lies: more than one is a fault."""
     found: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
     for directory, scan in scans:

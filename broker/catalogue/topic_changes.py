@@ -124,8 +124,8 @@ def create_topic(
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=key, value=value)
         for key, value in sorted(configs.items())
     )
-    places = spread(placing, state.directory_counts, count)
-    made.extend(_partition(placing, topic_id, partition, places[partition]) for partition in range(count))
+    directories = spread(placing, state.directory_counts, count)
+    made.extend(_partition(placing, topic_id, partition, directories[partition]) for partition in range(count))
     return made
 
 
@@ -221,8 +221,11 @@ def create_partitions(
             )
         for brokers in assignments:
             _check_assignment(placing, brokers)
-    places = spread(placing, state.directory_counts, count - now)
-    return [_partition(placing, topic_id, partition, place) for partition, place in enumerate(places, start=now)]
+    directories = spread(placing, state.directory_counts, count - now)
+    return [
+        _partition(placing, topic_id, partition, directory)
+        for partition, directory in enumerate(directories, start=now)
+    ]
 
 
 def delete_topic(state: ClusterState, *, name: str | None, topic_id: bytes | None) -> tuple[bytes, list[Any]]:

@@ -76,9 +76,9 @@ class Partitions:
         away: Mapping[Path, str] | None = None,
     ) -> None:
         self.runtime = runtime
-        self._places = dict(directories or {})
-        self.directories = tuple(self._places.values()) or (directory,)
-        self.disks = Disks(runtime, self._places, away or {})
+        self._directories_by_id = dict(directories or {})
+        self.directories = tuple(self._directories_by_id.values()) or (directory,)
+        self.disks = Disks(runtime, self._directories_by_id, away or {})
         self.disks.on_change = self._disk_changed
         self.flusher = Flusher(runtime)
         self.checks = Checks(runtime)
@@ -189,7 +189,7 @@ class Partitions:
 
     def _directory(self, topic: Topic, index: int) -> Path | None:
         """None for one that could not be opened at the start."""
-        return self._places.get(topic.directories[index]) if self._places else self.directories[0]
+        return self._directories_by_id.get(topic.directories[index]) if self._directories_by_id else self.directories[0]
 
     def _directory_of(self, key: Key) -> Path | None:
         topic = self._topics.get(key[0])

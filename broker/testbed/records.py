@@ -29,14 +29,14 @@ def produce(bed: UnderTest, words: dict[str, Any], answer: Callable[[Any], None]
         raise Refused(f"there is no topic {words['topic']!r}")
     now_ms = bed.runtime.now_ms()
     batches: dict[int, list[Record]] = {}
-    places: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     for one in words["records"]:
         key, value = decoded(one["key"]), decoded(one["value"])
         index = one["partition"]
         if index is None:
             index = 0 if key is None else partition_of(key, topic.partition_count)
         batch = batches.setdefault(index, [])
-        places.append((index, len(batch)))
+        counts.append((index, len(batch)))
         time_ms = now_ms if one["timestamp_ms"] is None else one["timestamp_ms"]
         headers = tuple((name.encode(), decoded(data)) for name, data in one["headers"])
         batch.append(Record(len(batch), time_ms, key, value, headers))
@@ -49,7 +49,7 @@ def produce(bed: UnderTest, words: dict[str, Any], answer: Callable[[Any], None]
         if error is not None:
             answer(Refused(f"{error.code.name}: {error}"))
         elif not waits:
-            answer([(index, bases[index] + at) for index, at in places])
+            answer([(index, bases[index] + at) for index, at in counts])
 
     def append(index: int, into: Partition) -> None:
         def appended(info: AppendInfo | KafkaError) -> None:

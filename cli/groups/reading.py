@@ -142,8 +142,8 @@ def _group(one: ConsumerGroupDescription) -> Group:
             member.group_instance_id,
             member.client_id,
             member.host,
-            _places(member.assignment.topic_partitions),
-            None if member.target_assignment is None else _places(member.target_assignment.topic_partitions),
+            _partitions_of(member.assignment.topic_partitions),
+            None if member.target_assignment is None else _partitions_of(member.target_assignment.topic_partitions),
         )
         for member in one.members
     ]
@@ -159,7 +159,7 @@ def _group(one: ConsumerGroupDescription) -> Group:
     )
 
 
-def _places(partitions: Iterable[TopicPartition]) -> list[Tp]:
+def _partitions_of(partitions: Iterable[TopicPartition]) -> list[Tp]:
     return sorted((one.topic, one.partition) for one in partitions)
 
 

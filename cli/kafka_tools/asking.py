@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    Place = tuple[str, int]
+    TopicPartition = tuple[str, int]
 
 _TIMES: dict[str, Any] = {
     "-1": OffsetSpec.latest, "latest": OffsetSpec.latest,
@@ -94,7 +94,7 @@ def _spec(time: str) -> Any:
         raise UsageError(f"--time takes latest, earliest, max-timestamp or ms since 1970, not {time!r}") from None
 
 
-def _partitions(options: argparse.Namespace, topics: dict[str, int]) -> Iterator[Place]:
+def _partitions(options: argparse.Namespace, topics: dict[str, int]) -> Iterator[TopicPartition]:
     """The partitions that are meant, of those that are there."""
     rules = (
         [rule.partition(":")[::2] for rule in options.topic_partitions.split(",")]

@@ -39,8 +39,8 @@ def format_storage(options: argparse.Namespace) -> int:
         raise WrongInput(str(error)) from None
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         raise Failed(str(error)) from None
-    places = " and ".join(str(path) for path in directories)
+    folders = " and ".join(str(path) for path in directories)
     print(
-        f"Formatted {places} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials."
+        f"Formatted {folders} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials."
     )
     return DONE

@@ -1,6 +1,6 @@
 """Why a rebalance begins: each rule that starts one names its cause here, in one vocabulary.
 
-Source: the rebalance ledger's specification, section 3; KIP-800 for the clients' reasons.
+Source: docs/rebalance-ledger.md; KIP-800 for the clients' reasons.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def new_group_refused(view: View, failure: AppendFailed, now_ms: int) -> GroupOu
 
 
 def _admit(draft: Draft, request: Join) -> None:
-    """Table 2.5 from the capacity check on."""
+    """What follows once its id and protocols are known to be right: from the capacity check on."""
     group, member_id, instance_id = draft.before, request.member_id, request.instance_id
     if check_capacity(group, member_id, draft.settings.max_size) is not _NONE:
         _turn_away(draft, request)

@@ -1,6 +1,6 @@
 """Why the epoch of a consumer group is bumped, in the ledger's vocabulary.
 
-Source: the rebalance ledger's specification, section 3; KIP-848.
+Source: docs/rebalance-ledger.md; KIP-848.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from coordinator.consumer.group import ConsumerMember
     from coordinator.view import Topics, View
 
-    Place = tuple[bytes, int]
-    Taken = tuple[ConsumerMember, Mapping[Place, Unread | None]]
+    TopicPartition = tuple[bytes, int]
+    Taken = tuple[ConsumerMember, Mapping[TopicPartition, Unread | None]]
 
 MODE = "cooperative"
 """Of every such group: who keeps a partition goes on reading it."""
@@ -67,7 +67,7 @@ def follow(draft: Change, group: ConsumerGroup) -> RebalanceTracking:
     if draft.side_causes:
         rebalance = _with_causes(rebalance, draft.side_causes)
     rebalance, taken = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft)
-    draft.events += [_taken_event(group, rebalance, draft, who, places) for who, places in taken]
+    draft.events += [_taken_event(group, rebalance, draft, who, partitions) for who, partitions in taken]
     outcome = _outcome(rebalance, group)
     if outcome is not None:
         draft.events.append(ended(draft.view, group, rebalance, outcome, draft.now_ms, tracking.assignor))
@@ -139,7 +139,7 @@ def _gone_on(
     silent_ms = {
         one.member_id: int(one.detail.get("last_heard_ms") or 0) for one in (*draft.causes, *draft.side_causes)
     }
-    given: list[tuple[ConsumerMember, set[Place]]] = []
+    given: list[tuple[ConsumerMember, set[TopicPartition]]] = []
     taken: list[Taken] = []
     for member_id in touched:
         before, after = origin.members.get(member_id), group.members.get(member_id)
@@ -160,8 +160,8 @@ def _gone_on(
             unread |= dict.fromkeys(had - has, left)
         if after is not None and has - had:
             given.append((after, has - had))
-    for after, places in given:
-        found = {place: unread.pop(place, None) for place in places}
+    for after, partitions in given:
+        found = {tp: unread.pop(tp, None) for tp in partitions}
         taken.append((after, found))
         stopped_ms = max([stopped_ms, *(now_ms - left.since_ms for left in found.values() if left is not None)])
     if group.target_epoch != origin.target_epoch or (assigned_at_ms is None and group.target_epoch == group.epoch):
@@ -195,7 +195,7 @@ def _awaited(group: ConsumerGroup) -> int:
     return sum([member.state != STABLE or member.epoch != epoch for member in group.members.values()])
 
 
-def _read_by(member: ConsumerMember | None) -> set[Place]:
+def _read_by(member: ConsumerMember | None) -> set[TopicPartition]:
     if member is None:
         return set()
     return {(topic_id, partition) for topic_id, held in member.assigned.items() for partition in held}
@@ -221,12 +221,12 @@ def _taken_event(
     rebalance: EpochRebalance,
     draft: Change,
     member: ConsumerMember,
-    places: Mapping[Place, Unread | None],
+    partitions: Mapping[TopicPartition, Unread | None],
 ) -> GroupEvent:
     topics = draft.view.topics
     left = [
         LeftBehind(name, partition, had.sign_ms if had is not None else None, had.client if had is not None else None)
-        for (topic_id, partition), had in places.items()
+        for (topic_id, partition), had in partitions.items()
         if (name := topics.topic_name(topic_id)) is not None
     ]
     what = PartitionsTaken(rebalance.rebalance_id, member.member_id, member.instance_id, *member.acting, tuple(left))

@@ -119,7 +119,7 @@ def _generation(before: Group | None, group: Group) -> Record:
     held = holdings(before) if before is not None else None
     moved = None
     if held is not None and owned is not None:
-        had = {place for one in held.values() for place in one.partitions}
+        had = {tp for one in held.values() for tp in one.partitions}
         new = {id_: held[id_].partitions if id_ in held else _of_instance(held, one) for id_, one in owned.items()}
         moved = sum(len(one.partitions & had - new[id_]) for id_, one in owned.items())
     return {
@@ -143,7 +143,7 @@ def _departures(before: Group, group: Group, commits: Commits) -> list[Record]:
     if held is None or not gone:
         return []
     since_ms = before.state_timestamp_ms or 0
-    stayed = [place for id_, one in held.items() if id_ in group.members for place in one.partitions]
+    stayed = [tp for id_, one in held.items() if id_ in group.members for tp in one.partitions]
     others = commits.of(stayed, since_ms)
     return [
         departure(

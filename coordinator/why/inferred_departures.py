@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from coordinator.why.terms import duration
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 Facts = Mapping[str, Any]
 
 _EXPIRED_SHARE = 0.75
@@ -90,9 +90,12 @@ def verdict(one: Facts) -> tuple[str, str]:
 
 
 def last_commits(
-    places: Iterable[Place], last_ms: Mapping[Place, int], usual_ms: Mapping[Place, float], since_ms: int
+    partitions: Iterable[TopicPartition],
+    last_ms: Mapping[TopicPartition, int],
+    usual_ms: Mapping[TopicPartition, float],
+    since_ms: int,
 ) -> LastCommits:
     """Those of these partitions that were made since the generation began."""
-    since = {place: last_ms[place] for place in places if last_ms.get(place, 0) >= since_ms}
-    usual = [usual_ms[place] for place in since if place in usual_ms]
+    since = {tp: last_ms[tp] for tp in partitions if last_ms.get(tp, 0) >= since_ms}
+    usual = [usual_ms[tp] for tp in since if tp in usual_ms]
     return LastCommits(max(since.values(), default=None), min(usual, default=None))

@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator.consumer.member import LEAVE_STATIC_EPOCH
 from coordinator.why.inferred_departures import departure
-from coordinator.why.inferred_pauses import Commits, Place
+from coordinator.why.inferred_pauses import Commits, TopicPartition
 from protocol.records.consumer_group_records import classic_of
 from protocol.records.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -39,7 +39,7 @@ class Epochs:
         self._commits = commits
         self._names = names
         self._session_ms = session_ms
-        self._held: dict[str, tuple[list[Place], int]] = {}  # by member: what it reads, and since when
+        self._held: dict[str, tuple[list[TopicPartition], int]] = {}  # by member: what it reads, and since when
         self._away_ms: dict[str, int] = {}
         self._timeouts: dict[str, Record] = {}
         self._only: dict[str, str] = {}  # the one topic of a member that has named no other
@@ -99,12 +99,12 @@ class Epochs:
             self._only[member_id] = value.subscribed_topic_names[0]
 
     def _went(self, member_id: str, at_ms: int) -> None:
-        one, (places, since_ms) = self.members.pop(member_id, None), self._held.pop(member_id, ([], 0))
+        one, (partitions, since_ms) = self.members.pop(member_id, None), self._held.pop(member_id, ([], 0))
         timeouts, away_since_ms = self._timeouts.pop(member_id, {}), self._away_ms.pop(member_id, None)
         self._only.pop(member_id, None)
         if one is None:
             return
-        mine = self._commits.of(places, since_ms)
+        mine = self._commits.of(partitions, since_ms)
         gone = departure({**one, "change": "left", **timeouts}, mine, mine, at_ms or None, emptied=True)
         if away_since_ms is not None and at_ms:
             gone["away_ms"] = max(at_ms - away_since_ms, 0)
@@ -115,15 +115,15 @@ class Epochs:
             self._away_ms[member_id] = at_ms
             return
         self._away_ms.pop(member_id, None)
-        places = [
+        partitions = [
             (topic, number)
             for one in value.assigned_partitions
             if (topic := self._names.get(one.topic_id) or self._only.get(member_id)) is not None
             for number in one.partitions
         ]
         before, since_ms = self._held.get(member_id, ([], at_ms))
-        kept = since_ms if set(before) & set(places) else at_ms
-        self._held[member_id] = places, kept
+        kept = since_ms if set(before) & set(partitions) else at_ms
+        self._held[member_id] = partitions, kept
 
     def _arrived(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue, at_ms: int) -> None:
         record = self._open
@@ -151,7 +151,7 @@ class Epochs:
         members += [{**one, "change": "left"} for one in gone]
         common = {"version": 1, "kind": "rebalance_ended", "at_ms": at_ms, "group_id": self._group_id}
         owned = {id_: self._targets.get(id_, frozenset()) for id_ in self.members}
-        had = {place for held in self._owned.values() for place in held}
+        had = {tp for held in self._owned.values() for tp in held}
         moved = sum(len(held & had - self._owned.get(id_, frozenset())) for id_, held in owned.items())
         began_ms, self._bumped_ms, self._reached = self._bumped_ms or at_ms, None, set()
         made = {

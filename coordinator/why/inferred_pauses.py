@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from coordinator.why.inferred_departures import LastCommits, last_commits
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 Record = dict[str, Any]
 
 _TOLD_MS = 1_000
@@ -28,58 +28,60 @@ class Commits:
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
-        self._last_ms: dict[Place, int] = {}
-        self._usual_ms: dict[Place, float] = {}
-        self._offset: dict[Place, int] = {}
-        self._awaited: dict[Place, _Span] = {}
+        self._last_ms: dict[TopicPartition, int] = {}
+        self._usual_ms: dict[TopicPartition, float] = {}
+        self._offset: dict[TopicPartition, int] = {}
+        self._awaited: dict[TopicPartition, _Span] = {}
         self._open: Record | None = None  # the generation that is read on from
 
-    def of(self, places: Iterable[Place], since_ms: int) -> LastCommits:
+    def of(self, partitions: Iterable[TopicPartition], since_ms: int) -> LastCommits:
         """The last of these partitions, if there were any since then."""
-        return last_commits(places, self._last_ms, self._usual_ms, since_ms)
+        return last_commits(partitions, self._last_ms, self._usual_ms, since_ms)
 
     def began(self, record: Record) -> None:
         """A generation with members: until the first commit of each partition nothing says that it is read."""
         self._open = record
-        self._awaited = {
-            place: _Span(last_ms, self._usual_ms.get(place, 0.0)) for place, last_ms in self._last_ms.items()
-        }
+        self._awaited = {tp: _Span(last_ms, self._usual_ms.get(tp, 0.0)) for tp, last_ms in self._last_ms.items()}
 
-    def follow(self, place: Place, offset: int | None, at_ms: int, *, empty: bool, generation: int) -> Record | None:
+    def follow(
+        self, tp: TopicPartition, offset: int | None, at_ms: int, *, empty: bool, generation: int
+    ) -> Record | None:
         """One commit, or the tombstone of one (`offset` is None). What it is, if nobody was in the group then."""
-        before = self._offset.get(place)
+        before = self._offset.get(tp)
         if offset is None:
-            self._offset.pop(place, None)
-            self._last_ms.pop(place, None)
+            self._offset.pop(tp, None)
+            self._last_ms.pop(tp, None)
         else:
-            self._offset[place] = offset
-            last_ms = self._last_ms.get(place)
-            if last_ms is not None and not empty and place not in self._awaited:
-                usual = self._usual_ms.get(place)
+            self._offset[tp] = offset
+            last_ms = self._last_ms.get(tp)
+            if last_ms is not None and not empty and tp not in self._awaited:
+                usual = self._usual_ms.get(tp)
                 gap = float(max(at_ms - last_ms, 0))
-                self._usual_ms[place] = gap if usual is None else usual * 0.8 + gap * 0.2
-            self._last_ms[place] = at_ms
-        span = self._awaited.pop(place, None)
+                self._usual_ms[tp] = gap if usual is None else usual * 0.8 + gap * 0.2
+            self._last_ms[tp] = at_ms
+        span = self._awaited.pop(tp, None)
         if span is not None and offset is not None and not empty and self._open is not None:
-            self._paused(place, span, at_ms)
+            self._paused(tp, span, at_ms)
         if empty and before != offset:
-            return self._changed(place, before, offset, at_ms, generation)
+            return self._changed(tp, before, offset, at_ms, generation)
         return None
 
-    def _paused(self, place: Place, span: _Span, at_ms: int) -> None:
+    def _paused(self, tp: TopicPartition, span: _Span, at_ms: int) -> None:
         took_ms = at_ms - span.last_ms
         worst = (self._open or {}).get("paused")
         if took_ms < _TOLD_MS or took_ms < _USUAL_SHARE * span.usual_ms or self._open is None:
             return
         if worst is None or took_ms > worst["ms"]:
             self._open["paused"] = {
-                "topic": place[0],
-                "partition": place[1],
+                "topic": tp[0],
+                "partition": tp[1],
                 "ms": took_ms,
                 "usual_ms": int(span.usual_ms),
             }
 
-    def _changed(self, place: Place, before: int | None, offset: int | None, at_ms: int, generation: int) -> Record:
+    def _changed(
+        self, tp: TopicPartition, before: int | None, offset: int | None, at_ms: int, generation: int
+    ) -> Record:
         return {
             "version": 1,
             "kind": "offsets_changed",
@@ -90,7 +92,7 @@ class Commits:
             "by": "client" if offset is not None else "removed",
             "client_id": None,
             "client_host": None,
-            "offsets": [{"topic": place[0], "partition": place[1], "from": before, "to": offset}],
+            "offsets": [{"topic": tp[0], "partition": tp[1], "from": before, "to": offset}],
             "truncated": 0,
         }
 

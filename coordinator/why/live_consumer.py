@@ -97,6 +97,6 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics, settin
 
 
 def _named(partitions: Mapping[bytes, Any], topics: Topics) -> dict[str, str]:
-    named = ((topics.topic_name(topic_id), held) for topic_id, held in partitions.items())
-    places = [(name, number) for name, held in named if name is not None for number in held]
-    return {topic: spans(found) for topic, found in by_topic(places).items()}
+    pairs = ((topics.topic_name(topic_id), held) for topic_id, held in partitions.items())
+    named = [(name, number) for name, held in pairs if name is not None for number in held]
+    return {topic: spans(found) for topic, found in by_topic(named).items()}

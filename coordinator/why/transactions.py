@@ -39,12 +39,12 @@ def now(facts: Facts, now_ms: int) -> str:
         then = f"it is aborted in {duration(left_ms)} if nobody ends it" if left_ms > 0 else "its abort is due"
         if timeout_ms >= 2_147_483_647:
             then = "it has no timeout"
-        return f"open for {duration(open_ms)}; {then}. Readers of committed records wait at {_places(facts)}."
+        return f"open for {duration(open_ms)}; {then}. Readers of committed records wait at {_partitions_of(facts)}."
     if state in ("PrepareCommit", "PrepareAbort"):
         what = "committed" if state == "PrepareCommit" else "aborted"
         since = facts.get("last_update_ms")
         waited = "" if since is None else f" since {duration(now_ms - since)}"
-        return f"decided to be {what}{waited}; markers are missing in {_places(facts)}, where readers wait."
+        return f"decided to be {what}{waited}; markers are missing in {_partitions_of(facts)}, where readers wait."
     return f"{_ENDED}."
 
 
@@ -104,7 +104,7 @@ def _below(facts: Facts) -> Iterator[str]:
             held = "still holds readers back"
         else:
             held = "held readers back"
-        yield f"{held} in {_places(facts)}"
+        yield f"{held} in {_partitions_of(facts)}"
     delayed = facts.get("delayed")
     if delayed:
         told = ", ".join(f"{partition} ({error})" for partition, error in delayed.items())
@@ -138,7 +138,7 @@ def _client(client_id: str | None, client_host: str | None) -> str:
     return f"{client_id} ({where})" if where else client_id
 
 
-def _places(facts: Facts) -> str:
+def _partitions_of(facts: Facts) -> str:
     named = facts.get("partitions") or []
     count = facts.get("partition_count", len(named))
     more = count - len(named)

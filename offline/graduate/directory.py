@@ -24,7 +24,7 @@ from storage.errors import CorruptFile, DirectoryRefused
 from storage.reading.checkpoints import HIGH_WATERMARK, LEADER_EPOCHS, LOG_START, OFFSET_CHECKPOINTS, read_offsets
 
 if TYPE_CHECKING:
-    from broker.catalogue.startup import Places
+    from broker.catalogue.startup import DirectoryIds
     from storage.directory.log_directories import LogDirectories
     from storage.directory.meta_properties import MetaProperties
 
@@ -78,7 +78,7 @@ def inspect(directories: LogDirectories) -> Directory:
     if len(placing.directories) != len(directory.logs):
         findings.problem("two of the directories have the same directory.id; Kafka would not start")
     folders = {path: _folders(path, findings) for path in directory.logs}
-    directory.metadata = read_metadata(directory.path, placing, _places(directory, folders), findings)
+    directory.metadata = read_metadata(directory.path, placing, _directory_ids(directory, folders), findings)
     for path in directory.logs:
         _check_marker(directory, path)
     if directory.metadata is not None:
@@ -90,7 +90,7 @@ def inspect(directories: LogDirectories) -> Directory:
     return directory
 
 
-def _places(directory: Directory, folders: _Folders) -> Places:
+def _directory_ids(directory: Directory, folders: _Folders) -> DirectoryIds:
     """The ids of the directories where each partition lies, by topic id and partition."""
     found: dict[tuple[bytes, int], tuple[bytes, ...]] = {}
     for path, its in folders.items():
@@ -187,12 +187,12 @@ def _check_partitions(directory: Directory, folders: _Folders) -> None:
         record_count = size_bytes = 0
         for partition, state in sorted(topic.partitions.items()):
             said = next((by_id[one] for one in state.directories if one in by_id), None)
-            places = [path for path in directory.logs if (path, topic.name, partition) in left]
-            if not places:
+            holding = [path for path in directory.logs if (path, topic.name, partition) in left]
+            if not holding:
                 missing = (said or next(iter(directory.logs))) / f"{topic.name}-{partition}"
                 findings.problem(f"{missing}: it is not there; Kafka would make it anew, empty")
                 continue
-            place = said if said in places else places[0]
+            place = said if said in holding else holding[0]
             folder = left.pop((place, topic.name, partition))
             if said not in (place, None):
                 findings.problem(f"{folder}: the metadata says that it lies in {said}; {_AGAIN}")

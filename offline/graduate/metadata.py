@@ -24,7 +24,7 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from broker.catalogue.startup import Places
+    from broker.catalogue.startup import DirectoryIds
     from broker.catalogue.topic_changes import Placing
     from storage.directory.meta_properties import MetaProperties
 
@@ -37,7 +37,9 @@ class Metadata:
     quorum: startup.Quorum = field(default_factory=startup.Quorum)
 
 
-def read_metadata(directory: Path, placing: Placing, places: Places, findings: Findings) -> Metadata | None:
+def read_metadata(
+    directory: Path, placing: Placing, directory_ids: DirectoryIds, findings: Findings
+) -> Metadata | None:
     """The metadata; None, and a problem said, when it cannot be read."""
     metadata = Metadata()
     folder = directory / FOLDER
@@ -62,13 +64,15 @@ def read_metadata(directory: Path, placing: Placing, places: Places, findings: F
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         findings.problem(str(error))
         return None
-    _check_state(metadata, directory, placing, places, findings)
+    _check_state(metadata, directory, placing, directory_ids, findings)
     levels = ", ".join(f"{name} {level}" for name, level in metadata.state.features.items())
     findings.fact("metadata", f"{counted(log.next_offset, 'record')} sound; {levels or 'no feature level'}")
     return metadata
 
 
-def _check_state(metadata: Metadata, directory: Path, placing: Placing, places: Places, findings: Findings) -> None:
+def _check_state(
+    metadata: Metadata, directory: Path, placing: Placing, directory_ids: DirectoryIds, findings: Findings
+) -> None:
     state = metadata.state
     if "metadata.version" not in state.features:
         findings.problem(
@@ -79,7 +83,7 @@ def _check_state(metadata: Metadata, directory: Path, placing: Placing, places: 
             f"{directory / FOLDER}: it ends inside a metadata transaction; start Kohort and stop it, which ends it"
         )
     try:
-        startup.check(state, placing, metadata.quorum, places, acls_hold=True)
+        startup.check(state, placing, metadata.quorum, directory_ids, acls_hold=True)
     except DirectoryRefused as error:
         findings.problem(f"{directory / FOLDER}: {error}")
     for (kind, name), overrides in state.configs.items():

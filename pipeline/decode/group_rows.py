@@ -200,17 +200,17 @@ def _makers(rows: Rows, keys: Field, values: Field, tombstone: Flags, place: Pla
 def _topic_ids(data: bytearray, at: Ints) -> Any:
     """The ids as Kafka prints them. There are few different ones, so each is printed once."""
     present = at >= 0
-    places = np.flatnonzero(present)
-    if not len(places):
+    known = np.flatnonzero(present)
+    if not len(known):
         return pa.nulls(len(at), pa.string())
-    octets = windows(data, at[places], _UUID)
+    octets = windows(data, at[known], _UUID)
     ids = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(octets), [None, pa.py_buffer(octets)])
     encoded = ids.dictionary_encode()
     words = [uuid_text(word) for word in encoded.dictionary.to_pylist()]
     which = np.zeros(len(at), np.int64)
-    which[places] = np.asarray(encoded.indices)
+    which[known] = np.asarray(encoded.indices)
     if None in words:
-        present[places] = np.array([word is not None for word in words])[which[places]]
+        present[known] = np.array([word is not None for word in words])[which[known]]
     return nulled(choose([word or "" for word in words], which), present)
 
 

@@ -17,8 +17,8 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
     """Strips of one group: who owned each partition, from when to when; open ends reach to `end`."""
     if not rows:
         return None
-    places = sorted({(row["topic"], row["partition"]) for row in rows})[:PARTITIONS_SHOWN]
-    wanted = set(places)
+    partitions = sorted({(row["topic"], row["partition"]) for row in rows})[:PARTITIONS_SHOWN]
+    wanted = set(partitions)
     rows = sorted(
         (row for row in rows if (row["topic"], row["partition"]) in wanted), key=lambda row: row["owned_from"]
     )
@@ -58,9 +58,9 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
     if len(members) > STRONG:
         traces[STRONG] |= {"showlegend": True, "name": f"{len(members) - STRONG} other members"}
     named = [trace["name"] for trace in traces if trace.get("showlegend", True)]
-    layout = time_layout(130 + 24 * len(places), named)
+    layout = time_layout(130 + 24 * len(partitions), named)
     layout["barmode"] = "overlay"
-    layout["yaxis"] = categories([text(f"{topic}-{partition}") for topic, partition in places])
+    layout["yaxis"] = categories([text(f"{topic}-{partition}") for topic, partition in partitions])
     return {"data": traces, "layout": layout}
 
 

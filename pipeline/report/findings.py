@@ -86,7 +86,7 @@ def _stuck(name: str, rows: Sequence[Row], *, single: bool) -> Row | None:
     for row in rows:
         by[row["verdict"]].append(row)
     parts = [
-        f"{words.get(verdict, verdict)} {_places(mine)}, {sum(row['lag_messages'] for row in mine):,} messages wait"
+        f"{words.get(verdict, verdict)} {_named(mine)}, {sum(row['lag_messages'] for row in mine):,} messages wait"
         for verdict, mine in sorted(by.items(), key=lambda item: -len(item[1]))
     ]
     weight = NOTE if single and set(by) == {"no_owner"} else WARNING
@@ -130,7 +130,7 @@ def _by_group(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
     return found
 
 
-def _places(rows: Sequence[Row]) -> str:
+def _named(rows: Sequence[Row]) -> str:
     names = [f"{row['topic']}-{row['partition']}" for row in rows]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 

@@ -57,7 +57,7 @@ def lag(
     if not known:
         return None
     worst = {group: max(point[value] or 0 for point in points) for group, points in known.items()}
-    places = {group: index for index, group in enumerate(order)}
+    group_index = {group: index for index, group in enumerate(order)}
     traces: list[Figure] = []
     thinned: dict[str, list[Row]] = {}
     for group in sorted(known, key=lambda group: (-worst[group], group)):
@@ -65,7 +65,7 @@ def lag(
         index, strong = slots.get(group, STRONG), group in slots
         traces.append(
             _line(points, value, entry(group), index if strong else None)
-            | {"hovertemplate": "%{y:,.1~f} " + unit + "<br>%{x|%Y-%m-%d %H:%M:%S}", "meta": places.get(group, -1)}
+            | {"hovertemplate": "%{y:,.1~f} " + unit + "<br>%{x|%Y-%m-%d %H:%M:%S}", "meta": group_index.get(group, -1)}
             # Coloured lines lie on top.
             | {"zorder": STRONG - index}
         )
@@ -78,7 +78,7 @@ def lag(
     coloured = {group: points for group, points in thinned.items() if group in slots}
     traces += _unknown({entry(group): points for group, points in coloured.items()}, value)
     marks = [row for row in rebalances if row["group_id"] in coloured]
-    traces += _on_lines(marks, coloured, value, places)
+    traces += _on_lines(marks, coloured, value, group_index)
     layout = time_layout(340, [trace["name"] for trace in traces if trace.get("showlegend", True)])
     layout["yaxis"] = {"title": {"text": unit}, "rangemode": "tozero", "tickformat": "~s"}
     layout["hovermode"] = "closest"
@@ -182,7 +182,7 @@ def _gaps(points: Sequence[Row], value: str) -> Iterable[tuple[datetime, datetim
 
 
 def _on_lines(
-    rows: Iterable[Row], series: Mapping[str, Sequence[Row]], value: str, places: Mapping[str, int]
+    rows: Iterable[Row], series: Mapping[str, Sequence[Row]], value: str, group_index: Mapping[str, int]
 ) -> list[Figure]:
     """Marks on the lines of the groups that rebalanced: what went wrong, what somebody did, what was inferred."""
     newest = sorted(rows, key=lambda row: row["finished_at"])[-MARKS_SHOWN * 2 :]
@@ -200,7 +200,7 @@ def _on_lines(
             "x": [moment(row["finished_at"]) for row, _ in marked],
             "y": [height for _, height in marked],
             "text": [described(row) for row, _ in marked],
-            "customdata": [places.get(row["group_id"], -1) for row, _ in marked],
+            "customdata": [group_index.get(row["group_id"], -1) for row, _ in marked],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": {
                 "symbol": "x-thin" if wrong else "line-ns",

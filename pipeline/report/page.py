@@ -32,20 +32,20 @@ def render(data: ReportData) -> str:
     names = [row["group_id"] for row in data.groups]
     end = _end(data)
     drawn = _figures(data, names, end)
-    places = {name: index for index, name in enumerate(names)}
+    group_index = {name: index for index, name in enumerate(names)}
     no_lag = "No partition log of a committed topic is at hand: lag is unknown."
     sections = {
         "facts": _facts(data, end),
-        "findings": _findings(data.findings, places),
-        "groups": _groups(data, places),
+        "findings": _findings(data.findings, group_index),
+        "groups": _groups(data, group_index),
         "lag": _figure("lag-messages", drawn, no_lag) + _figure("lag-seconds", drawn, ""),
         "group": _one_group(data, names, drawn),
         "rebalances": _figure("rebalances", drawn, "No rebalance left a trace in these logs."),
         "growth": _figure("growth", drawn, "Nothing was written.")
         + _figure("commits", drawn, "")
         + _growth_table(data.growth),
-        "stuck": _stuck(data.stuck, data.facts.get("stuck", len(data.stuck)), places),
-        "resets": _resets(data.resets, data.facts.get("resets", len(data.resets)), places),
+        "stuck": _stuck(data.stuck, data.facts.get("stuck", len(data.stuck)), group_index),
+        "resets": _resets(data.resets, data.facts.get("resets", len(data.resets)), group_index),
         "unknown": listed(data.unknown) or "<p>Nothing: all records were read and understood.</p>",
     }
     return _fill(data, sections, drawn, get_plotlyjs())
@@ -155,35 +155,37 @@ def _told(of: Mapping[str, int]) -> str:
     )
 
 
-def _findings(rows: Sequence[Row], places: Mapping[str, int]) -> str:
+def _findings(rows: Sequence[Row], group_index: Mapping[str, int]) -> str:
     if not rows:
         return "<p>None.</p>"
-    order = sorted(rows, key=lambda row: (row.get("weight") != "warning", places.get(row["group_id"], len(places))))
-    items = [_finding(row, places) for row in order]
+    order = sorted(
+        rows, key=lambda row: (row.get("weight") != "warning", group_index.get(row["group_id"], len(group_index)))
+    )
+    items = [_finding(row, group_index) for row in order]
     shown, more = items[:_FINDINGS_SHOWN], items[_FINDINGS_SHOWN:]
     # The lag must be on the first screen.
     hidden = f"<details><summary>{len(more):,} more</summary><ul class=findings>{''.join(more)}</ul></details>"
     return f"<ul class=findings>{''.join(shown)}</ul>{hidden if more else ''}"
 
 
-def _finding(row: Row, places: Mapping[str, int]) -> str:
+def _finding(row: Row, group_index: Mapping[str, int]) -> str:
     first, last = row.get("first_at"), row.get("last_at")
     clock = ""
     if first is not None:
         until = f" &ndash; {when(last, '%H:%M:%S')}" if last is not None and last != first else ""
         clock = f" <span class=small>{when(first, '%m-%d %H:%M:%S')}{until}</span>"
     weight = "warning" if row.get("weight") == "warning" else "note"
-    name = chosen(row["group_id"], places.get(row["group_id"]), first, last)
+    name = chosen(row["group_id"], group_index.get(row["group_id"]), first, last)
     return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}</li>"
 
 
-def _groups(data: ReportData, places: Mapping[str, int]) -> str:
+def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
     def worst(row: Row) -> str:
         at = row.get("worst_lag_at")
         return when(at) if at is not None and row.get("worst_lag_messages") else "&ndash;"
 
     columns: list[tuple[str, Cell]] = [
-        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]))),
+        ("~group", lambda row: chosen(row["group_id"], group_index.get(row["group_id"]))),
         ("type", lambda row: html.escape(str(row["type"]).replace("_", " "))),
         ("state", lambda row: html.escape(str(row["state"]))),
         ("#members", lambda row: number(row["members"])),
@@ -236,9 +238,9 @@ def _growth_table(rows: Sequence[Row]) -> str:
     return table(shown, columns)
 
 
-def _stuck(rows: Sequence[Row], count: int, places: Mapping[str, int]) -> str:
+def _stuck(rows: Sequence[Row], count: int, group_index: Mapping[str, int]) -> str:
     columns: list[tuple[str, Cell]] = [
-        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]), row["stuck_since"])),
+        ("~group", lambda row: chosen(row["group_id"], group_index.get(row["group_id"]), row["stuck_since"])),
         ("~partition", lambda row: named(f"{row['topic']}-{row['partition']}")),
         ("@stuck since", lambda row: when(row["stuck_since"])),
         ("#committed", lambda row: number(row["committed_offset"])),
@@ -251,11 +253,11 @@ def _stuck(rows: Sequence[Row], count: int, places: Mapping[str, int]) -> str:
     return (table(rows, columns) + _not_listed(len(rows), count)) or "<p>None.</p>"
 
 
-def _resets(rows: Sequence[Row], count: int, places: Mapping[str, int]) -> str:
+def _resets(rows: Sequence[Row], count: int, group_index: Mapping[str, int]) -> str:
     by = {"owner": "its owner", "outsider": "nobody in the group"}
     columns: list[tuple[str, Cell]] = [
         ("@at", lambda row: when(row["at"])),
-        ("~group", lambda row: chosen(row["group_id"], places.get(row["group_id"]), row["at"])),
+        ("~group", lambda row: chosen(row["group_id"], group_index.get(row["group_id"]), row["at"])),
         ("~partition", lambda row: named(f"{row['topic']}-{row['partition']}")),
         ("kind", lambda row: html.escape(row["kind"])),
         ("#from", lambda row: number(row["from_offset"])),

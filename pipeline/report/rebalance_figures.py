@@ -91,7 +91,7 @@ def _bars(rows: Sequence[Row], look: Look, groups: Sequence[str]) -> list[Figure
         if row["started_at"] is not None and row["source"] != GUESSED:
             x += [moment(row["started_at"]), moment(row["finished_at"]), None]
             y += [text(row["group_id"]), text(row["group_id"]), None]
-    places = {group: index for index, group in enumerate(groups)}
+    group_index = {group: index for index, group in enumerate(groups)}
     marks = {
         "type": "scatter",
         "mode": "markers",
@@ -100,7 +100,7 @@ def _bars(rows: Sequence[Row], look: Look, groups: Sequence[str]) -> list[Figure
         "x": [moment(row["finished_at"]) for row in rows],
         "y": [text(row["group_id"]) for row in rows],
         "text": [described(row) for row in rows],
-        "customdata": [places[row["group_id"]] for row in rows],
+        "customdata": [group_index[row["group_id"]] for row in rows],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": look.marker(),
         "zorder": 2 if look.wrong else 1,

@@ -228,8 +228,8 @@ def is_there(files: Files, path: str) -> bool:
 
 def clusters_of(partitions: Iterable[Partition]) -> frozenset[str]:
     """The clusters in whose directories these lie; empty where one of them does not say. May raise OSError."""
-    places = {(one.files, one.directory.rpartition("/")[0] or ".") for one in partitions}
-    whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in places]
+    folders = {(one.files, one.directory.rpartition("/")[0] or ".") for one in partitions}
+    whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in folders]
     found = {parse_properties((data or b"").decode("utf-8", "replace")).get("cluster.id", "") for data in whole}
     return frozenset() if "" in found else frozenset(found)
 

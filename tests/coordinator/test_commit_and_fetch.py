@@ -81,7 +81,7 @@ def test_o06_the_last_generation_may_commit_while_the_group_prepares():
 
 
 def test_a_commit_keeps_a_member_of_a_stable_group_alive():
-    """Section 5: an accepted OffsetCommit restarts the session, a refused one does not."""
+    """An accepted OffsetCommit restarts the session, a refused one does not."""
     broker = OffsetDriver()
     (a,) = broker.stable_group("a")
     broker.advance(4_000)

@@ -160,7 +160,7 @@ def test_leader_epochs_answer_where_an_epoch_ended(tmp_path: Path) -> None:
     assert [log.epochs.epoch_for_offset(offset) for offset in range(4)] == [2, 2, 5, 9]
     log.flush()
     assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n3\n2 0\n5 2\n9 3\n"
-    log.append(batch(1), leader_epoch=4)  # T4 of the specification: a lower epoch takes the higher ones away
+    log.append(batch(1), leader_epoch=4)  # a lower epoch takes the higher ones away
     assert (log.epochs.epochs, log.epochs.start_offsets) == ([2, 4], [0, 4])
 
 

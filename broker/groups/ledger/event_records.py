@@ -159,7 +159,10 @@ def _began(record: Record, event: GroupEvent, history: GroupHistory) -> None:
         "members_before": len(rebalance.members_before),
     }
     if rebalance.state_before is GroupState.EMPTY:
-        history.holdings, history.generation = {}, rebalance.from_generation  # nobody owned anything, whatever was before
+        history.holdings, history.generation = (
+            {},
+            rebalance.from_generation,
+        )  # nobody owned anything, whatever was before
     history.open = record
 
 

@@ -27,9 +27,9 @@ from protocol.records.consumer_protocol import assigned_partitions, owned_partit
 if TYPE_CHECKING:
     from broker.testbed.auditing.exchange import Exchange
 
-Place = tuple[str, int]  # topic, partition
+TopicPartition = tuple[str, int]  # topic, partition
 _ANY_TIME = 1 << 60
-OffsetPlace = tuple[str, str, int]  # group, topic, partition
+OffsetKey = tuple[str, str, int]  # group, topic, partition
 # After any other error a commit may have come into the log.
 REFUSED = (
     ErrorCode.ILLEGAL_GENERATION,
@@ -48,8 +48,8 @@ class Generation:
         self.leaders: set[str] = set()
         self.listed: set[str] = set()  # the leader was told of these
         self.plans: list[dict[str, bytes]] = []  # what leaders sent
-        self.owners: dict[Place, str] = {}  # instance id, else member id
-        self.brought: dict[Place, str] = {}  # what cooperative members had when they joined
+        self.owners: dict[TopicPartition, str] = {}  # instance id, else member id
+        self.brought: dict[TopicPartition, str] = {}  # what cooperative members had when they joined
         self.synced = False
 
 
@@ -72,8 +72,8 @@ class Everything:
         self.groups: dict[str, dict[int, Generation]] = defaultdict(dict)
         self.forgotten: dict[tuple[str, int], Generation] = {}
         self.commits: dict[tuple[str, str, int], list[Commit]] = defaultdict(list)
-        self.records: dict[Place, dict[int, bytes | None]] = defaultdict(dict)
-        self.acknowledged: dict[Place, dict[int, bytes | None]] = defaultdict(dict)
+        self.records: dict[TopicPartition, dict[int, bytes | None]] = defaultdict(dict)
+        self.acknowledged: dict[TopicPartition, dict[int, bytes | None]] = defaultdict(dict)
         self.read: dict[tuple[str, str, int], set[int]] = defaultdict(set)
         self.gone: dict[tuple[str, str], int] = {}  # (group, member) -> tick at which it was told that it left
         self.counts: dict[str, int] = defaultdict(int)
@@ -82,7 +82,7 @@ class Everything:
         self.changed: set[str] = set()  # topics of which somebody has deleted something: what is there may go
         self.instances: set[str] = set()
         self._open: dict[int, list[Commit]] = {}
-        self._deleting: dict[int, list[tuple[OffsetPlace, Commit]]] = {}
+        self._deleting: dict[int, list[tuple[OffsetKey, Commit]]] = {}
         self._order = itertools.count()
 
     # the wire
@@ -103,8 +103,8 @@ class Everything:
             case "TxnOffsetCommitRequest":
                 # It counts when its transaction ends, if it does: perhaps after commits that come later.
                 for topic, partition in self._partitions(request):
-                    place = (request.group_id, topic, partition.partition_index)
-                    self.commits[place].append(Commit(exchange.arrived, partition.committed_offset, _ANY_TIME))
+                    tp = (request.group_id, topic, partition.partition_index)
+                    self.commits[tp].append(Commit(exchange.arrived, partition.committed_offset, _ANY_TIME))
             case "SyncGroupRequest" if request.assignments:
                 number = request.generation_id
                 # A log that failed may hold all that its group knows, and the group goes on as if nothing had been.
@@ -120,16 +120,16 @@ class Everything:
                 self._open[id(exchange)] = made
             case "DeleteGroupsRequest":
                 self.reborn.update(request.groups_names)
-                places = sorted(place for place in self.commits if place[0] in request.groups_names)
-                self._deleting[id(exchange)] = self._delete(places, exchange)
+                keys = sorted(tp for tp in self.commits if tp[0] in request.groups_names)
+                self._deleting[id(exchange)] = self._delete(keys, exchange)
             case "OffsetDeleteRequest":
-                places = [(request.group_id, topic, one.partition_index) for topic, one in self._partitions(request)]
-                self._deleting[id(exchange)] = self._delete(places, exchange)
+                keys = [(request.group_id, topic, one.partition_index) for topic, one in self._partitions(request)]
+                self._deleting[id(exchange)] = self._delete(keys, exchange)
 
-    def _delete(self, places: list[OffsetPlace], exchange: Exchange) -> list[tuple[OffsetPlace, Commit]]:
-        made = [(place, Commit(exchange.arrived, -1, next(self._order))) for place in places]
-        for place, commit in made:
-            self.commits[place].append(commit)
+    def _delete(self, keys: list[OffsetKey], exchange: Exchange) -> list[tuple[OffsetKey, Commit]]:
+        made = [(tp, Commit(exchange.arrived, -1, next(self._order))) for tp in keys]
+        for tp, commit in made:
+            self.commits[tp].append(commit)
         return made
 
     def answered(self, exchange: Exchange) -> None:
@@ -205,9 +205,9 @@ class Everything:
         """A cooperative member goes on reading what it has: in this generation that belongs to it."""
         if request.protocol_type != "consumer":
             return
-        for place in owned_partitions(bytes(request.protocols[0].metadata)) or ():
-            owner = generation.brought.setdefault(place, response.member_id)
-            assert owner == response.member_id, f"{place} is kept by {owner} and {response.member_id}"
+        for tp in owned_partitions(bytes(request.protocols[0].metadata)) or ():
+            owner = generation.brought.setdefault(tp, response.member_id)
+            assert owner == response.member_id, f"{tp} is kept by {owner} and {response.member_id}"
 
     def _syncgroup(self, exchange: Exchange, request: Any, response: Any) -> None:
         if response.error_code != ErrorCode.NONE or request.group_id in self.mixed:
@@ -229,11 +229,11 @@ class Everything:
         if not self._of_consumers(request):
             return
         who = request.group_instance_id or request.member_id
-        for place in assigned_partitions(assignment):
-            owner = generation.owners.setdefault(place, who)
-            assert owner == who, f"{place} belongs to {owner} and {who} in generation {request.generation_id}"
-            owner = generation.brought.get(place, who)
-            assert owner == who, f"{place} is given to {who} while {owner} has it in generation {request.generation_id}"
+        for tp in assigned_partitions(assignment):
+            owner = generation.owners.setdefault(tp, who)
+            assert owner == who, f"{tp} belongs to {owner} and {who} in generation {request.generation_id}"
+            owner = generation.brought.get(tp, who)
+            assert owner == who, f"{tp} is given to {who} while {owner} has it in generation {request.generation_id}"
 
     def _heartbeat(self, exchange: Exchange, request: Any, response: Any) -> None:
         if response.error_code == ErrorCode.NONE:
@@ -292,17 +292,17 @@ class Everything:
         for group_id, source in self._fetched(exchange, request, response):
             for topic, partition in source:
                 if partition.error_code == ErrorCode.NONE:
-                    place = (group_id, topic, partition.partition_index)
-                    if place not in self.commits and not self.fresh:
+                    tp = (group_id, topic, partition.partition_index)
+                    if tp not in self.commits and not self.fresh:
                         continue
-                    allowed = self.offsets(place, exchange.arrived)
+                    allowed = self.offsets(tp, exchange.arrived)
                     assert partition.committed_offset in allowed, (
-                        f"{place}: {partition.committed_offset} is not among {allowed}"
+                        f"{tp}: {partition.committed_offset} is not among {allowed}"
                     )
 
-    def offsets(self, place: tuple[str, str, int], tick: int) -> set[int]:
+    def offsets(self, tp: tuple[str, str, int], tick: int) -> set[int]:
         """What may be committed at a tick."""
-        attempts = self.commits.get(place, [])
+        attempts = self.commits.get(tp, [])
         sure = [one for one in attempts if one.acknowledged is not None and one.acknowledged < tick]
         last = max(sure, key=lambda one: one.order, default=None)
         after = -1 if last is None else last.order
@@ -338,13 +338,13 @@ class Everything:
         for topic in response.responses:
             for partition in topic.partition_responses:
                 if partition.error_code == ErrorCode.NONE:
-                    place = (topic.name or self.topic_name(topic.topic_id) or names[topic.topic_id], partition.index)
+                    tp = (topic.name or self.topic_name(topic.topic_id) or names[topic.topic_id], partition.index)
                     if partition.base_offset < 0:
                         continue  # it was there already, and nobody knows any more where
-                    for at, record in enumerate(iterate_records(sent[place])):
+                    for at, record in enumerate(iterate_records(sent[tp])):
                         offset = partition.base_offset + at
-                        self.acknowledged[place][offset] = record.value
-                        self._seen(place, offset, record.value)
+                        self.acknowledged[tp][offset] = record.value
+                        self._seen(tp, offset, record.value)
 
     def _fetch(self, exchange: Exchange, request: Any, response: Any) -> None:
         names = {topic.topic_id: topic.topic for topic in request.topics}
@@ -356,21 +356,21 @@ class Everything:
                         assert offset < partition.high_watermark, "nobody may see what is not committed"
                         self._seen((name, partition.partition_index), offset, value)
 
-    def _seen(self, place: Place, offset: int, value: bytes | None) -> None:
-        if place[0] in self.changed or not place[0]:
+    def _seen(self, tp: TopicPartition, offset: int, value: bytes | None) -> None:
+        if tp[0] in self.changed or not tp[0]:
             return
-        known = self.records[place].setdefault(offset, value)
-        assert known == value, f"{place}, offset {offset}: {known!r} has become {value!r}"
+        known = self.records[tp].setdefault(offset, value)
+        assert known == value, f"{tp}, offset {offset}: {known!r} has become {value!r}"
 
     # the end
 
-    def log(self, place: Place, found: dict[int, bytes | None], start_offset: int = 0) -> None:
+    def log(self, tp: TopicPartition, found: dict[int, bytes | None], start_offset: int = 0) -> None:
         """A partition as it lies there in the end, from `start_offset` on."""
         for offset, value in found.items():
-            self._seen(place, offset, value)
-        for offset, value in self.acknowledged[place].items():
+            self._seen(tp, offset, value)
+        for offset, value in self.acknowledged[tp].items():
             assert offset < start_offset or (offset in found and found[offset] == value), (
-                f"{place}, offset {offset}: {value!r} was acknowledged"
+                f"{tp}, offset {offset}: {value!r} was acknowledged"
             )
 
 

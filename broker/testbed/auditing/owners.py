@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _COMMITS = ("OffsetCommitRequest", "TxnOffsetCommitRequest")
 _OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
-Place = tuple[bytes, int]  # topic id, partition
+TopicPartition = tuple[bytes, int]  # topic id, partition
 
 
 class Held:
     """What one member holds; `taken_at` is the tick at which somebody else was given some of it."""
 
     def __init__(self) -> None:
-        self.places: set[Place] = set()
-        self.told: set[Place] = set()  # its last assignment
-        self.since: dict[Place, int] = {}  # the epoch with which it was told to
+        self.partitions: set[TopicPartition] = set()
+        self.told: set[TopicPartition] = set()  # its last assignment
+        self.since: dict[TopicPartition, int] = {}  # the epoch with which it was told to
         self.joined_epoch: int | None = None  # None: it was there before anybody looked
         self.epoch = 0
         self.taken_at: int | None = None
-        self.taken: Place | None = None
+        self.taken: TopicPartition | None = None
 
 
 class Owners:
@@ -44,7 +44,7 @@ class Owners:
         self._groups: dict[str, dict[str, Held]] = defaultdict(dict)
         self._gone: set[tuple[str, str]] = set()  # (group, member), of which the broker has said so
         # Of commits on their way: what must not count, and why.
-        self._stale: dict[int, tuple[set[Place], str]] = {}
+        self._stale: dict[int, tuple[set[TopicPartition], str]] = {}
 
     def arrived(self, exchange: Exchange) -> None:
         """What a member says that it has, that it goes, or how far it is."""
@@ -62,25 +62,25 @@ class Owners:
                 members.pop(request.member_id, None)
                 self._gone.discard((request.group_id, request.member_id))
             elif request.topic_partitions is not None and request.member_id in members:
-                held, owned = members[request.member_id], _places(request.topic_partitions)
-                held.places &= owned
+                held, owned = members[request.member_id], _partitions_of(request.topic_partitions)
+                held.partitions &= owned
                 # It may not have begun yet with what it was told to hold.
-                for place in held.since.keys() - held.told - owned:
-                    del held.since[place]
+                for tp in held.since.keys() - held.told - owned:
+                    del held.since[tp]
 
     def _judge(self, exchange: Exchange) -> None:
         """What of a commit must not count, whatever comes before its answer."""
         request = exchange.request
         group_id, member_id, epoch = request.group_id, request.member_id, request.generation_id_or_member_epoch
         held = self._groups.get(group_id, {}).get(member_id)
-        places = {self._place(topic, one) for topic in request.topics for one in topic.partitions}
+        partitions = {self._partition_of(topic, one) for topic in request.topics for one in topic.partitions}
         if (group_id, member_id) in self._gone:
-            self._stale[id(exchange)] = places, "has gone"
+            self._stale[id(exchange)] = partitions, "has gone"
         elif held is not None and held.joined_epoch is not None and held.joined_epoch <= epoch < held.epoch:
-            stale = {place for place in places if place[0] and held.since.get(place, held.epoch) > epoch}
+            stale = {tp for tp in partitions if tp[0] and held.since.get(tp, held.epoch) > epoch}
             self._stale[id(exchange)] = stale, f"is at epoch {held.epoch}"
 
-    def _place(self, topic: Any, partition: Any) -> Place:
+    def _partition_of(self, topic: Any, partition: Any) -> TopicPartition:
         topic_id: bytes = topic.topic_id if any(topic.topic_id) else self._topic_id(topic.name) or b""
         return topic_id, partition.partition_index
 
@@ -100,7 +100,7 @@ class Owners:
                 if not request.member_epoch:
                     held.joined_epoch = held.epoch
                 if response.assignment is not None:
-                    self._give(exchange, members, member_id, _places(response.assignment.topic_partitions))
+                    self._give(exchange, members, member_id, _partitions_of(response.assignment.topic_partitions))
         elif name == "ConsumerGroupHeartbeatRequest" and response.error_code == ErrorCode.NONE:
             self._gone.add((request.group_id, request.member_id))
         elif name in _COMMITS:
@@ -108,9 +108,9 @@ class Owners:
 
     def _committed(self, exchange: Exchange, request: Any, response: Any) -> None:
         # The answer has them in the order of the request.
-        asked = [self._place(topic, one) for topic in request.topics for one in topic.partitions]
+        asked = [self._partition_of(topic, one) for topic in request.topics for one in topic.partitions]
         codes = [one.error_code for topic in response.topics for one in topic.partitions]
-        taken = {place for place, code in zip(asked, codes, strict=False) if code == ErrorCode.NONE}
+        taken = {tp for tp, code in zip(asked, codes, strict=False) if code == ErrorCode.NONE}
         stale, why = self._stale.pop(id(exchange), (set(), ""))
         assert not taken & stale, (
             f"{request.member_id} of {request.group_id}, which {why}, commits partition {min(taken & stale)[1]} "
@@ -119,16 +119,18 @@ class Owners:
         if taken and request.member_id in self._groups.get(request.group_id, ()):
             self._check(exchange, request.group_id, request.member_id)
 
-    def _give(self, exchange: Exchange, members: dict[str, Held], member_id: str, places: set[Place]) -> None:
+    def _give(
+        self, exchange: Exchange, members: dict[str, Held], member_id: str, partitions: set[TopicPartition]
+    ) -> None:
         for other_id, other in members.items():
-            taken = other.places & places
+            taken = other.partitions & partitions
             if other_id != member_id and taken and other.taken_at is None:
                 other.taken_at, other.taken = exchange.answered, min(taken)
         held = members[member_id]
-        held.told = places
-        for place in places:
-            held.since.setdefault(place, held.epoch)
-        held.places = places | held.places  # what it has to give up is its own until it has said so
+        held.told = partitions
+        for tp in partitions:
+            held.since.setdefault(tp, held.epoch)
+        held.partitions = partitions | held.partitions  # what it has to give up is its own until it has said so
 
     def _check(self, exchange: Exchange, group_id: str, member_id: str) -> None:
         held = self._groups[group_id].get(member_id)
@@ -139,5 +141,5 @@ class Owners:
             )
 
 
-def _places(topics: Any) -> set[Place]:
+def _partitions_of(topics: Any) -> set[TopicPartition]:
     return {(topic.topic_id, index) for topic in topics for index in topic.partitions}

@@ -202,7 +202,7 @@ def test_a_group_from_first_join_to_last_leave():
 
 @pytest.mark.parametrize("version", range(10))
 def test_every_version_of_join_group_is_answered(version: int):
-    """Section 0: no protocol is "" below version 7 and null from there on; version 0 has no rebalance timeout."""
+    """No protocol is "" below version 7 and null from there on; version 0 has no rebalance timeout."""
     broker = GroupBroker()
     refused = broker.tell(join(session_timeout_ms=1), version)
     assert refused.error_code == ErrorCode.INVALID_SESSION_TIMEOUT

@@ -19,7 +19,7 @@ def two(**settings: object) -> Driver:
 
 
 def test_the_worked_example():
-    """Chapter 11.11, line by line: K02, K03, K27, K28, K29, K33 in one history."""
+    """A reconciliation, step by step: K02, K03, K27, K28, K29, K33 in one history."""
     broker = two()
     assert broker.member("b").state == 2
     assert broker.beat("a") == (2, {"t": [0, 1]})

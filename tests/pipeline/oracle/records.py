@@ -113,7 +113,7 @@ def uuid_text(raw: bytes) -> str:
 
 
 def group_records(records: Iterable[Record]) -> list[Row]:
-    """Table 4.1, and the decoded value under `fields` (None for tombstones and what cannot be decoded)."""
+    """Rows as decoding gives them, the value under `fields` (None for tombstones and what cannot be decoded)."""
     return [group_record(record) for record in records]
 
 

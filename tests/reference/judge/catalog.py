@@ -30,7 +30,7 @@ Act = Callable[[Script], None]
 
 
 def scenario(name: str, *, stage: str = "main", first: bool = False) -> Callable[[Act], Act]:
-    """Register an act. Ids of chapter 12 (J17) come first in a name; the same name in two stages is two acts."""
+    """Register an act. Ids of docs/scenarios (J17) come first in a name; the same name in two stages is two acts."""
 
     def register(act: Act) -> Act:
         known = SCENARIOS.get(name)

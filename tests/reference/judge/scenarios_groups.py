@@ -1,4 +1,4 @@
-"""Chapter 12, R, S, H, L and P: lookup, sync, heartbeat, leave, restarts; describing, listing and deleting groups."""
+"""Scenarios R, S, H, L and P: lookup, sync, heartbeat, leave, restarts; describing, listing and deleting groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 12, J and M: joining, rebalancing, static members."""
+"""Scenarios J and M: joining, rebalancing, static members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 12, O and E: committing, fetching, deleting and expiring offsets."""
+"""Scenarios O and E: committing, fetching, deleting and expiring offsets."""
 
 from __future__ import annotations
 
