@@ -56,3 +56,33 @@ def test_of_a_group_whose_members_nobody_knows_only_steps_back_are_told(spark: "
     story = (commit(1, 0, 10), commit(2, 10, 1000), commit(3, 20, 10))
 
     assert resets(spark, *story) == [(at(20), "back", 1000, 10, -990, None, None)]
+
+
+DEPLOY = (
+    generation(1, 0, 1, member("old", (0,)), member("stays", (1,))),
+    commit(2, 10, 100),
+    generation(3, 20, 2, member("old"), member("stays", (1,)), member("new")),  # the first round: it is nobody's
+    commit(4, 20.5, 160),  # what it had read while it was told
+    commit(5, 20.6, 150),
+    commit(6, 20.7, None),  # its topic was deleted
+    commit(7, 20.8, 150),
+    generation(8, 21, 3, member("stays", (1,)), member("new", (0,))),
+    commit(9, 30, 200),
+    generation(10, 40, 4, member("new")),  # nobody has anything for a moment
+    commit(11, 40.5, 300),
+    generation(12, 41, 5, member("new", (0, 1))),
+    generation(13, 50, 6),
+    commit(14, 60, 900),
+    generation(15, 70, 7, member("late", (1,))),
+)
+
+
+def test_who_gives_a_partition_up_commits_while_it_is_nobodys(spark: "SparkSession"):
+    """A cooperative protocol: nobody else may commit while somebody is in the group, and forth is reading."""
+    expected = [
+        (at(20.6), "back", 160, 150, -10, "owner", "client-old"),
+        (at(20.7), "removed", 150, None, None, "outsider", None),
+        (at(60), "forth", 300, 900, 600, "outsider", None),
+    ]
+    assert resets(spark, *DEPLOY) == expected
+    assert resets(spark, *DEPLOY, mixed=True) == expected

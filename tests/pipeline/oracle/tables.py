@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -264,6 +265,23 @@ def state_at(rows: Iterable[Row], at_ms: int, first_dirty: Mapping[int, int | No
     return out
 
 
+def _end(span: Row) -> float:
+    return math.inf if span["owned_to"] is None else float(span["owned_to"])
+
+
+def _left_at(span: Row, spans: Iterable[Row]) -> float:
+    """When the group of this span had nobody in it for the first time after it, as far as spans tell."""
+    others = sorted((one for one in spans if one["group_id"] == span["group_id"]), key=lambda one: one["owned_from"])
+    until, goes_on = _end(span), span["ended_by"] == "reassigned"
+    for one in others:
+        if one["owned_from"] > until and not goes_on:
+            break
+        if _end(one) >= until:
+            goes_on = one["ended_by"] == "reassigned" or (_end(one) == until and goes_on)
+            until = _end(one)
+    return until
+
+
 def offset_resets(commits: Iterable[Row], spans: Iterable[Row]) -> list[Row]:
     """Commits that did not go the way of reading, and who had the partition then."""
     spans = list(spans)
@@ -290,8 +308,8 @@ def offset_resets(commits: Iterable[Row], spans: Iterable[Row]) -> list[Row]:
         ]
         newest = max((span["owned_from"] for span in mine), default=None)
         last = [span for span in mine if span["owned_from"] == newest]
-        owned = any(span["owned_to"] is None or span["owned_to"] >= row["logged_at"] for span in last)
-        set_by = "owner" if owned else "outsider" if mine else None
+        ends = [_end(span) for span in last] if now is None else [_left_at(span, spans) for span in last]
+        set_by = "owner" if any(end >= row["logged_at"] for end in ends) else "outsider" if mine else None
         kind = "removed" if now is None else "back" if now < was else "forth" if set_by == "outsider" else None
         if kind is not None:
             out.append(
