@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import Failed
 from cli.groups.reading import read_offsets
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.types import uuid_of_halves
 
 if TYPE_CHECKING:
     from cli.cluster import Cluster
@@ -24,7 +24,7 @@ def topic_names(cluster: Cluster, group_id: str) -> dict[bytes, str]:
         found, _ = cluster.describe_topics(names)
         ids: dict[str, Any] = {name: one.topic_id for name, one in found.items()}
         return {
-            struct.pack(">qq", one.get_most_significant_bits(), one.get_least_significant_bits()): name
+            uuid_of_halves(one.get_most_significant_bits(), one.get_least_significant_bits()): name
             for name, one in ids.items()
         }
     return {}

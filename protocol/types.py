@@ -21,6 +21,11 @@ def uuid_text(uuid: bytes) -> str:
     return urlsafe_b64encode(uuid)[:22].decode()
 
 
+def uuid_of_halves(high: int, low: int) -> bytes:
+    """The 16 bytes of a client's uuid, of which it tells both halves as signed numbers. Source: Java's UUID."""
+    return high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)
+
+
 def uuid_from_text(text: str) -> bytes:
     """The 16 bytes of a text form.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator.consumer.member import LEAVE_STATIC_EPOCH
+from coordinator.view import ConsumerSettings
 from coordinator.why.inferred_departures import departure
 from coordinator.why.inferred_pauses import Commits, TopicPartition
 from protocol.records.consumer_group_records import classic_of
@@ -25,8 +26,7 @@ from protocol.records.group_records import (
 
 Record = dict[str, Any]
 
-SESSION_MS = 45_000
-"""`group.consumer.session.timeout.ms` where nobody has set it."""
+_DEFAULTS = ConsumerSettings()
 
 
 class Epochs:
@@ -91,7 +91,9 @@ class Epochs:
         }
         classic = classic_of(value)
         self._timeouts[member_id] = {
-            "session_timeout_ms": classic.session_timeout_ms if classic is not None else self._session_ms or SESSION_MS,
+            "session_timeout_ms": classic.session_timeout_ms
+            if classic is not None
+            else self._session_ms or _DEFAULTS.session_timeout_ms,
             "session_assumed": classic is None and self._session_ms is None,
             "rebalance_timeout_ms": value.rebalance_timeout_ms,
         }

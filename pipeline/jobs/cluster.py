@@ -5,12 +5,11 @@ Asked with confluent-kafka, as the other verbs of the command line are. Nothing 
 
 from __future__ import annotations
 
-import base64
-import struct
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
 from pipeline.sources.fetch_client import await_coordinator, cluster_id, connect, topic_names
+from protocol.types import uuid_of_halves, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,8 +57,8 @@ def topic_ids(access: Access) -> list[tuple[str, str]]:
     rows = []
     for name, future in client.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
         uuid = _result(future, access.bootstrap).topic_id
-        high, low = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
-        rows.append((base64.urlsafe_b64encode(struct.pack(">qq", high, low)).decode().rstrip("="), name))
+        id_ = uuid_of_halves(uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
+        rows.append((uuid_text(id_), name))
     return rows
 
 

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from protocol.errors import ErrorCode, error_message
-from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_from_text, uuid_text
+from protocol.types import METADATA_TOPIC_ID, ZERO_UUID, uuid_from_text, uuid_of_halves, uuid_text
 
 
 def test_codes_and_names_are_kios() -> None:
@@ -29,6 +29,7 @@ def test_a_uuid_is_22_characters_of_text() -> None:
     assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
     assert uuid_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert uuid_text(bytes(range(240, 256))) == "8PHy8_T19vf4-fr7_P3-_w"
+    assert uuid_of_halves(-1, 2) == b"\xff" * 8 + bytes(7) + b"\x02"
     assert uuid_from_text("8PHy8_T19vf4-fr7_P3-_w") == bytes(range(240, 256))
 
 
