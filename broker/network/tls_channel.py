@@ -2,8 +2,11 @@
 
 Bytes come from the socket and go through OpenSSL (`ssl.MemoryBIO`) to the connection, and the other way. It is done
 here and not by the event loop, since a connection must count, and have its time, before its handshake is done; and
-since the loop would encrypt whatever it is given in one piece: here it is `_TURN_BYTES` a turn, and no more than the
-peer takes.
+since the loop would encrypt whatever it is given in one piece: here it is `_AT_ONCE_BYTES`, and what is more shares the
+slice of each turn that all long work has, no faster than the peer takes it.
+
+Steps of a handshake are taken in a thread, since a signature by a key of RSA takes up to 4 ms. Meanwhile the thread
+alone touches the OpenSSL side: what the peer sends is kept in `_early`.
 
 Source: PEP 3156 (transports and protocols); Python's ssl.SSLObject.
 """
@@ -11,11 +14,12 @@ Source: PEP 3156 (transports and protocols); Python's ssl.SSLObject.
 from __future__ import annotations
 
 import ssl
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.loop.logs import get_logger
+from broker.loop.slices import InThread
+from broker.network.unencrypted import PIECE_BYTES, Unencrypted
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -28,8 +32,7 @@ HANDSHAKE_WITHIN_MS = 10_000
 AHEAD_BYTES = 262_144
 """What a peer may send while its handshake waits for its turn."""
 
-_PIECE_BYTES = 65_536
-_TURN_BYTES = 524_288  # encrypted in one go: about a millisecond
+_AT_ONCE_BYTES = 2 * PIECE_BYTES  # encrypted in the turn in which it was written: about a fifth of a millisecond
 _RAW_HIGH_BYTES = 262_144  # encrypted and not taken by the kernel yet
 _READ_BYTES = 65_536
 _NOTHING = ssl.MemoryBIO()
@@ -45,6 +48,7 @@ class TlsChannel:
         "_ahead",
         "_closing",
         "_connection",
+        "_early",
         "_established",
         "_gone",
         "_handshaking",
@@ -54,8 +58,7 @@ class TlsChannel:
         "_outgoing",
         "_owner",
         "_pending",
-        "_pending_bytes",
-        "_pump_scheduled",
+        "_pumping",
         "_raw",
         "_raw_paused",
         "_reading",
@@ -75,10 +78,10 @@ class TlsChannel:
         self._established = self._handshaking = False
         self._closing = self._gone = False
         self._reading = True  # as far as the connection is concerned
-        self._ahead = False  # it has sent too much for a handshake that has not had its turn
-        self._pending: deque[memoryview] = deque()  # written by the connection, not encrypted yet
-        self._pending_bytes = 0
-        self._pump_scheduled = False
+        self._early = bytearray()  # came while the handshake waits for its turn, or is in a thread
+        self._ahead = False  # that is too much
+        self._pending = Unencrypted()
+        self._pumping = False  # more of it is to be encrypted in slices
         self._raw_paused = self._writing_paused = False
         self._high = self._low = 0
 
@@ -98,16 +101,23 @@ class TlsChannel:
         """Encrypted bytes."""
         if self._gone or self._closing:
             return
-        self._incoming.write(data)
         if self._established:
+            self._incoming.write(data)
             self._read()
-        elif not self._handshaking:
-            # Handshakes share a slice of each turn: a thousand at once hold nobody up.
+            return
+        self._early += data
+        if not self._handshaking:
             self._handshaking = True
+            # Handshakes of one address follow each other: a thousand hold up those of no other, and nobody who is in.
             self._owner.broker.runtime.in_slices(
-                self._shake_hands(), _nothing, self._failed, owner=self, wanted=lambda: not self._gone, at_once=False
+                self._shake_hands(),
+                _nothing,
+                lambda error: self._failed("TLS handshake", error),
+                owner=("handshake", self._connection.host),
+                wanted=lambda: not self._gone,
+                at_once=False,
             )
-        if self._handshaking and not self._ahead and self._incoming.pending > AHEAD_BYTES:
+        if not self._ahead and len(self._early) > AHEAD_BYTES:
             self._ahead = True
             self._raw.pause_reading()
 
@@ -121,7 +131,8 @@ class TlsChannel:
     def resume_writing(self) -> None:
         """It does again."""
         self._raw_paused = False
-        self._pump()
+        if not self._pumping:
+            self._pump()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The socket is closed."""
@@ -130,7 +141,6 @@ class TlsChannel:
         self._gone = True
         self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         self._pending.clear()
-        self._pending_bytes = 0
         self._connection.connection_lost(error)
         # What OpenSSL holds, a hundred kilobytes, goes now: this and its connection know each other, and would wait for
         # the garbage collector.
@@ -149,7 +159,7 @@ class TlsChannel:
 
     def get_write_buffer_size(self) -> int:
         """Unsent bytes, encrypted or not."""
-        return int(self._pending_bytes + self._raw.get_write_buffer_size())
+        return int(self._pending.size_bytes + self._raw.get_write_buffer_size())
 
     def write(self, data: Any) -> None:
         """Send this."""
@@ -157,14 +167,10 @@ class TlsChannel:
 
     def writelines(self, pieces: Iterable[Any]) -> None:
         """Send these."""
-        for piece in pieces:
-            view = memoryview(piece)
-            if view.nbytes:
-                self._pending.append(view)
-                self._pending_bytes += view.nbytes
-        if not self._pump_scheduled:
+        self._pending.add(pieces)
+        if not self._pumping:
             self._pump()
-        if self._pending_bytes and not self._writing_paused and self.get_write_buffer_size() > self._high:
+        if self._pending.size_bytes and not self._writing_paused and self.get_write_buffer_size() > self._high:
             self._writing_paused = True
             self._connection.pause_writing()
 
@@ -183,37 +189,42 @@ class TlsChannel:
         """End it when everything is sent."""
         if not self._closing and not self._gone:
             self._closing = True
-            if not self._pump_scheduled:
+            if not self._pumping:
                 self._pump()
 
     def abort(self) -> None:
         """End it now."""
         self._pending.clear()
-        self._pending_bytes = 0
         self._raw.abort()
 
     # ---
 
-    def _shake_hands(self) -> Generator[None, None, None]:
+    def _shake_hands(self) -> Generator[InThread, None, None]:
+        """As far as the bytes reach that have come."""
+        while self._early and not self._closing:
+            self._incoming.write(self._early)
+            self._early.clear()
+            try:
+                yield InThread(self._tls.do_handshake)
+            except ssl.SSLWantReadError:
+                self._flush()
+                continue
+            except ssl.SSLError as error:
+                self._flush()  # the alert
+                self._refuse(_reason(error))
+                break
+            self._flush()
+            self._shaken()
+            break
         self._handshaking = False
-        self._shake()
         if self._ahead:
             self._ahead = False
             if self._reading and not self._closing and not self._gone:
                 self._raw.resume_reading()
-        yield
 
-    def _shake(self) -> None:
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._flush()
+    def _shaken(self) -> None:
+        if self._closing:
             return
-        except ssl.SSLError as error:
-            self._flush()  # the alert
-            self._refuse(_reason(error))
-            return
-        self._flush()
         self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         principal = self._side.principal(self._tls.getpeercert(binary_form=True))
         if principal is None:
@@ -221,11 +232,14 @@ class TlsChannel:
             return
         self._established = True
         self._connection.identified(principal)
+        self._incoming.write(self._early)
+        self._early.clear()
         self._read()
-        self._pump()
+        if not self._gone:
+            self._pump()
 
-    def _failed(self, error: Exception) -> None:
-        self._owner.counters.log_bug("TLS handshake", self._connection.peer, error)
+    def _failed(self, what: str, error: Exception) -> None:
+        self._owner.counters.log_bug(what, self._connection.peer, error)
         self.abort()
 
     def _refuse(self, reason: str) -> None:
@@ -268,45 +282,52 @@ class TlsChannel:
             self._raw.close()
 
     def _pump(self) -> None:
-        """Encrypt and send what the kernel takes, and not too much of it at once."""
-        self._pump_scheduled = False
-        left = _TURN_BYTES
-        pending = self._pending
-        while pending and not self._raw_paused and not self._gone and self._established:
-            if left <= 0:
-                self._pump_scheduled = True
-                self._owner.broker.runtime.next_turn(self._pump)
-                break
-            view = pending[0][:_PIECE_BYTES]
-            if view.nbytes < pending[0].nbytes:
-                pending[0] = pending[0][_PIECE_BYTES:]
-            else:
-                pending.popleft()
-                view = self._gathered(view)
-            try:
-                self._tls.write(view)
-            except ssl.SSLError:
-                self.abort()
-                return
-            self._pending_bytes -= view.nbytes
-            left -= view.nbytes
-            self._flush()
-        if self._writing_paused and not self._raw_paused and not self._gone and self._pending_bytes <= self._low:
+        """Encrypt and send what the kernel takes: a little now, the rest in turn with all other long work."""
+        left = _AT_ONCE_BYTES // PIECE_BYTES
+        while left and self._may_encrypt():
+            self._encrypt()
+            left -= 1
+        if not self._may_encrypt():
+            self._pumped()
+            return
+        self._pumping = True
+        self._owner.broker.runtime.in_slices(
+            self._pump_on(),
+            _nothing,
+            lambda error: self._failed("TLS", error),
+            owner=self,
+            wanted=lambda: not self._gone,
+            at_once=False,
+        )
+
+    def _pump_on(self) -> Generator[None, None, None]:
+        while self._may_encrypt():
+            self._encrypt()
+            yield
+        self._pumping = False
+        self._pumped()
+
+    def _may_encrypt(self) -> bool:
+        return self._pending.size_bytes > 0 and not self._raw_paused and not self._gone and self._established
+
+    def _encrypt(self) -> None:
+        try:
+            self._tls.write(self._pending.piece())
+        except ssl.SSLError:
+            self._writing_paused = False  # nobody is to write more
+            self.abort()
+            return
+        self._flush()
+
+    def _pumped(self) -> None:
+        """Everything is sent, or the kernel takes no more."""
+        if self._gone:
+            return
+        if self._writing_paused and not self._raw_paused and self._pending.size_bytes <= self._low:
             self._writing_paused = False
             self._connection.resume_writing()
-        if self._closing and not self._gone and not (pending and self._established):
+        if self._closing and not self._gone and not (self._pending.size_bytes and self._established):
             self._end()
-
-    def _gathered(self, view: memoryview) -> memoryview:
-        """With what comes behind it, if all of that is small: one record instead of many."""
-        pending = self._pending
-        if not pending or view.nbytes + pending[0].nbytes > _PIECE_BYTES:
-            return view
-        parts, size = [view], view.nbytes
-        while pending and size + pending[0].nbytes <= _PIECE_BYTES:
-            size += pending[0].nbytes
-            parts.append(pending.popleft())
-        return memoryview(b"".join(parts))
 
     def _end(self) -> None:
         if self._established:
