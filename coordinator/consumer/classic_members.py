@@ -25,6 +25,7 @@ from coordinator.consumer.answers import Refused
 from coordinator.consumer.causes import cause_by, left_cause
 from coordinator.consumer.downgrade import downgrade_by_replacement, may_downgrade_by
 from coordinator.consumer.draft import Draft
+from coordinator.consumer.epochs import nobody_else_finds_the_target
 from coordinator.consumer.group import NO_REGEX, UNRELEASED, UNREVOKED, ClassicProtocol, ConsumerGroup, ConsumerMember
 from coordinator.consumer.heartbeat import check_capacity, settle
 from coordinator.consumer.inputs import ClassicMemberTimedOut
@@ -244,7 +245,7 @@ def heartbeat(view: View, request: Heartbeat, now_ms: int) -> AnyGroupOutcome:
         group.target_epoch > member.epoch
         or member.state == UNREVOKED
         or _has_more_to_get(group, member)
-        or _nobody_else_finds_the_target(group)
+        or nobody_else_finds_the_target(draft)
     ):
         draft.expect_join(member)
         error = ErrorCode.REBALANCE_IN_PROGRESS
@@ -262,15 +263,6 @@ def _has_more_to_get(group: ConsumerGroup, member: ConsumerMember) -> bool:
         for topic_id, partitions in target.items()
         for partition in partitions
     )
-
-
-def _nobody_else_finds_the_target(group: ConsumerGroup) -> bool:
-    """Whether a target is due and only a join can find it: nobody is left who speaks the new protocol.
-
-    Such a group is there where the policy allows no downgrade. Kafka lets its members stay, and nobody reads what the
-    last member of the new protocol had.
-    """
-    return group.epoch > group.target_epoch and group.classic_count == len(group.members)
 
 
 # -- the end of a membership ---------------------------------------------------------------------------------------

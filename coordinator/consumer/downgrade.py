@@ -17,7 +17,7 @@ from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, 
 from coordinator.classic.rebalance import prepare
 from coordinator.consumer.causes import migrated_cause, replaced_event
 from coordinator.consumer.draft import TIMERS_OF_A_MEMBER, ConsumerToken, group_event
-from coordinator.consumer.group import NOTHING
+from coordinator.consumer.group import NOTHING, STABLE
 from coordinator.consumer.rebalance_tracking import ended
 from coordinator.consumer.records import group_tombstones
 from coordinator.events import GroupMigrated
@@ -77,7 +77,7 @@ def downgrade(
         for member_id, member in group.members.items()
         if member_id not in leaving
     }
-    draft = _begin(view, group, members, now_ms)
+    draft = _begin(view, group, members, now_ms, rebalances=True)
     prepare(draft, migrated_cause(cause, "consumer", "classic"))
     return _end(view, group, draft, reply_to, refusal)
 
@@ -85,7 +85,8 @@ def downgrade(
 def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, now_ms: int) -> AnyGroupOutcome:
     """A classic static member takes the place of the last one of the new protocol, and what that one should own.
 
-    Nobody need rebalance for it, unless the target is older than the group.
+    Nobody need rebalance for it, unless the target is older than the group, somebody has not come to it yet, or the
+    newcomer wants other topics. Kafka does not look at the second, and who waited there goes on waiting.
     """
     from coordinator.classic.answers import join_error  # noqa: PLC0415
 
@@ -109,9 +110,12 @@ def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, 
         if other is not holder
     }
     members[member_id] = successor
-    draft = _begin(view, group, members, now_ms)
+    rebalances = (
+        group.epoch > group.target_epoch or not _is_settled_but_for(group, holder) or _wants_other(request, holder)
+    )
+    draft = _begin(view, group, members, now_ms, rebalances=rebalances)
     draft.event(replaced_event(holder, request, member_id))
-    if group.epoch > group.target_epoch:
+    if rebalances:
         draft.update_member(successor, altered(successor, parked_join=request.reply_to, joined_at_ms=now_ms))
         said = request.instance_id, request.client_id, request.client_host
         prepare(draft, migrated_cause(Cause(now_ms, "static_replaced", member_id, *said), "consumer", "classic"))
@@ -120,10 +124,34 @@ def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, 
         everybody = member_list(draft.members.values(), draft.protocol_name) if leads else []
         answer = joined(draft, member_id, draft.leader_id, everybody, skip_assignment=leads)
         draft.reply(request.reply_to, answer)
+    if draft.members[member_id].parked_join is not None:
+        return _end(view, group, draft, None, None)  # refused, everybody who waits is told
     return _end(view, group, draft, request.reply_to, join_error)
 
 
-def _begin(view: View, group: ConsumerGroup, members: dict[str, Member], now_ms: int) -> ClassicDraft:
+def _is_settled_but_for(group: ConsumerGroup, holder: ConsumerMember) -> bool:
+    """Whether all the others have what they shall own."""
+    return all(
+        member.state == STABLE and member.epoch == group.target_epoch
+        for member in group.members.values()
+        if member is not holder
+    )
+
+
+def _wants_other(request: Join, holder: ConsumerMember) -> bool:
+    """Whether the newcomer reads other topics than the one whose place it takes."""
+    said = subscription(request.protocols[0][1])
+    return bool(holder.regex) or tuple(sorted(set(said.topics))) != holder.names
+
+
+def _begin(
+    view: View, group: ConsumerGroup, members: dict[str, Member], now_ms: int, *, rebalances: bool
+) -> ClassicDraft:
+    """The classic group of these members, all of them at the group epoch, with what they shall own.
+
+    Where they do not have it yet, its record is that of a group without members: when a crash cuts the rebalance short,
+    all of them must join again. Kafka writes them down there, Stable; nobody reads then what nobody had.
+    """
     votes: dict[str, int] = {}
     for member in members.values():
         add_votes(votes, member, 1)
@@ -147,7 +175,11 @@ def _begin(view: View, group: ConsumerGroup, members: dict[str, Member], now_ms:
         assigned_topic_ids=ids_of(view.topics, topics),
     )
     draft = ClassicDraft(altered(view, group=classic, consumer_group=None), classic, now_ms)
-    draft.records.append(group_record(draft))
+    key, value = group_record(draft)
+    if rebalances:
+        value.protocol = value.leader = None
+        value.members = []
+    draft.records.append((key, value))
     for member in members.values():
         draft.restart_session(member.member_id, member.session_timeout_ms)
     return draft

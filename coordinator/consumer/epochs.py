@@ -48,3 +48,22 @@ def empty_epoch(draft: Draft) -> None:
     """
     if not draft.group.members:
         draft.write(target_epoch_record(draft.group_id, draft.group.epoch, 0))
+
+
+def nobody_else_finds_the_target(draft: Draft) -> bool:
+    """Whether a target is due and only a join can find it: nobody is left who speaks the new protocol.
+
+    Such a group is there where the policy allows no downgrade. Kafka lets its members stay, and nobody reads what the
+    last member of the new protocol had, nor partitions that its topics get later.
+    """
+    group, topics = draft.group, draft.view.topics
+    if group.classic_count < len(group.members):
+        return False
+    if group.epoch > group.target_epoch:
+        return True
+    if group.hashed_topics is topics:
+        return False
+    if metadata_hash(group.subscribed_topics, topics, draft.view.consumer_settings.rack) != group.metadata_hash:
+        return True
+    draft.soft["hashed_topics"] = topics
+    return False

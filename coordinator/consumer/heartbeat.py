@@ -30,6 +30,7 @@ from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
 from coordinator.consumer.target import ids_of, preferred_assignor, update_target
 from coordinator.consumer.upgrade import make_way
 from coordinator.events import MemberJoined, MemberReconciled
+from coordinator.group import GroupState
 from coordinator.offsets.changes import fenced_event
 from coordinator.outcome import Outcome, Reply
 from coordinator.values import altered
@@ -166,7 +167,7 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
     """Why the epoch must rise; nothing when what the member wants has not changed, or cannot be told yet."""
     now_ms = draft.now_ms
     if after.names == before.names and after.regex == before.regex:
-        return _assignor_causes(draft, before, after, known=known)
+        return _unsettled_causes(draft, after) or _assignor_causes(draft, before, after, known=known)
     if not known:
         cause = joined_cause(now_ms, after)
         if draft.migrated_from is not None:
@@ -184,6 +185,19 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
     later = regex_cause(now_ms, before, after) if causes else cause
     draft.tracking = altered(draft.tracking, regex_causes=(*draft.tracking.regex_causes, later)[:FURTHER_CAUSES_MAX])
     return causes or _assignor_causes(draft, before, after, known=known)
+
+
+def _unsettled_causes(draft: Draft, after: ConsumerMember) -> list[Cause]:
+    """Why the epoch must rise when a classic group changes its protocol in the middle of a rebalance.
+
+    What its members have is of before that, and nobody else asks for a target. Kafka leaves it at that.
+    """
+    classic = draft.view.group
+    if draft.migrated_from is None or classic is None or classic.state is GroupState.STABLE:
+        return []
+    holder, now_ms = draft.successor_of, draft.now_ms
+    cause = joined_cause(now_ms, after) if holder is None else replaced_cause(now_ms, holder, after)
+    return [migrated_cause(cause, draft.migrated_from, "consumer")]
 
 
 def _assignor_causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> list[Cause]:

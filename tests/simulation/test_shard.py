@@ -19,8 +19,8 @@ ENOUGH = 600
 
 
 def blocks() -> list[tuple[str, int, int]]:
-    """(protocol, first seed, one past the last): a few, more in CI, or what the environment says."""
-    named = os.environ.get("KOHORT_SHARD_HISTORIES") or ("3000" if os.environ.get("CI") else "80")
+    """(kind, first seed, one past the last): a few, more in CI, or what the environment says."""
+    named = os.environ.get("KOHORT_SHARD_HISTORIES") or ("2400" if os.environ.get("CI") else "81")
     kind, slash, number = named.partition("/")
     if slash:
         return [(kind, int(number), int(number) + 1)]
@@ -68,7 +68,7 @@ def test_a_history_is_its_seed():
         return seen
 
     for kind in KINDS:
-        once, again = steps(f"{kind}/3"), steps(f"{kind}/3")
+        once, again = steps(f"{kind}/4"), steps(f"{kind}/4")
         assert len(once) > 100 and once == again
 
 

@@ -229,6 +229,42 @@ def test_classic_members_without_a_downgrade_share_what_the_last_of_the_new_prot
     assert broker.classic_beat("old", generation) is E.NONE
 
 
+def test_classic_members_without_a_downgrade_find_new_partitions():
+    """K67: nobody is left whose heartbeat looks at the topics, so theirs does, and they are asked to join again."""
+    broker = Mixed({"t": 2}, migration_policy="upgrade")
+    broker.stable("a")
+    broker.classic_join(new_id="old")
+    broker.leave("a")
+    broker.advance(5_000)
+    generation = broker.classic_join("old").response.generation_id
+    assert broker.classic_sync("old", generation) == (E.NONE, {"t": [0, 1]})
+    assert broker.classic_beat("old", generation) is E.NONE
+    broker.with_topics({"t": 3})
+    assert broker.classic_beat("old", generation) is E.REBALANCE_IN_PROGRESS
+    broker.advance(5_000)
+    generation = broker.classic_join("old", owned={"t": [0, 1]}).response.generation_id
+    assert broker.classic_sync("old", generation) == (E.NONE, {"t": [0, 1, 2]})
+    assert broker.classic_beat("old", generation) is E.NONE
+
+
+def test_an_upgrade_by_a_static_member_in_the_middle_of_a_rebalance_raises_the_epoch():
+    """11.8: what the members have is of before the rebalance, and those who joined in it have nothing."""
+    broker = Mixed()
+    broker.classic_join(new_id="old", instance_id="i")
+    broker.advance(6_000)
+    broker.classic_sync("old", 1, {"old": assignment({"t": [0, 1, 2, 3]})})
+    broker.classic_join(new_id="late")
+    assert broker.shard.groups["g"].state is GroupState.PREPARING_REBALANCE
+
+    assert broker.join("new", instance_id="i").epoch == broker.group.epoch == broker.group.target_epoch == 2
+
+    broker.classic_beat("late", broker.group.members["late"].epoch)
+    broker.classic_join("late", owned={})
+    broker.settle("new")
+    broker.classic_join("late", owned={})
+    assert broker.held("new").keys() == broker.held("late").keys() == {"t"}
+
+
 def test_a_classic_member_joins_a_consumer_group():
     """11.8: it needs an id first, and a protocol that the other classic members have."""
     broker = Mixed()
@@ -293,6 +329,45 @@ def test_k69_a_classic_static_process_replaces_the_only_member_of_the_new_protoc
     assert assigned_partitions(group.members["old"].assignment) == {("t", number) for number in range(4)}
     assert broker.classic_sync("old", 2) == (E.NONE, {"t": [0, 1, 2, 3]})
     assert broker.classic_beat("old", 2) is E.NONE
+
+
+def _about_to_be_classic(*, settled: bool) -> Mixed:
+    """Two members: `x` of the classic protocol, and of the new one `a`, which has the instance id `i` and is away."""
+    broker = Mixed()
+    broker.stable("a", instance_id="i")
+    broker.classic_join("x", new_id="x", owned={})
+    broker.beat("a", owned=broker.held("a"))
+    if settled:
+        broker.beat("a", owned=broker.held("a"))
+        broker.classic_join("x", owned={})
+        broker.classic_sync("x", broker.member("x").epoch)
+    broker.leave("a", "i", epoch=-2)
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("settled", "topics", "rebalances"), [(True, ["t"], False), (False, ["t"], True), (True, ["t", "u"], True)]
+)
+def test_who_replaces_the_last_of_the_new_protocol_has_all_join_again_if_somebody_waits(
+    settled: bool, topics: list[str], rebalances: bool
+):
+    """K69: somebody has not come to the target yet, or the newcomer reads other topics than its predecessor."""
+    broker = _about_to_be_classic(settled=settled)
+    joined = broker.classic_join(instance_id="i", new_id="b", topics=topics)
+    group = broker.shard.groups["g"]
+    assert (group.state is GroupState.PREPARING_REBALANCE, not joined.responses) == (rebalances, rebalances)
+    # A crash does not leave them waiting: who has not got what the record would say is not in it.
+    assert broker.loaded().groups["g"].members.keys() == ((set()) if rebalances else {"x", "b"})
+
+
+def test_who_waits_in_a_downgrade_that_is_refused_is_told_once():
+    """D3: its JoinGroup is parked in the classic group that does not come to be."""
+    broker = _about_to_be_classic(settled=False)
+    broker.fail_appends(E.NOT_ENOUGH_REPLICAS)
+    joined = broker.classic_join(instance_id="i", new_id="b")
+    assert joined.response.error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert len(joined.responses) == 1
+    assert set(broker.group.members) == {"a", "x"}
 
 
 def test_a_member_changes_its_protocol_in_place():

@@ -1,4 +1,4 @@
-"""Histories of one group at length: `make shards SHARDS=1000000`, half of them of each protocol.
+"""Histories of one group at length: `make shards SHARDS=1000000`, a third of them of each kind.
 
 Prints how many were played and how fast; failures with their seeds, without stopping at them. Ends with 1 if there was
 one.
@@ -29,7 +29,7 @@ def block(kind: str, first: int, end: int) -> tuple[int, list[str]]:
 
 
 def blocks(first: int, count: int) -> Iterator[tuple[str, int, int]]:
-    """The seeds in pieces, the protocols in turn."""
+    """The seeds in pieces, the kinds in turn."""
     end = first + count // len(KINDS)
     for start, kind in itertools.product(range(first, end, BLOCK), KINDS):
         yield kind, start, min(start + BLOCK, end)

@@ -27,6 +27,8 @@ from tests.simulation.shard.consumer import ConsumerMember
 from tests.simulation.shard.world import GROUP, Leader, Request, number, numbered
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tests.simulation.shard.clients import Client
 
 _NONE = ErrorCode.NONE
@@ -50,6 +52,9 @@ class Auditor:
         self.recorded = True  # no record of the classic group was refused since the last one that was written
         self.rebalances = 0
         self.loaded_at_ms = -1
+        self.unsure_until_ms = 0
+        self.back_at_ms = 0  # a change of protocol was refused, and everybody has all its time again
+        self.forgotten: Any = None  # what was known of the group before it became another of that name
         self.revoking_since_ms: dict[str, tuple[Any, int]] = {}
 
     # The leader's side
@@ -76,6 +81,56 @@ class Auditor:
             self.recorded = False
         if isinstance(before, Group) and isinstance(after, Group) and after.generation > before.generation:
             self.rebalances += 1
+        if before is not None and after is not None and type(before) is not type(after):
+            if type(event).__name__ == "AppendFailed":
+                self._come_back(after)  # it had spoken the other one too early
+            else:
+                self._migrated(before, after)
+
+    def _migrated(self, before: Any, after: Any) -> None:
+        """The group speaks the other protocol now. An empty one keeps nothing, its epochs neither."""
+        if not before.members or not after.members:
+            self._forget(before)
+        elif isinstance(after, Group) and isinstance(before, ConsumerGroup):
+            assert after.generation >= before.epoch, "the generation is behind the epochs of the members"
+            decode = self.leader.decode
+            plan = {member_id: frozenset(decode(one.assignment)) for member_id, one in after.members.items()}
+            for instance_id, member_id in after.static_members.items():
+                plan[instance_id] = plan[member_id]
+            if after.generation > before.epoch:
+                return  # somebody leads it already, and plans anew
+            self.plans[after.generation] = plan
+            told = {
+                member_id: frozenset(numbered(member.assigned) | numbered(member.pending))
+                for member_id, member in before.members.items()
+                if member.epoch == after.generation
+            }
+            if told:
+                self.told[after.generation] = told
+        elif isinstance(after, ConsumerGroup) and isinstance(before, Group):
+            assert after.epoch >= before.generation, "the epoch is behind the generation of the members"
+
+    def _come_back(self, group: Any) -> None:
+        if self.forgotten is not None:
+            kind, *known = self.forgotten
+            if isinstance(group, kind):
+                self.generation, self.plans, self.told, self.epochs = known
+            self.forgotten = None
+        self.back_at_ms = self.leader.clock.now_ms
+        self.revoking_since_ms = {}
+        self.unsure_until_ms = self.leader.clock.now_ms + 1_000
+
+    def _forget(self, before: Any) -> None:
+        self.forgotten = type(before), self.generation, self.plans, self.told, self.epochs
+        self.generation = -1
+        self.plans, self.told, self.epochs = {}, {}, {}
+        # Answers of before may still be on their way, and a crash or a refusal may bring the group of before back.
+        self.unsure_until_ms = self.leader.clock.now_ms + 1_000
+
+    @property
+    def unsure(self) -> bool:
+        """Whether nobody can say which of two groups of the same name an answer is of."""
+        return self.leader.clock.now_ms < self.unsure_until_ms
 
     def _check_waiting(self, group: Group) -> None:
         """Nobody waits for longer than the members' rebalance timeout, whoever does not do as it should."""
@@ -83,7 +138,7 @@ class Auditor:
         since_ms = group.state_timestamp_ms
         if group.state is GroupState.PREPARING_REBALANCE:
             waits = [one.joined_at_ms for one in group.members.values() if one.parked_join is not None]
-            oldest_ms = min((at for at in waits if at is not None), default=now_ms)
+            oldest_ms = max(min((at for at in waits if at is not None), default=now_ms), self.back_at_ms)
             assert now_ms - oldest_ms <= CLASSIC_REBALANCE_MS + slack_ms, "a join phase has no end"
         elif group.pending_sync and since_ms is not None and self.loaded_at_ms < since_ms:
             joined_ms = group.rebalance.joined_at_ms if group.rebalance is not None else None
@@ -103,7 +158,7 @@ class Auditor:
 
     def _plan(self, group: Group, event: Sync, outcome: Any) -> None:
         if outcome.records:
-            plan = {member_id: frozenset(partitions) for member_id, partitions in event.assignments}
+            plan = {member_id: frozenset(self.leader.decode(partitions)) for member_id, partitions in event.assignments}
             assert event.member_id == group.leader_id, "a follower's plan was taken"
             # A leader's record may be refused, and its generation's plan come again; never after somebody was told.
             if event.generation not in self.told:
@@ -113,6 +168,8 @@ class Auditor:
 
     def _owner_problem(self, group: Any, event: CommitOffsets) -> str | None:
         """Why this commit must not be accepted; None when it may."""
+        if self.unsure and not isinstance(group, ConsumerGroup):
+            return None
         partitions = {number(t.name, partition.partition_index) for t in event.topics for partition in t.partitions}
         if isinstance(group, ConsumerGroup):
             member = group.members.get(event.member_id)
@@ -165,7 +222,9 @@ class Auditor:
         elif isinstance(event, Sync):
             self._sync_answered(event, response)
         elif isinstance(event, Join):
-            assert response.generation_id >= self.generation, "a generation came back"
+            assert self.unsure or response.generation_id >= self.generation, "a generation came back"
+            if isinstance(self.leader.group, ConsumerGroup):
+                self._came_to(response.member_id, response.generation_id)
         elif isinstance(event, Leave):
             group = self.leader.group
             for leaver in event.members:
@@ -201,7 +260,13 @@ class Auditor:
                 assert offset >= known, f"{at} was committed up to {known}, told {offset}"
 
     def _sync_answered(self, event: Sync, response: Any) -> None:
-        generation, partitions = event.generation, frozenset(response.assignment)
+        generation, partitions = event.generation, frozenset(self.leader.decode(response.assignment))
+        if self.unsure:
+            self.told.setdefault(generation, {})[event.member_id] = partitions
+            return
+        if isinstance(self.leader.group, ConsumerGroup):
+            self._nobody_else_reads(event.member_id, generation, set(partitions), self.leader.group)
+            return
         assert generation >= self.generation, f"{generation} was told what to read, after {self.generation}"
         self.generation = generation
         told = self.told.setdefault(generation, {})
@@ -221,19 +286,27 @@ class Auditor:
         if event.epoch < 0:
             return
         member_id, epoch = response.member_id, response.member_epoch
-        assert epoch >= self.epochs.get(member_id, 0), f"{member_id} was at {self.epochs[member_id]}, is told {epoch}"
-        self.epochs[member_id] = epoch
+        self._came_to(member_id, epoch)
         group = self.leader.group
         if response.assignment is None or not isinstance(group, ConsumerGroup):
             return
         told = numbered({topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions})
+        self._nobody_else_reads(member_id, epoch, told, group)
+
+    def _came_to(self, member_id: str, epoch: int) -> None:
+        if not self.unsure:
+            known = self.epochs.get(member_id, 0)
+            assert epoch >= known, f"{member_id} was at {known}, is told {epoch}"
+            self.epochs[member_id] = epoch
+
+    def _nobody_else_reads(self, member_id: str, epoch: int, told: set[int], group: ConsumerGroup) -> None:
         for other in self.clients:
-            if not isinstance(other, ConsumerMember) or not other.alive or other.member_id == member_id:
+            if not other.alive or other.member_id == member_id:
                 continue
             member = group.members.get(other.member_id)
             if member is None or other.epoch not in (member.epoch, member.previous_epoch) or other.epoch == 0:
                 continue  # it may do nothing any more, and is told so when it asks
-            both = told & other.held
+            both = told & (other.held if isinstance(other, ConsumerMember) else other.owned.keys())
             assert not both, f"{member_id} at {epoch} and {other.member_id} at {other.epoch} read {both}"
 
     # Crashes
@@ -247,27 +320,37 @@ class Auditor:
             assert offsets.get(partition, -1) >= offset, f"{partition} was committed up to {offset}, is {offsets}"
         self.committed = offsets
         group = self.leader.group
+        if self.unsure:
+            self._come_back(group)
         if isinstance(group, Group):
             check_invariants(group)
-            assert group.generation >= self.generation, f"generation {self.generation} is lost"
+            assert self.unsure or group.generation >= self.generation, f"generation {self.generation} is lost"
             if group.generation == self.generation:
                 self._check_loaded_members(group)
         elif isinstance(group, ConsumerGroup):
             self._check_consumer_group(group)
             for member_id, member in group.members.items():
                 known = self.epochs.get(member_id, 0)
-                assert member.epoch < 0 or member.epoch >= known, f"{member_id} was at {known}, is at {member.epoch}"
+                assert self.unsure or member.epoch < 0 or member.epoch >= known, (
+                    f"{member_id} was at {known}, is at {member.epoch}"
+                )
 
     def _check_loaded_members(self, group: Group) -> None:
         for member_id, partitions in self.told.get(self.generation, {}).items():
             member = group.members.get(member_id)
             if member is not None:
-                assert frozenset(member.assignment) == partitions, f"{member_id} was told {set(partitions)}"
+                mine = frozenset(self.leader.decode(member.assignment))
+                assert mine == partitions, f"{member_id} was told {set(partitions)}"
 
     def compare(self, live: Any, loaded: Any) -> None:
         """A group and what the log makes of it, while nothing is on its way."""
         if isinstance(live, ConsumerGroup):
-            unwritten = {"hashed_topics": None, "regexes_asked_at_ms": None, "computing_epoch": None}
+            unwritten = {
+                "hashed_topics": None,
+                "regexes_asked_at_ms": None,
+                "computing_epoch": None,
+                "asked_to_join": {},
+            }
             durable = altered(live, **unwritten, tracking=NO_TRACKING)
             assert durable == loaded, f"{durable} is {loaded} in the log"
         elif isinstance(live, Group) and live.state in (GroupState.STABLE, GroupState.EMPTY) and self.recorded:
@@ -279,8 +362,8 @@ class Auditor:
             assert mine == {one.member_id: (one.instance_id, one.assignment) for one in loaded.members.values()}
 
 
-def held_by(group: Any) -> set[int]:
+def held_by(group: Any, decode: Callable[[bytes], Iterable[int]]) -> set[int]:
     """The partitions that anybody owns."""
     if isinstance(group, ConsumerGroup):
         return {p for member in group.members.values() for p in numbered(plain(member.assigned))}
-    return {p for member in group.members.values() for p in member.assignment}
+    return {p for member in group.members.values() for p in decode(member.assignment)}

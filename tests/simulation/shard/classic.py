@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync
@@ -20,6 +21,14 @@ class ClassicMember(Client):
     metadata = b"m"
     version = 9
     partitions = staticmethod(lambda: 0)  # how many the leader of the group deals out
+
+    def encode(self, partitions: range) -> bytes:
+        """An assignment, as a leader writes it."""
+        return bytes(partitions)
+
+    def decode(self, assignment: bytes) -> Iterable[int]:
+        """What it says."""
+        return assignment
 
     def start(self) -> None:
         """Join."""
@@ -44,7 +53,7 @@ class ClassicMember(Client):
         member = group.members.get(self.member_id)
         if member is None or not self.stable:
             return f"{self.name} is {'' if self.stable else 'not '}stable, and {'' if member else 'not '}a member"
-        if self.epoch != group.generation or self.owned.keys() != set(member.assignment):
+        if self.epoch != group.generation or self.owned.keys() != set(self.decode(member.assignment)):
             return f"{self.name} is at {self.epoch} with {self.owned}, the group at {group.generation}"
         return None
 
@@ -102,7 +111,7 @@ class ClassicMember(Client):
         self._dealt = self.partitions()
         if self._leads and not answer.skip_assignment:
             ids = sorted(member.member_id for member in answer.members)
-            plan = [(one, bytes(range(at, self._dealt, len(ids)))) for at, one in enumerate(ids)]
+            plan = [(one, self.encode(range(at, self._dealt, len(ids)))) for at, one in enumerate(ids)]
         # Some are slow to plan, and some never ask.
         delay_ms = self.random.choice((0, 0, 0, 100, 1_000))
         self.later(delay_ms, lambda: self._sync(era, plan))
@@ -122,7 +131,7 @@ class ClassicMember(Client):
             self._rejoin(era, error)
             return
         self.stable = True
-        self.take_up(set(answer.assignment), lambda: era == self._era)
+        self.take_up(set(self.decode(answer.assignment)), lambda: era == self._era)
         self.later(self.random.randrange(1_000), lambda: self._beat(era))
 
     # Being a member

@@ -16,10 +16,21 @@ from coordinator.classic import heartbeat as classic_heartbeat
 from coordinator.classic import join as classic_join
 from coordinator.classic import rebalance, replacement, sync
 from coordinator.classic.draft import Draft as ClassicDraft
-from coordinator.classic.inputs import GroupLoaded, JoinTimedOut, Leave, SessionExpired, SyncTimedOut
+from coordinator.classic.inputs import GroupLoaded, Heartbeat, JoinTimedOut, Leave, SessionExpired, SyncTimedOut
 from coordinator.classic.tokens import AssignmentToken
+from coordinator.consumer import (
+    classic_members,
+    downgrade,
+    epochs,
+    heartbeat,
+    members,
+    offsets,
+    reconcile,
+    removal,
+    target,
+    upgrade,
+)
 from coordinator.consumer import draft as consumer_draft
-from coordinator.consumer import epochs, heartbeat, members, offsets, reconcile, removal, target
 from coordinator.consumer.group import NOTHING, UNREVOKED
 from coordinator.consumer.inputs import RebalanceTimedOut
 from coordinator.offsets import commit as commits
@@ -432,6 +443,68 @@ def tombstones_not_loaded() -> AbstractContextManager[Any]:
     return record_by_record()
 
 
+# Groups that change their protocol
+
+
+def upgrade_takes_everything() -> AbstractContextManager[Any]:
+    """A group that becomes a consumer group forgets what its members read."""
+    return patch.object(upgrade, "assigned_partitions", lambda _: ())
+
+
+def upgrade_begins_anew() -> AbstractContextManager[Any]:
+    """Its epoch is not its generation."""
+    real = upgrade._member
+
+    def member(draft: Any, one: Any, protocol: Any, epoch: int) -> Any:
+        return altered(real(draft, one, protocol, epoch), epoch=1, previous_epoch=1)
+
+    return patch.object(upgrade, "_member", member)
+
+
+def upgrade_in_a_rebalance_unnoticed() -> AbstractContextManager[Any]:
+    """A static member that changes its protocol then raises no epoch, as in Kafka."""
+    return patch.object(heartbeat, "_unsettled_causes", lambda *_: [])
+
+
+def growth_unseen_by_classic_members() -> AbstractContextManager[Any]:
+    """Alone in a consumer group, as in Kafka."""
+    return patch.object(classic_members, "nobody_else_finds_the_target", lambda _: False)
+
+
+def classic_members_untold() -> AbstractContextManager[Any]:
+    """A classic member of a consumer group is never told to join again."""
+    real = classic_members.heartbeat
+
+    def told(view: Any, event: Any, now_ms: int) -> Any:
+        outcome = real(view, event, now_ms)
+        for reply in outcome.replies:
+            if reply.response.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+                reply.response.error_code = _NONE
+        return outcome
+
+    return _rule("_RULES_OF_CONSUMER_GROUPS", Heartbeat, told)
+
+
+def downgrade_without_a_rebalance() -> AbstractContextManager[Any]:
+    """What the last member of the new protocol had is nobody's."""
+    return patch.object(downgrade, "prepare", lambda *_: None)
+
+
+def downgrade_keeps_nothing() -> AbstractContextManager[Any]:
+    """Members of a group that becomes a classic one have no assignments."""
+    return patch.object(downgrade, "_assignment", lambda *_: b"")
+
+
+def downgrade_goes_back() -> AbstractContextManager[Any]:
+    """Its generation is not its epoch."""
+    real = downgrade.Group
+
+    def group(*fields: Any, **named: Any) -> Any:
+        return altered(real(*fields, **named), generation=1)
+
+    return patch.object(downgrade, "Group", group)
+
+
 BOTH: tuple[Fault, ...] = (
     commit_believed_when_refused,
     older_commit_stays,
@@ -476,7 +549,18 @@ CONSUMER: tuple[Fault, ...] = (
     static_member_loses_its_target,
     tombstones_not_loaded,
 )
+MIGRATING: tuple[Fault, ...] = (
+    upgrade_takes_everything,
+    upgrade_begins_anew,
+    upgrade_in_a_rebalance_unnoticed,
+    growth_unseen_by_classic_members,
+    classic_members_untold,
+    downgrade_without_a_rebalance,
+    downgrade_keeps_nothing,
+    downgrade_goes_back,
+)
 PLANTED = {
     **{f"classic/{fault.__name__}": fault for fault in (*BOTH, *CLASSIC)},
     **{f"consumer/{fault.__name__}": fault for fault in (*BOTH, *CONSUMER)},
+    **{f"migrating/{fault.__name__}": fault for fault in MIGRATING},
 }

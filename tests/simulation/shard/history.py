@@ -1,4 +1,4 @@
-"""One seeded history: members of one protocol in one group, troubles for a while, then calm.
+"""One seeded history: members of one protocol, or of both, in one group; troubles for a while, then calm.
 
     play("classic/17")
 
@@ -7,14 +7,21 @@ raises `AssertionError`, with the seed in its notes, when an auditor finds somet
 
 from __future__ import annotations
 
+from coordinator.group import Group
 from coordinator.loading import load
 from tests.simulation.shard.auditors import Auditor, held_by
 from tests.simulation.shard.classic import ClassicMember
 from tests.simulation.shard.clients import Client
 from tests.simulation.shard.consumer import ConsumerMember
+from tests.simulation.shard.migrating import MigratingMember, partitions_of
 from tests.simulation.shard.world import GROUP, MOST, TOPICS, Clock, Leader, encoded
 
-KINDS = {"classic": ClassicMember, "consumer": ConsumerMember}
+KINDS: dict[str, tuple[type[Client], ...]] = {
+    "classic": (ClassicMember,),
+    "consumer": (ConsumerMember,),
+    "migrating": (MigratingMember, ConsumerMember),
+}
+POLICIES = ("bidirectional", "bidirectional", "upgrade", "downgrade")
 TROUBLED_MS = 20_000
 CONVERGES_MS = 20_000
 QUIET_MS = 4_000
@@ -24,12 +31,18 @@ class History:
     """One seed: the name of a protocol, a slash, a number."""
 
     def __init__(self, seed: str) -> None:
-        self.kind = KINDS[seed.partition("/")[0]]
+        self.kinds = KINDS[seed.partition("/")[0]]
         self.clock = Clock(seed)
         self.random = self.clock.random
         interval_ms = self.random.choice((0, 0, 300, 1_000))
         counts = {topic: self.random.randint(2, 7) for topic in TOPICS}
-        self.leader = Leader(self.clock, counts, interval_ms=interval_ms)
+        self.policy = POLICIES[0]
+        if self.migrates:
+            self.policy = self.random.choice(POLICIES)
+            self.bias = 0.5  # how many of those who come are of the new protocol
+        self.leader = Leader(self.clock, counts, interval_ms=interval_ms, policy=self.policy)
+        if self.migrates:
+            self.leader.decode = partitions_of
         self.mixed = self.random.random() < 0.5  # consumers: of one topic, or of two and not all of the same
         self.clients: list[Client] = []
         self.auditor = self.leader.listener = Auditor(self.leader, self.clients)
@@ -52,6 +65,11 @@ class History:
         self.compare()
 
     @property
+    def migrates(self) -> bool:
+        """Whether members speak one protocol or the other."""
+        return len(self.kinds) > 1
+
+    @property
     def living(self) -> list[Client]:
         """Who is alive, and does more than to say so."""
         return [client for client in self.clients if client.alive and not client.hung]
@@ -68,7 +86,12 @@ class History:
         if len(self.living) >= 5:
             return
         self.numbers += 1
-        client = self.kind(self.clock, self.leader, f"m{self.numbers}", instance_id)
+        kind = self.kinds[0]
+        if self.migrates:
+            if self.random.random() < 0.2:
+                self.bias = self.random.choice((0.0, 0.3, 0.7, 1.0))
+            kind = self.kinds[self.random.random() < self.bias]
+        client = kind(self.clock, self.leader, f"m{self.numbers}", instance_id)
         if isinstance(client, ClassicMember):
             client.partitions = lambda: self.leader.topics.counts["t"]  # type: ignore[method-assign]
             client.version = 9 if self.numbers % 3 else 5
@@ -174,12 +197,18 @@ class History:
         # What a trouble has set going shows later: a session that is about to end, a heartbeat on its way.
         self.clock.run(2_000)
         for waited in range(0, CONVERGES_MS + 1, 500):
+            if self.policy == "downgrade" and isinstance(self.leader.group, Group):
+                for client in self.living:
+                    if isinstance(client, ConsumerMember):
+                        client.die()  # it would never be let in
+                        self.clock.run(100)
             if not self.living:  # the last one was fenced
                 self.come()
             problem = self.problem()
             if problem is None:
                 break
-            if problem.startswith("of ") and self.kind is ClassicMember and waited == CONVERGES_MS // 2:
+            classic = isinstance(self.leader.group, Group)
+            if problem.startswith("of ") and classic and waited % (CONVERGES_MS // 4) == 0 and waited:
                 # A leader that is not told to lead, or that came back after its plan, does not look for partitions.
                 self.change()
             assert waited < CONVERGES_MS, f"nothing has gone wrong for {CONVERGES_MS} ms, and still {problem}"
@@ -201,13 +230,17 @@ class History:
             problem = client.settled_with(group)
             if problem is not None:
                 return problem
+        protocols = {type(client) for client in self.living}
+        if self.migrates and self.policy != "upgrade" and protocols == {MigratingMember} and type(group) is not Group:
+            return "nobody speaks the new protocol, and the group does"
         ids = {client.member_id for client in self.living}
         if group.members.keys() != ids:
             return f"{set(group.members)} are members, and {ids} are alive"
         names = {name for client in self.living for name in getattr(client, "names", TOPICS[:1])}
         wanted = self.leader.topics.all_of(names)
-        if held_by(group) != wanted:
-            return f"of {wanted} {held_by(group)} are read"
+        held = held_by(group, self.leader.decode)
+        if held != wanted:
+            return f"of {wanted} {held} are read"
         return None
 
     def compare(self) -> None:

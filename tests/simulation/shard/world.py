@@ -130,7 +130,9 @@ class Request:
 class Leader:
     """Serves the shard while it is up."""
 
-    def __init__(self, clock: Clock, partitions: Mapping[str, int], *, interval_ms: int) -> None:
+    def __init__(
+        self, clock: Clock, partitions: Mapping[str, int], *, interval_ms: int, policy: str = "bidirectional"
+    ) -> None:
         self.clock = clock
         self.random = clock.random
         self.topics = Topics(partitions, 1)
@@ -139,8 +141,10 @@ class Leader:
             heartbeat_interval_ms=1_000,
             assignment_interval_ms=interval_ms,
             assignors=ASSIGNORS,
+            migration_policy=policy,
         )
         self.listener: Listener
+        self.decode: Callable[[bytes], Iterable[int]] = iter  # an assignment of the classic protocol
         self.shard = self._new_shard()
         self.log: list[tuple[Any, Any]] = []
         self.up = True
