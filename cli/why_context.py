@@ -32,9 +32,11 @@ def topic_names(cluster: Cluster, group_id: str) -> dict[bytes, str]:
 
 def session_timeout_ms(cluster: Cluster, group_id: str) -> int | None:
     """As it is now; None where the cluster does not say: it is older than group configs, or does not allow it."""
-    asked = DescribeConfigsResource(resource_type=_GROUP, resource_name=group_id, configuration_keys=[_SESSION_TIMEOUT])
+    requested = DescribeConfigsResource(
+        resource_type=_GROUP, resource_name=group_id, configuration_keys=[_SESSION_TIMEOUT]
+    )
     with suppress(Failed, ValueError), cluster.wire(next(iter(cluster.brokers.values()))) as wire:
-        answer = wire.ask(DescribeConfigsRequest(resources=[asked], include_synonyms=False), 4)
+        answer = wire.ask(DescribeConfigsRequest(resources=[requested], include_synonyms=False), 4)
         for one in answer.results:
             for config in one.configs:
                 if config.name == _SESSION_TIMEOUT and config.value:

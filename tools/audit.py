@@ -69,14 +69,14 @@ def affected(advisory: Advisory, version: str) -> bool:
     """Whether a version is one that the advisory is about. Source: the schema's evaluation."""
     if version in advisory["versions"]:
         return True
-    asked = Version(version)
+    pinned = Version(version)
     for events in advisory["ranges"]:
         inside = False
         for kind, limit in sorted(events, key=lambda event: (_version(event[1]), event[0] != "introduced")):
             at = _version(limit)
-            if kind == "introduced" and asked >= at:
+            if kind == "introduced" and pinned >= at:
                 inside = True
-            elif (kind == "fixed" and asked >= at) or (kind == "last_affected" and asked > at):
+            elif (kind == "fixed" and pinned >= at) or (kind == "last_affected" and pinned > at):
                 inside = False
         if inside:
             return True
@@ -128,9 +128,9 @@ def read_from(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, list[Ad
 
 
 def _ask(address: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    asked = urllib.request.Request(address, json.dumps(question).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(address, json.dumps(question).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(asked, timeout=WITHIN_S) as answer:
+        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
             told: dict[str, Any] = json.load(answer)
             return told
     except (OSError, ValueError) as error:

@@ -53,16 +53,16 @@ def _refused(broker: Broker, context: RequestContext, operation: Operation, disa
     return disabled if broker.authorizer is None else None
 
 
-def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
     """Raises: CloseConnection."""
     made = AclFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        requested.resource_type_filter,
+        requested.resource_name_filter,
+        requested.pattern_type_filter,
+        requested.principal_filter,
+        requested.host_filter,
+        requested.operation,
+        requested.permission_type,
     )
     if made.has_unknown:
         raise CloseConnection(_UNKNOWN)
@@ -166,18 +166,20 @@ def _too_many(count: int, most: int) -> Refusal | None:
 
 def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse | Deferred:
     """Remove what the filters mean; what two of them mean is told with both, and removed once."""
-    asked = request.filters
+    requested = request.filters
     deferred = Deferred()
 
     def steps() -> Steps[list[list[Acl] | Refusal]]:
         filters: list[AclFilter] = []
-        for one in asked:
+        for one in requested:
             filters.append(_filter(one))
             if not len(filters) % _A_STEP:
                 yield None
-        refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(len(asked), MOST_DELETIONS)
+        refused = _refused(broker, context, Operation.ALTER, _ENTRY_DISABLED) or _too_many(
+            len(requested), MOST_DELETIONS
+        )
         if refused is not None or broker.authorizer is None:
-            return [refused or _ENTRY_DISABLED] * len(asked)
+            return [refused or _ENTRY_DISABLED] * len(requested)
         authorizer = broker.authorizer
         found: list[list[Acl] | Refusal] = []
         for wanted in filters:
@@ -192,7 +194,7 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
         gone = list({acl.id: acl for one in found if isinstance(one, list) for acl in one}.values())
         excess = _too_many(len(gone), MOST_DELETIONS)
         if excess is not None:
-            deferred.complete(_deleted([excess] * len(asked)))
+            deferred.complete(_deleted([excess] * len(requested)))
             return
         if not gone:
             deferred.complete(_deleted(found))
@@ -201,7 +203,7 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
         def answer(result: Result) -> None:
             if result.error:
                 failure = (result.error, result.message or result.error.message)
-                deferred.complete(_deleted([failure] * len(asked)))
+                deferred.complete(_deleted([failure] * len(requested)))
                 return
             _tell_all(broker, "acl_removed", context, gone)
             deferred.complete(_deleted(found))

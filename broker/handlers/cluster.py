@@ -91,14 +91,14 @@ def _elected(broker: Broker, context: RequestContext, request: ElectLeadersReque
     allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
     known_type = request.election_type in (_PREFERRED, _UNCLEAN)
     results: list[ReplicaElectionResult] = []
-    for asked in request.topic_partitions or ():
-        count = image.partition_count(asked.topic) or 0
+    for requested in request.topic_partitions or ():
+        count = image.partition_count(requested.topic) or 0
         told: list[PartitionResult] = []
-        for partition in asked.partitions:
+        for partition in requested.partitions:
             told.append(_election(partition, exists=0 <= partition < count, known_type=known_type, allowed=allowed))
             if len(told) % PACE == 0:
                 yield None
-        results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
+        results.append(ReplicaElectionResult(topic=requested.topic, partition_result=told))
         yield None
     error = ErrorCode.NONE if known_type else ErrorCode.INVALID_REQUEST
     if not allowed:
@@ -143,26 +143,28 @@ def _reassigned(
     )
 
 
-def _not_reassigned(asked: ReassignablePartition) -> ReassignablePartitionResponse:
+def _not_reassigned(requested: ReassignablePartition) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
-        partition_index=asked.partition_index, error_code=_FORBIDDEN, error_message=_FORBIDDEN.message
+        partition_index=requested.partition_index, error_code=_FORBIDDEN, error_message=_FORBIDDEN.message
     )
 
 
-def _reassignment(broker: Broker, asked: ReassignablePartition, count: int) -> ReassignablePartitionResponse:
+def _reassignment(broker: Broker, requested: ReassignablePartition, count: int) -> ReassignablePartitionResponse:
     message = None
-    if not 0 <= asked.partition_index < count:
+    if not 0 <= requested.partition_index < count:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         message = "The partition does not exist."
-    elif asked.replicas is None:
+    elif requested.replicas is None:
         error = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         message = error.message
-    elif list(asked.replicas) == [broker.node_id]:
+    elif list(requested.replicas) == [broker.node_id]:
         error = ErrorCode.NONE
     else:
         error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        message = f"The only broker is {broker.node_id}, so replicas {list(asked.replicas)} cannot be placed."
-    return ReassignablePartitionResponse(partition_index=asked.partition_index, error_code=error, error_message=message)
+        message = f"The only broker is {broker.node_id}, so replicas {list(requested.replicas)} cannot be placed."
+    return ReassignablePartitionResponse(
+        partition_index=requested.partition_index, error_code=error, error_message=message
+    )
 
 
 def list_partition_reassignments(

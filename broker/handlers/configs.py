@@ -46,18 +46,18 @@ def describe_configs(
         broker,
         context,
         resources,
-        lambda asked: _describe(broker, context, request, asked, made),
+        lambda requested: _describe(broker, context, request, requested, made),
         lambda results: DescribeConfigsResponse(results=results),
-        once=lambda asked: (asked.resource_type, asked.resource_name),
+        once=lambda requested: (requested.resource_type, requested.resource_name),
     )
     return answer
 
 
 def _describe(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, asked: Any, made: Entries
+    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, requested: Any, made: Entries
 ) -> Any:
-    kind, name = asked.resource_type, asked.resource_name
-    keys = set(asked.configuration_keys) if asked.configuration_keys else None
+    kind, name = requested.resource_type, requested.resource_name
+    keys = set(requested.configuration_keys) if requested.configuration_keys else None
     error, message = ErrorCode.NONE, ""  # not null, as in Kafka
     entries: list[DescribeConfigsResourceResult] = []
     options = (request.include_synonyms, request.include_documentation)

@@ -30,10 +30,10 @@ MAX_REPETITIONS = 100
 _COUNTED_AT_ONCE = 1_024
 
 
-def tallied(asked: Iterable[Key]) -> Steps[dict[Key, int]]:
+def tallied(requested: Iterable[Key]) -> Steps[dict[Key, int]]:
     """How often each of `asked` is there, in the order of their first."""
     times: dict[Key, int] = {}
-    for count, one in enumerate(asked, start=1):
+    for count, one in enumerate(requested, start=1):
         times[one] = times.get(one, 0) + 1
         if not count % _COUNTED_AT_ONCE:
             yield None
@@ -53,7 +53,7 @@ def grouped(entries: Iterable[T], name: Callable[[T], Key]) -> Steps[tuple[list[
     return list(last.values()), times
 
 
-def refuse_repetition(asked: Iterable[Hashable], count: int) -> Steps[None]:
+def refuse_repetition(requested: Iterable[Hashable], count: int) -> Steps[None]:
     """Close the connection over a request whose `count` entries mostly say the same.
 
     Kafka answers each entry, and so do we; but a megabyte of requests for one topic's configs is a hundred megabytes of
@@ -61,7 +61,7 @@ def refuse_repetition(asked: Iterable[Hashable], count: int) -> Steps[None]:
     Raises: CloseConnection.
     """
     if count > MAX_REPETITIONS:
-        repetitions = count - len((yield from tallied(asked)))
+        repetitions = count - len((yield from tallied(requested)))
         if repetitions > MAX_REPETITIONS:
             raise CloseConnection(f"{repetitions} of {count} entries of one request ask what others in it ask")
 
@@ -103,7 +103,7 @@ class Gathering:
 def one_by_one(
     broker: Broker,
     context: RequestContext,
-    asked: Sequence[Any],
+    requested: Sequence[Any],
     answer: Callable[[Any], Any],
     response: Callable[[list[Any]], Any],
     *,
@@ -116,9 +116,9 @@ def one_by_one(
 
     def steps() -> Steps[Any]:
         if once is not None:
-            yield from refuse_repetition(map(once, asked), len(asked))
+            yield from refuse_repetition(map(once, requested), len(requested))
         results = []
-        for entry in asked:
+        for entry in requested:
             results.append(answer(entry))
             if not len(results) % PACE:
                 yield None

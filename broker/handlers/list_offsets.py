@@ -57,17 +57,17 @@ def list_offsets(
 
 def _listed(broker: Broker, context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     committed_only = request.isolation_level == 1
-    asked: dict[str, dict[int, ListOffsetsPartition]] = {}
+    requested: dict[str, dict[int, ListOffsetsPartition]] = {}
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
-        partitions = asked.setdefault(topic.name, {})
+        partitions = requested.setdefault(topic.name, {})
         for count, wanted in enumerate(topic.partitions):
             if partitions.setdefault(wanted.partition_index, wanted) is not wanted:
                 twice.add((topic.name, wanted.partition_index))
             if count & 255 == 255:
                 yield None
     topics = []
-    for name, partitions in asked.items():
+    for name, partitions in requested.items():
         allowed = authorize(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         results: list[ListOffsetsPartitionResponse] = []
         for index, wanted in partitions.items():

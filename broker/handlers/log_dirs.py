@@ -44,8 +44,8 @@ def _described(
         wanted = {topic.name: list(range(topic.partition_count)) for topic in image}
     else:
         wanted = {}
-        for asked in request.topics:
-            wanted.setdefault(asked.topic, []).extend(asked.partitions)
+        for requested in request.topics:
+            wanted.setdefault(requested.topic, []).extend(requested.partitions)
     partitions = broker.partitions
     found: dict[Path, dict[str, list[DescribeLogDirsPartition]]] = {one: {} for one in partitions.directories}
     for name, indexes in wanted.items():

@@ -54,15 +54,15 @@ _NOT_ASKED = -2_147_483_648  # the authorized operations of somebody who did not
 
 def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Deferred:
     """The topics asked for, created first where the client and the broker allow that."""
-    asked = request.topics
-    if asked is None or (context.version == 0 and not asked):
+    requested = request.topics
+    if requested is None or (context.version == 0 and not requested):
         return sliced(broker, context, _all(broker, context, request))
-    if context.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+    if context.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in requested):
         refused = [
             MetadataResponseTopic(
                 error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
             )
-            for topic in asked
+            for topic in requested
         ]
         return _response(broker, context, request, refused)
     if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
@@ -94,7 +94,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
         gathered(broker, context, results, len(missing), ensure)
 
     broker.runtime.in_slices(
-        _to_create(broker, context, asked),
+        _to_create(broker, context, requested),
         create,
         deferred.fail,
         owner=context.session,
@@ -114,11 +114,11 @@ def _all(broker: Broker, context: RequestContext, request: MetadataRequest) -> S
     return _response(broker, context, request, topics)
 
 
-def _to_create(broker: Broker, context: RequestContext, asked: Iterable[MetadataRequestTopic]) -> Steps[list[str]]:
+def _to_create(broker: Broker, context: RequestContext, requested: Iterable[MetadataRequestTopic]) -> Steps[list[str]]:
     """Names that are asked for, absent, legal and may be created by this client."""
     image = broker.catalogue.image
     names: dict[str, None] = {}
-    for count, topic in enumerate(asked):
+    for count, topic in enumerate(requested):
         if count % PACE == PACE - 1:
             yield None
         name = _asked_name(topic)
@@ -141,17 +141,17 @@ def _answer(
     image = broker.catalogue.image
     topics: list[MetadataResponseTopic] = []
     told: set[tuple[str | None, bytes]] = set()
-    for count, asked in enumerate(request.topics or ()):
+    for count, requested in enumerate(request.topics or ()):
         if count % PACE == PACE - 1:
             yield None
         # A topic that is asked for twice is told once.
-        by_name = _asked_name(asked)
-        key = by_name, asked.topic_id
+        by_name = _asked_name(requested)
+        key = by_name, requested.topic_id
         if key in told:
             continue
         told.add(key)
         if by_name is None:
-            topic = image.topic_by_id(asked.topic_id)
+            topic = image.topic_by_id(requested.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             topic = image.topic(by_name)
@@ -162,12 +162,14 @@ def _answer(
         if name is not None and not _may_describe(context, name):
             # An id is no secret, a name is: neither is told to who came with the other.
             topics.append(
-                MetadataResponseTopic(error_code=_FORBIDDEN, name=by_name, topic_id=asked.topic_id, partitions=[])
+                MetadataResponseTopic(error_code=_FORBIDDEN, name=by_name, topic_id=requested.topic_id, partitions=[])
             )
         elif topic is not None:
             topics.append((yield from _described(broker, context, request, topic)))
         else:
-            topics.append(MetadataResponseTopic(error_code=error, name=by_name, topic_id=asked.topic_id, partitions=[]))
+            topics.append(
+                MetadataResponseTopic(error_code=error, name=by_name, topic_id=requested.topic_id, partitions=[])
+            )
     return _response(broker, context, request, topics)
 
 
@@ -283,28 +285,28 @@ def _page(
     image = broker.catalogue.image
     fetch_all = not request.topics
     if fetch_all:
-        asked = [name for name in image.names() if name != LEDGER_TOPIC]
+        requested = [name for name in image.names() if name != LEDGER_TOPIC]
     else:
         in_order = partial(_in_order, request.topics)
-        asked = in_order() if len(request.topics) <= _PARTITIONS_A_STEP else (yield InThread(in_order))
+        requested = in_order() if len(request.topics) <= _PARTITIONS_A_STEP else (yield InThread(in_order))
     cursor = request.cursor
     first_partition = 0
-    if cursor is not None and (cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in asked)):
+    if cursor is not None and (cursor.partition_index < 0 or (not fetch_all and cursor.topic_name not in requested)):
         refused = ErrorCode.INVALID_REQUEST
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(error_code=refused, name=name, topic_id=ZERO_UUID, partitions=[])
-                for name in asked
+                for name in requested
             ],
             next_cursor=None,
         )
     if cursor is not None:
-        asked = [name for name in asked if name >= cursor.topic_name]
-        if asked and asked[0] == cursor.topic_name:
+        requested = [name for name in requested if name >= cursor.topic_name]
+        if requested and requested[0] == cursor.topic_name:
             first_partition = cursor.partition_index
     left = max(min(request.response_partition_limit, broker.settings.max_request_partition_size_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for position, name in enumerate(asked):
+    for position, name in enumerate(requested):
         yield None
         topic = image.topic(name)
         allowed = (_sees if fetch_all else _may_describe)(context, name)

@@ -96,14 +96,14 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
 
     def steps() -> Steps[None]:
         # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
-        whole = (asked.group_id if asked.topics is None else id(asked) for asked in groups)
+        whole = (requested.group_id if requested.topics is None else id(requested) for requested in groups)
         yield from refuse_repetition(whole, len(groups))
-        for index, asked in enumerate(groups):
+        for index, requested in enumerate(groups):
             part = _Part(gathering, index)
-            if _is_short(asked):
-                _fetch_group(broker, context, asked, require_stable=request.require_stable, reply_to=part)
+            if _is_short(requested):
+                _fetch_group(broker, context, requested, require_stable=request.require_stable, reply_to=part)
             else:
-                yield from _fetch_in_parts(broker, context, asked, request.require_stable, part)
+                yield from _fetch_in_parts(broker, context, requested, request.require_stable, part)
             if index % PACE == PACE - 1:
                 yield None
 
@@ -130,15 +130,15 @@ _TOPICS = Divided(
 )
 
 
-def _is_short(asked: OffsetFetchRequestGroup) -> bool:
-    return asked.topics is None or _TOPICS.is_short(asked)
+def _is_short(requested: OffsetFetchRequestGroup) -> bool:
+    return requested.topics is None or _TOPICS.is_short(requested)
 
 
 def _fetch_in_parts(
-    broker: Broker, context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool, reply_to: Any
+    broker: Broker, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool, reply_to: Any
 ) -> Steps[None]:
     """The offsets of very many partitions of one group, some at a time."""
-    parts: list[tuple[OffsetFetchRequestGroup, bool]] = yield InThread(lambda: _TOPICS.divide(asked))
+    parts: list[tuple[OffsetFetchRequestGroup, bool]] = yield InThread(lambda: _TOPICS.divide(requested))
 
     def respond(answers: list[Any]) -> None:
         reply_to.complete(_TOPICS.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
@@ -150,21 +150,27 @@ def _fetch_in_parts(
 
 
 def _fetch_group(
-    broker: Broker, context: RequestContext, asked: OffsetFetchRequestGroup, *, require_stable: bool, reply_to: Any
+    broker: Broker, context: RequestContext, requested: OffsetFetchRequestGroup, *, require_stable: bool, reply_to: Any
 ) -> None:
-    group_id = asked.group_id
+    group_id = requested.group_id
     if not authorize(context, _DESCRIBE, _GROUP, group_id):
         reply_to.complete(OffsetFetchResponseGroup(group_id=group_id, error_code=_FORBIDDEN))
         return
     by_id = context.version >= _BY_ID_SINCE
     fetch = FetchOffsets(
-        group_id, None, require_stable, by_id, reply_to, member_id=asked.member_id, member_epoch=asked.member_epoch
+        group_id,
+        None,
+        require_stable,
+        by_id,
+        reply_to,
+        member_id=requested.member_id,
+        member_epoch=requested.member_epoch,
     )
     allowed = partial(authorize, context, _DESCRIBE, _TOPIC)
-    if asked.topics is None:
+    if requested.topics is None:
         fetch.reply_to = _Visible(reply_to, partial(probe, context, _DESCRIBE, _TOPIC))
     else:
-        fetch.topics, fetch.refused = filter_fetch(asked.topics, broker.catalogue.image, allowed, by_id=by_id)
+        fetch.topics, fetch.refused = filter_fetch(requested.topics, broker.catalogue.image, allowed, by_id=by_id)
     broker.groups.leader_of(group_id).submit(fetch)
 
 

@@ -59,8 +59,8 @@ def _described(
         if not number % _A_STEP:
             yield None
     # A topic may stand in any number of entries: each partition is one and the same, with all of its producers.
-    asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
-    yield from refuse_repetition(asked, count)
+    requested = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    yield from refuse_repetition(requested, count)
     topics = []
     for topic in request.topics:
         refusal = _refusal(broker, context, topic.name)

@@ -38,8 +38,8 @@ def describe_quorum(
     """This node as leader of the metadata log. Asked for anything else, each partition is unknown."""
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeQuorumResponse(error_code=_FORBIDDEN, error_message=_FORBIDDEN.message)
-    asked = request.topics
-    only = asked[0].partitions if len(asked) == 1 and asked[0].topic_name == _METADATA else []
+    requested = request.topics
+    only = requested[0].partitions if len(requested) == 1 and requested[0].topic_name == _METADATA else []
     if len(only) != 1 or only[0].partition_index != 0:
         return sliced(broker, context, _all_unknown(request))
     epoch, end_offset, voter_directory = broker.catalogue.quorum()

@@ -186,15 +186,15 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
     by_both = yield from _named_by_both(broker, context, times)
     doubled = set(by_both.values())
     # What is asked for twice is answered once.
-    asked = list(times)
+    requested = list(times)
     if doubled:
-        asked = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
-    gathering = Gathering(len(asked), lambda results: DeleteTopicsResponse(responses=results), deferred)
+        requested = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
+    gathering = Gathering(len(requested), lambda results: DeleteTopicsResponse(responses=results), deferred)
 
     pay = _paying(context, strict_since=5)
 
     def delete(index: int) -> None:
-        name, topic_id = asked[index]
+        name, topic_id = requested[index]
 
         def deleted(result: Result) -> None:
             topic = result.value
@@ -222,21 +222,21 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
         else:
             broker.catalogue.delete_topic(deleted, topic_id=topic_id, pay=pay)
 
-    yield from each(len(asked), delete)
+    yield from each(len(requested), delete)
 
 
 def _named_by_both(
-    broker: Broker, context: RequestContext, asked: Iterable[tuple[str | None, bytes]]
+    broker: Broker, context: RequestContext, requested: Iterable[tuple[str | None, bytes]]
 ) -> Steps[dict[str | None, bytes]]:
     """The topics that are named by name and by id, among those that the client may know of: name -> id."""
     ids = set()
-    for count, (name, topic_id) in enumerate(asked):
+    for count, (name, topic_id) in enumerate(requested):
         if name is None:
             ids.add(topic_id)
         if not count % 256:
             yield None
     found: dict[str | None, bytes] = {}
-    for count, (name, topic_id) in enumerate(asked if ids else ()):
+    for count, (name, topic_id) in enumerate(requested if ids else ()):
         topic = broker.catalogue.image.topic(name) if name is not None and topic_id == ZERO_UUID else None
         if topic is not None and topic.topic_id in ids and _may_know(context, topic.name):
             found[name] = topic.topic_id

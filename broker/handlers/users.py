@@ -46,10 +46,10 @@ def describe_user_scram_credentials(
     allowed = authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER)
 
     def steps() -> Steps[DescribeUserScramCredentialsResponse]:
-        asked = yield from tallied(user.name for user in request.users or ())
+        requested = yield from tallied(user.name for user in request.users or ())
         results: list[DescribeUserScramCredentialsResult] = []
         if not allowed:
-            for name in asked:
+            for name in requested:
                 results.append(_result(name, (_FORBIDDEN, _FORBIDDEN.message)))
                 if not len(results) % PACE:
                     yield None
@@ -57,8 +57,8 @@ def describe_user_scram_credentials(
                 error_code=_FORBIDDEN, error_message=_FORBIDDEN.message, results=results
             )
         kept = mechanisms_by_user(broker.catalogue.credentials)
-        for name in asked or kept:
-            results.append(_described(name, asked.get(name, 1), kept.get(name)))
+        for name in requested or kept:
+            results.append(_described(name, requested.get(name, 1), kept.get(name)))
             if not len(results) % PACE:
                 yield None
         return DescribeUserScramCredentialsResponse(results=results)

@@ -48,15 +48,15 @@ def address_of(settings: Settings) -> Address | None:
 def check_log_in(settings: Settings) -> None:
     """Warn of a listener that strangers can ask, or hear passwords on. Raises: SettingsError."""
     address = address_of(settings)
-    asked = settings.kohort_http_token is not None or settings.kohort_http_basic_auth is not None
-    if asked:
+    log_in_required = settings.kohort_http_token is not None or settings.kohort_http_basic_auth is not None
+    if log_in_required:
         from broker.http.log_in import LogIn  # noqa: PLC0415  few starts need it
 
         LogIn(settings)
     if address is None or is_loopback(address.host):
         return
     place = host_and_port(address.host or "*", address.port)
-    if not asked:
+    if not log_in_required:
         why = "whoever reaches it reads the names of topics, groups and clients; kohort.http.token asks for a log-in"
         log.warning("http_open_to_all", address=place, why=why)
     elif settings.kohort_http_protocol == "HTTP":

@@ -48,8 +48,8 @@ class TlsSide:
         self.listener = own.name
         self._own = own
         # Without a prefix it does not apply to SASL_SSL, where nobody asked for certificates before.
-        asked = "none" if sasl and not own.has_own("ssl.client.auth") else own.of("ssl.client.auth")
-        self.client_auth: str = asked
+        client_auth = "none" if sasl and not own.has_own("ssl.client.auth") else own.of("ssl.client.auth")
+        self.client_auth: str = client_auth
         try:
             self._rules = parse_rules(own.of("ssl.principal.mapping.rules"))
         except MappingError as error:

@@ -140,7 +140,7 @@ class Verifier:
         if question.begun_ms < 0:
             question.begun_ms = now_ms
         permits: dict[Key, Permit] = {}
-        asked: list[Key] = []
+        requested: list[Key] = []
         for key, sequence in question.sequences.items():
             try:
                 permit = self._permit(question, key, sequence, now_ms)
@@ -149,12 +149,12 @@ class Verifier:
             else:
                 permits[key] = permit
                 if permit is not None:
-                    asked.append(key)
-        if not asked:
+                    requested.append(key)
+        if not requested:
             return permits
         if self.coordinator is None:
             nobody = RecordsRefused(ErrorCode.INVALID_TXN_STATE, "this broker coordinates no transactions")
-            permits.update(dict.fromkeys(asked, nobody))
+            permits.update(dict.fromkeys(requested, nobody))
             return permits
         question.round += 1
         this_round = question.round
@@ -171,7 +171,7 @@ class Verifier:
             if self._is_to_retry(question, codes):
                 self._runtime.timers.set(question, self._runtime.now_ms() + self._backoff_ms, resume)
                 return
-            for key in asked:
+            for key in requested:
                 code = codes.get(key, ErrorCode.NETWORK_EXCEPTION)
                 if code:
                     permits[key] = _refused(_for_client(code, abortable=question.abortable))
@@ -189,11 +189,11 @@ class Verifier:
             self._go_on(question.transactional_id, waiting)
 
         self.coordinator.verify(
-            question.transactional_id, question.producer_id, question.producer_epoch, asked, question.add, answered
+            question.transactional_id, question.producer_id, question.producer_epoch, requested, question.add, answered
         )
         at_once = False
         if question.round == this_round:
-            lost = dict.fromkeys(asked, ErrorCode.NETWORK_EXCEPTION)
+            lost = dict.fromkeys(requested, ErrorCode.NETWORK_EXCEPTION)
             self._runtime.timers.set(question, now_ms + ANSWER_WITHIN_MS, lambda: answered(lost))
         return answer
 

@@ -56,9 +56,9 @@ def _happen(bed: UnderTest, call: Call, what: str, ms: int) -> None:
     else:
         member_id = getattr(call.request, "member_id", None)
         for group_id in sorted(about(call.request, bed.broker.catalogue.image).groups):
-            asked = {"group": group_id, "member": member_id if what == "expire" else None}
+            arguments = {"group": group_id, "member": member_id if what == "expire" else None}
             try:
-                _GROUP_COMMANDS[what](bed, asked, _nothing)
+                _GROUP_COMMANDS[what](bed, arguments, _nothing)
             except Refused:
                 continue  # the group is not so far yet, or no longer
 

@@ -33,9 +33,9 @@ _TOLD = 50  # rebalances
 _LOOK_EVERY_MS, _LOOKS = 2, 500
 
 
-def group(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def group(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """State, generation, protocol, and members with what they own."""
-    live = _live(bed, asked["group"])
+    live = _live(bed, arguments["group"])
     answer(
         {
             "state": live["state"],
@@ -58,43 +58,43 @@ def group(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     )
 
 
-def groups(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def groups(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """The ids of all groups."""
     answer(sorted(_ids(bed)))
 
 
-def committed(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def committed(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """[topic, partition, offset, metadata] of what a group has committed."""
-    offsets = _leader(bed, asked["group"]).shard.offsets.get(asked["group"], {})
+    offsets = _leader(bed, arguments["group"]).shard.offsets.get(arguments["group"], {})
     answer([[*key, one.offset, one.metadata] for key, one in sorted(offsets.items())])
 
 
-def lag(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def lag(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """[topic, partition, records] that a group has not committed, where it has committed anything."""
-    answer([[one.topic, one.partition, one.lag] for one in finished(of_group(bed.broker, asked["group"]))])
+    answer([[one.topic, one.partition, one.lag] for one in finished(of_group(bed.broker, arguments["group"]))])
 
 
-def why(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def why(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """The story of a group, as text, once the ledger has written what has happened."""
 
     def look(left: int) -> None:
         if bed.broker.ledger.is_written or not left:
-            bed.guarded(_tell, asked, answer)
+            bed.guarded(_tell, arguments, answer)
         else:
             look_ms = bed.runtime.now_ms() + _LOOK_EVERY_MS
-            bed.runtime.timers.set(("testbed", "why", asked["id"]), look_ms, lambda: look(left - 1))
+            bed.runtime.timers.set(("testbed", "why", arguments["id"]), look_ms, lambda: look(left - 1))
 
     look(_LOOKS)
 
 
-def _tell(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
-    answer("\n".join(_story(bed, asked["group"])))
+def _tell(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
+    answer("\n".join(_story(bed, arguments["group"])))
 
 
-def expire(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def expire(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """The session of a member is over, whatever it has sent; its id."""
-    group_id = asked["group"]
-    member = _member(bed, group_id, asked["member"])
+    group_id = arguments["group"]
+    member = _member(bed, group_id, arguments["member"])
     _leader(bed, group_id).submit(SessionExpired(group_id, member["member_id"]))
     left = {one["member_id"] for one in _live(bed, group_id)["members"]}
     if member["member_id"] in left:
@@ -102,9 +102,9 @@ def expire(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     answer(member["member_id"])
 
 
-def lose_assignment(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def lose_assignment(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """All members, or one, are put out without their knowing; [client id, topic, partition] of what they had."""
-    group_id, name = asked["group"], asked["member"]
+    group_id, name = arguments["group"], arguments["member"]
     members = _live(bed, group_id)["members"] if name is None else [_member(bed, group_id, name)]
     lost = [
         [member.get("client_id"), topic, index]
@@ -121,12 +121,12 @@ def lose_assignment(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> No
     answer(lost)
 
 
-def fence(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def fence(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """Somebody else joins with a static member's instance id: it is fenced.
 
     Nobody takes the place of a present member of KIP-848: there it goes for a while, as before a restart, and goes on.
     """
-    group_id, instance_id = asked["group"], asked["instance"]
+    group_id, instance_id = arguments["group"], arguments["instance"]
     leader = _leader(bed, group_id)
     found = leader.shard.consumer_groups.get(group_id) or leader.shard.groups.get(group_id)
     holder = None if found is None else found.members.get(found.static_members.get(instance_id, ""))
@@ -143,9 +143,9 @@ def fence(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     answer(rival_id)
 
 
-def rebalance(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def rebalance(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """A member comes and goes again at once: everybody else has to join anew."""
-    group_id = asked["group"]
+    group_id = arguments["group"]
     leader = _leader(bed, group_id)
     found: Group | None = leader.shard.groups.get(group_id)
     if group_id in leader.shard.consumer_groups:
@@ -163,10 +163,10 @@ def rebalance(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
     answer(None)
 
 
-def move_coordinator(bed: UnderTest, asked: dict[str, Any], answer: Answer) -> None:
+def move_coordinator(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
     """Everybody who waits is told to look for the coordinator again, which has read the group anew from its log."""
-    _live(bed, asked["group"])
-    leader = _leader(bed, asked["group"])
+    _live(bed, arguments["group"])
+    leader = _leader(bed, arguments["group"])
     partition = bed.broker.partitions.get(OFFSETS_TOPIC, leader.index)
     if partition is None:
         raise Refused("there are no groups yet")

@@ -22,11 +22,11 @@ _CONSUMER_MEMBER = 1
 
 def read_epochs(groups: Iterable[Group], cluster: Cluster) -> None:
     """Fill in what the groups' coordinators tell of epochs and states."""
-    asked: dict[str, dict[str, Group]] = {}
+    requested: dict[str, dict[str, Group]] = {}
     for group in groups:
         if group.type == "Consumer" and group.coordinator:
-            asked.setdefault(group.coordinator, {})[group.group_id] = group
-    for address, by_id in asked.items():
+            requested.setdefault(group.coordinator, {})[group.group_id] = group
+    for address, by_id in requested.items():
         try:
             _ask(address, by_id, cluster)
         except Failed:

@@ -167,8 +167,8 @@ def read_offsets(cluster: Cluster, group_id: str) -> dict[Tp, tuple[int, int | N
     """What a group has committed: (offset, leader epoch) by partition, sorted. Raises: Failed."""
     if not group_id:
         raise Failed("the client library cannot ask for the offsets of the group whose id is empty")
-    asked = [ConsumerGroupTopicPartitions(group_id)]
-    future = cluster.admin.list_consumer_group_offsets(asked, request_timeout=cluster.timeout_s)[group_id]
+    requested = [ConsumerGroupTopicPartitions(group_id)]
+    future = cluster.admin.list_consumer_group_offsets(requested, request_timeout=cluster.timeout_s)[group_id]
     found = cluster.result(future).topic_partitions or []
     return {
         (one.topic, one.partition): (one.offset, one.leader_epoch)
@@ -191,9 +191,9 @@ def offsets_at(cluster: Cluster, wanted: dict[Tp, Any]) -> dict[Tp, int]:
     """The offset of each partition by its `OffsetSpec`; -1 where no record is so late; without the unknown."""
     if not wanted:
         return {}
-    asked = {TopicPartition(*tp): spec for tp, spec in wanted.items()}
+    requested = {TopicPartition(*tp): spec for tp, spec in wanted.items()}
     futures = cluster.admin.list_offsets(
-        asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=cluster.timeout_s
+        requested, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=cluster.timeout_s
     )
     done, _ = cluster.results(futures)
     return {(one.topic, one.partition): found.offset for one, found in done.items()}

@@ -44,9 +44,9 @@ def reset_offsets(options: argparse.Namespace) -> int:
     problems: dict[str, str] = {}
     plan: Plan = {}
     wishes = None if options.from_file is None else read_plan(options.from_file, names)
-    asked = cluster.ever_had_groups or options.execute
-    for name in _inactive(cluster, names, problems) if asked else names:
-        committed = read_offsets(cluster, name) if asked else {}
+    reads = cluster.ever_had_groups or options.execute
+    for name in _inactive(cluster, names, problems) if reads else names:
+        committed = read_offsets(cluster, name) if reads else {}
         try:
             if wishes is not None:
                 plan[name] = bounded(cluster, wishes.get(name, {}))
@@ -81,8 +81,8 @@ def _inactive(cluster: Cluster, names: list[str], problems: dict[str, str]) -> l
 def _carry_out(cluster: Cluster, name: str, offsets: dict[Tp, int], problems: dict[str, str]) -> dict[Tp, int]:
     """Commit the offsets; those that were taken."""
     wanted = [TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-    asked = [ConsumerGroupTopicPartitions(name, wanted)]
-    futures = cluster.admin.alter_consumer_group_offsets(asked, request_timeout=cluster.timeout_s)
+    request = [ConsumerGroupTopicPartitions(name, wanted)]
+    futures = cluster.admin.alter_consumer_group_offsets(request, request_timeout=cluster.timeout_s)
     done, errors = cluster.results(futures)
     if name in errors:
         problems[name] = f"group {name!r}: {said(errors[name])}"

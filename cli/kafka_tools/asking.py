@@ -50,11 +50,11 @@ def get_offsets(words: list[str]) -> int:
     if "-" in (options.partitions or ""):
         raise UsageError(f"--partitions takes numbers, not {options.partitions!r}; --topic-partitions takes spans")
     spec = _spec(options.time)
-    asked = Cluster(options)
-    tps = sorted(_partitions(options, asked.topics))
+    cluster = Cluster(options)
+    tps = sorted(_partitions(options, cluster.topics))
     if not tps:
         raise Failed("no partition of any topic is meant by that")
-    found = offsets_at(asked, dict.fromkeys(tps, spec))
+    found = offsets_at(cluster, dict.fromkeys(tps, spec))
     for topic, partition in tps:
         offset = found.get((topic, partition), -1)
         if offset >= 0:  # no record is as late as that: Kafka's tool leaves the line out

@@ -80,13 +80,13 @@ def read(
     cluster: Cluster, entity: Mapping[str, str | None], *, strict: bool, any_of: Iterable[str] = ()
 ) -> list[tuple[Entity, dict[str, float]]]:
     """Entities like this one, with these types besides, and their quotas. Raises: Failed."""
-    asked = [
+    requested = [
         ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name)
         for kind, name in entity.items()
     ]
-    asked += [ComponentData(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
+    requested += [ComponentData(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
     with cluster.wire(next(iter(cluster.brokers.values()))) as wire:
-        answer = wire.ask(DescribeClientQuotasRequest(components=asked, strict=strict), _VERSION)
+        answer = wire.ask(DescribeClientQuotasRequest(components=requested, strict=strict), _VERSION)
     if answer.error_code:
         raise Failed(answer.error_message or text_of(answer.error_code))
     found = [

@@ -44,13 +44,13 @@ def describe(options: argparse.Namespace) -> int:
 
 def credentials(cluster: Cluster, users: list[str]) -> dict[str, list[tuple[str, int]]]:
     """(mechanism, iterations) of each user's credentials; of all users when none is named. Raises: Failed."""
-    asked: Any = cluster.admin.describe_user_scram_credentials(users or None, request_timeout=cluster.timeout_s)
+    requested: Any = cluster.admin.describe_user_scram_credentials(users or None, request_timeout=cluster.timeout_s)
     if users:
-        done, errors = cluster.results(asked)
+        done, errors = cluster.results(requested)
         for user, error in errors.items():
             raise Failed(f"user {user!r}: {said(error)}")
     else:
-        done = cluster.result(asked)
+        done = cluster.result(requested)
     return {
         user: [(MECHANISMS[int(info.mechanism.value) - 1], info.iterations) for info in told.scram_credential_infos]
         for user, told in done.items()

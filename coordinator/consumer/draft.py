@@ -160,17 +160,17 @@ class Draft:
 
     def expect_join(self, member: ConsumerMember) -> None:
         """A member of the classic protocol was told to join again: it has its rebalance timeout for that."""
-        asked = self.soft.get("asked_to_join", self.group.asked_to_join)
-        if member.member_id not in asked:
-            self.soft["asked_to_join"] = {**asked, member.member_id: None}
+        asked_to_join = self.soft.get("asked_to_join", self.group.asked_to_join)
+        if member.member_id not in asked_to_join:
+            self.soft["asked_to_join"] = {**asked_to_join, member.member_id: None}
             then = ClassicMemberTimedOut(self.group_id, member.member_id, "join")
             self.set_timer("join", member.member_id, member.rebalance_timeout_ms, then)
 
     def forget_join_deadline(self, member_id: str) -> None:
         """It has joined."""
-        asked = self.soft.get("asked_to_join", self.group.asked_to_join)
-        if member_id in asked:
-            self.soft["asked_to_join"] = {other: None for other in asked if other != member_id}
+        asked_to_join = self.soft.get("asked_to_join", self.group.asked_to_join)
+        if member_id in asked_to_join:
+            self.soft["asked_to_join"] = {other: None for other in asked_to_join if other != member_id}
         self.cancel_timer("join", member_id)
 
     def forget_member(self, member_id: str) -> None:

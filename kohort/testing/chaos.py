@@ -67,11 +67,11 @@ def chaos(seeds: Iterable[int] | int = range(20), kinds: Iterable[str] = KINDS) 
 
 
 def _checked(kinds: Iterable[str]) -> tuple[str, ...]:
-    asked = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-    for kind in asked:
+    chosen = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    for kind in chosen:
         if kind not in KINDS:
             raise Refused(f"there is no kind of fault {kind!r}: it takes some of {', '.join(KINDS)}")
-    return asked
+    return chosen
 
 
 def faults_of(seed: int, kinds: Iterable[str] = KINDS) -> list[dict[str, Any]]:

@@ -186,8 +186,8 @@ class ProducerState:
         A question that is asked meanwhile is about the transaction that has ended, so its answer counts no more; only
         with version 2, which raises the epoch, it is of the next one already when the epochs are equal.
         """
-        asked = self.verifications.get(producer_id)
-        if asked is not None and not (asked.transaction_v2 and asked.epoch == epoch):
+        verification = self.verifications.get(producer_id)
+        if verification is not None and not (verification.transaction_v2 and verification.epoch == epoch):
             del self.verifications[producer_id]
         entry = self.entries.get(producer_id)
         if entry is None:
@@ -233,8 +233,8 @@ class ProducerState:
         """
         for producer_id in [
             producer_id
-            for producer_id, asked in self.verifications.items()
-            if now_ms - asked.created_ms >= expiration_ms
+            for producer_id, verification in self.verifications.items()
+            if now_ms - verification.created_ms >= expiration_ms
         ]:
             del self.verifications[producer_id]
         gone = [

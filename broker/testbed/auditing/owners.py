@@ -108,9 +108,9 @@ class Owners:
 
     def _committed(self, exchange: Exchange, request: Any, response: Any) -> None:
         # The answer has them in the order of the request.
-        asked = [self._partition_of(topic, one) for topic in request.topics for one in topic.partitions]
+        requested = [self._partition_of(topic, one) for topic in request.topics for one in topic.partitions]
         codes = [one.error_code for topic in response.topics for one in topic.partitions]
-        taken = {tp for tp, code in zip(asked, codes, strict=False) if code == ErrorCode.NONE}
+        taken = {tp for tp, code in zip(requested, codes, strict=False) if code == ErrorCode.NONE}
         stale, why = self._stale.pop(id(exchange), (set(), ""))
         assert not taken & stale, (
             f"{request.member_id} of {request.group_id}, which {why}, commits partition {min(taken & stale)[1]} "

@@ -188,9 +188,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _result(self) -> tuple[int, Any]:
         try:
             self._check_who()
-            asked = urlsplit(self.path)
-            words = {**{name: _queried(name, text) for name, text in parse_qsl(asked.query)}, **self._body()}
-            path = [unquote(one) for one in asked.path.split("/") if one]
+            address = urlsplit(self.path)
+            words = {**{name: _queried(name, text) for name, text in parse_qsl(address.query)}, **self._body()}
+            path = [unquote(one) for one in address.path.split("/") if one]
             return 200, {"is": self.testbed.answer(self.command, path, words)}
         except Refused as error:
             return 400, {"error": str(error)}
