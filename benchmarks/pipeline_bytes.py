@@ -112,7 +112,7 @@ def main() -> None:
         directory = Path(scratch) / "data"
         end = write(directory, size_bytes)
         at = [datetime.fromtimestamp((end - minutes * 60_000) / 1000, UTC).isoformat() for minutes in (20, 19)]
-        asked: dict[str, list[str]] = {
+        command: dict[str, list[str]] = {
             "commits": ["commits"],
             "state": ["state"],
             "groups": ["groups"],
@@ -131,7 +131,7 @@ def main() -> None:
         for name in ("orders-0", "__consumer_offsets-0"):
             print(f"{name:24} {sum(file.stat().st_size for file in (directory / name).glob('*.log')):12,} bytes")
         print(f"\n{'verb':24} {'for tasks':>12} {'on the driver':>14}")
-        for name, words in asked.items():
+        for name, words in command.items():
             meter = Meter()
             to = Path(scratch) / name.replace(" ", "-")
             with meter.counting():

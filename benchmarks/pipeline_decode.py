@@ -250,21 +250,21 @@ def console_consumer(broker: Kohort, records: int) -> int:
 
 def kernel(path: Path) -> Iterator[int]:
     """The same reader without Spark."""
-    asked = options.parse({"path": str(path), "records": "group"})
-    for task in plan.plan(asked):
-        for batch in read.read_splits(task, asked):
+    command = options.parse({"path": str(path), "records": "group"})
+    for task in plan.plan(command):
+        for batch in read.read_splits(task, command):
             yield batch.num_rows
 
 
-def run(asked: argparse.Namespace, path: Path) -> None:
-    table = Table(asked.json)
-    size = write_log(path / "none" / "__consumer_offsets-0", asked.records, 0, asked.seed)
-    print(f"# {asked.records:,} records, {size / 1e6:.0f} MB uncompressed", flush=True)
-    table.measure("kernel alone, one core", lambda: sum(kernel(path / "none")), asked.rounds)
+def run(command: argparse.Namespace, path: Path) -> None:
+    table = Table(command.json)
+    size = write_log(path / "none" / "__consumer_offsets-0", command.records, 0, command.seed)
+    print(f"# {command.records:,} records, {size / 1e6:.0f} MB uncompressed", flush=True)
+    table.measure("kernel alone, one core", lambda: sum(kernel(path / "none")), command.rounds)
     small = path / "small"
-    write_log(small / "__consumer_offsets-0", 1000, 0, asked.seed)
+    write_log(small / "__consumer_offsets-0", 1000, 0, command.seed)
     begun = time.monotonic()
-    spark = build(master=asked.master, name="benchmark", settings={"spark.log.level": "ERROR"})
+    spark = build(master=command.master, name="benchmark", settings={"spark.log.level": "ERROR"})
     spark.sparkContext.setLogLevel("ERROR")
 
     def frame(where: Path, **given: str) -> Any:
@@ -274,28 +274,28 @@ def run(asked: argparse.Namespace, path: Path) -> None:
     print(f"# start-up to the first row of a 1,000-record directory: {time.monotonic() - begun:.1f} s (budget 15)")
     whole = path / "none"
     try:
-        table.measure(ALL_COLUMNS, lambda: aggregated(frame(whole, records="group")), asked.rounds)
+        table.measure(ALL_COLUMNS, lambda: aggregated(frame(whole, records="group")), command.rounds)
         few = frame(whole, records="group", columns=",".join(USED))
-        table.measure(USED_COLUMNS, partial(aggregated, few), asked.rounds)
-        table.measure("raw, counted", lambda: int(frame(whole).agg(F.count("value")).first()[0]), asked.rounds)
+        table.measure(USED_COLUMNS, partial(aggregated, few), command.rounds)
+        table.measure("raw, counted", lambda: int(frame(whole).agg(F.count("value")).first()[0]), command.rounds)
         table.measure(
-            "raw + group_records (mapInArrow)", lambda: aggregated(decode.group_records(frame(whole))), asked.rounds
+            "raw + group_records (mapInArrow)", lambda: aggregated(decode.group_records(frame(whole))), command.rounds
         )
         print(f"# peak memory of a Python worker: {worker_peak_bytes() / 1e6:.0f} MB (budget 300)")
-        for name in asked.codec:
+        for name in command.codec:
             if name == "none":
                 continue
-            write_log(path / name / "__consumer_offsets-0", asked.records, CODECS.index(name), asked.seed)
+            write_log(path / name / "__consumer_offsets-0", command.records, CODECS.index(name), command.seed)
             rows = frame(path / name, records="group")
-            table.measure(f"records=group, {name}", partial(aggregated, rows), asked.rounds)
+            table.measure(f"records=group, {name}", partial(aggregated, rows), command.rounds)
         fewer = path / "fewer"
-        write_log(fewer / "__consumer_offsets-0", asked.records // 10, 0, asked.seed)
+        write_log(fewer / "__consumer_offsets-0", command.records // 10, 0, command.seed)
         # As warm as the others: it must not be charged with what its query costs to compile.
-        table.measure("raw + naive Python UDF (a tenth)", lambda: aggregated(naive(frame(fewer))), asked.rounds)
-        if shutil.which("java") and shutil.which("mvn") and not asked.no_dump:
+        table.measure("raw + naive Python UDF (a tenth)", lambda: aggregated(naive(frame(fewer))), command.rounds)
+        if shutil.which("java") and shutil.which("mvn") and not command.no_dump:
             dump_log(small / "__consumer_offsets-0")  # resolves the jars
             table.measure("kafka-dump-log (a tenth)", lambda: dump_log(fewer / "__consumer_offsets-0"), 1)
-            tenth = asked.records // 10
+            tenth = command.records // 10
             with contextlib.closing(served(fewer / "__consumer_offsets-0", path / "broker")) as broker:
                 table.measure(
                     "console consumer, offsets formatter (a tenth)", partial(console_consumer, broker, tenth), 1
@@ -326,11 +326,11 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--no-dump", action="store_true", help="leave out Kafka's own tool")
     parser.add_argument("--json", type=Path, help="append the rows to this file, one JSON object a line")
-    asked = parser.parse_args()
+    command = parser.parse_args()
     names = ("pyspark", "pyarrow", "numpy", "cramjam")
     print("# " + ", ".join(f"{name} {version(name)}" for name in names) + f", Python {platform.python_version()}")
     with tempfile.TemporaryDirectory(prefix="kohort-pipeline-") as scratch:
-        run(asked, Path(scratch))
+        run(command, Path(scratch))
 
 
 if __name__ == "__main__":

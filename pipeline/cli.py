@@ -19,13 +19,13 @@ DONE, LOSS, MISUSED = 0, 1, 2
 
 def main(words: list[str]) -> int:
     """Run a command; return the exit code."""
-    from pipeline import asked  # noqa: PLC0415  argparse is not wanted by those who import this for its exit codes
+    from pipeline import command  # noqa: PLC0415  argparse is not wanted by those who import this for its exit codes
 
     try:
         if not words or words[0] in ("-h", "--help", "help") or {"-h", "--help"} & set(words):
-            asked.parser().print_help(sys.stdout if words else sys.stderr)
+            command.parser().print_help(sys.stdout if words else sys.stderr)
             return DONE if words else MISUSED
-        request = asked.read(words)
+        request = command.read(words)
         from pipeline.session import check_environment  # noqa: PLC0415
 
         check_environment()
@@ -48,9 +48,9 @@ def main(words: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What shell completion is made of."""
-    from pipeline import asked  # noqa: PLC0415  as above
+    from pipeline import command  # noqa: PLC0415  as above
 
-    return asked.parser()
+    return command.parser()
 
 
 def _refuse(message: str, code: int) -> int:

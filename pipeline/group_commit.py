@@ -136,9 +136,9 @@ def offsets_of(bootstrap: str, group_id: str, *, settings: Mapping[str, str] | N
     client = admin(cluster)
     from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415  admin() says so where it is missing
 
-    asked = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=_TIMEOUT_S)
+    requested = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group_id)], request_timeout=_TIMEOUT_S)
     try:
-        rows = asked[group_id].result(2 * _TIMEOUT_S).topic_partitions
+        rows = requested[group_id].result(2 * _TIMEOUT_S).topic_partitions
     except Exception as error:
         raise GroupRefused(f"{bootstrap}: the offsets of group {group_id!r} cannot be read: {error}") from error
     found: dict[str, dict[str, int]] = {}

@@ -1,6 +1,6 @@
 """One module per verb of `kohort pipeline`: read, call transformations, hand over what is to be written.
 
-`run(asked)` starts Spark, runs the verb and ends with one line on standard error: rows, records read, undecoded,
+`run(command)` starts Spark, runs the verb and ends with one line on standard error: rows, records read, undecoded,
 skipped batches, seconds. Nothing that Spark raises gets out: its Java and worker traces become one sentence.
 """
 
@@ -19,37 +19,37 @@ from pipeline.spans import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.asked import Asked
+    from pipeline.command import Command
     from pipeline.jobs.inputs import Inputs
 
 __all__ = ["explain", "finish", "run"]
 LOSS = 1
 
 
-def run(asked: Asked) -> int:
+def run(command: Command) -> int:
     """Do what is asked; return the exit code. Raises: PipelineError."""
     started = time.monotonic()
     from pipeline.jobs.progress import Progress  # noqa: PLC0415  Spark is imported from here on
     from pipeline.session import build, java_version  # noqa: PLC0415
 
     spark = build(
-        master=asked.master,
-        name=f"kohort pipeline {asked.verb}",
-        jars=asked.jars,
-        settings=dict(asked.conf),
-        py_files=asked.py_files,
+        master=command.master,
+        name=f"kohort pipeline {command.verb}",
+        jars=command.jars,
+        settings=dict(command.conf),
+        py_files=command.py_files,
         quiet=True,
-        archive_classes=asked.archive_classes,
+        archive_classes=command.archive_classes,
     )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")
     try:
-        if asked.stream:
+        if command.stream:
             from pipeline.jobs.streaming import stream  # noqa: PLC0415
 
-            return stream(spark, asked, started)
-        with Progress(spark.sparkContext, asked.verb):
-            return _batch(spark, asked, started)
+            return stream(spark, command, started)
+        with Progress(spark.sparkContext, command.verb):
+            return _batch(spark, command, started)
     except (PipelineError, KeyboardInterrupt, BrokenPipeError):
         raise
     except ConnectionError as error:
@@ -62,20 +62,20 @@ def run(asked: Asked) -> int:
             raise  # a mistake of ours, whose trace is wanted
         explain(error)
     finally:
-        if asked.archive_classes:
+        if command.archive_classes:
             print(class_archive.keep(spark, (java_version() or (0, None))[1]), file=sys.stderr)
         else:
             spark.stop()
 
 
-def _batch(spark: SparkSession, asked: Asked, started: float) -> int:
+def _batch(spark: SparkSession, command: Command, started: float) -> int:
     from pipeline.jobs.inputs import Inputs  # noqa: PLC0415
     from pipeline.jobs.output import target, write  # noqa: PLC0415
 
-    if asked.to_uri is not None:
-        target(spark, asked)  # before hours of work
-    module = importlib.import_module(f"{__name__}.{asked.verb}")
-    with Inputs(spark, asked) as inputs:
+    if command.to_uri is not None:
+        target(spark, command)  # before hours of work
+    module = importlib.import_module(f"{__name__}.{command.verb}")
+    with Inputs(spark, command) as inputs:
         if hasattr(module, "execute"):
             rows: int = module.execute(inputs)
         else:
@@ -85,7 +85,7 @@ def _batch(spark: SparkSession, asked: Asked, started: float) -> int:
 
 def finish(inputs: Inputs, rows: int, started: float) -> int:
     """Say what was lost, and the last line; return the exit code."""
-    asked = inputs.asked
+    command = inputs.command
     counts = inputs.counts()
     skipped = inputs.skipped()
     for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped):
@@ -93,9 +93,9 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
     unknown = "? undecoded" if counts is None else f"{counts.undecoded:,} undecoded"
     read = "? records" if counts is None else counted(counts.read, "record")
     print(
-        f"kohort pipeline {asked.verb}: {counted(rows, 'row')} from {read}, {unknown}, "
+        f"kohort pipeline {command.verb}: {counted(rows, 'row')} from {read}, {unknown}, "
         f"{counted(len(skipped), 'batch', 'batches')} skipped, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
-    lost = bool(skipped) or (asked.strict and counts is not None and counts.undecoded > 0)
+    lost = bool(skipped) or (command.strict and counts is not None and counts.undecoded > 0)
     return LOSS if lost else 0

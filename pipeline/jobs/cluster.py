@@ -106,8 +106,8 @@ def commit(access: Access, group: str, offsets: Mapping[tuple[str, int], tuple[i
         await_coordinator(connection, group)
     # The client must be kept until the answer: without one that holds it, it is gone, and so is the future.
     client = admin(access)
-    asked = [ConsumerGroupTopicPartitions(group, wanted)]
-    [future] = client.alter_consumer_group_offsets(asked, request_timeout=TIMEOUT_S).values()
+    command = [ConsumerGroupTopicPartitions(group, wanted)]
+    [future] = client.alter_consumer_group_offsets(command, request_timeout=TIMEOUT_S).values()
     try:
         done = future.result(TIMEOUT_S).topic_partitions
     except Exception as error:

@@ -28,16 +28,16 @@ def tables(inputs: Inputs) -> list[Table]:
 
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
-    asked = inputs.asked
+    command = inputs.command
     records = inputs.records()
     generations = inputs.keep(group_generations(records))
     consumers = inputs.keep(consumer_group_records(records, inputs.topic_ids()))
     commits = offset_commits(records)
     topics = inputs.committed_topics(commits)
     ends = inputs.bounds(topics)
-    if asked.until is not None:
-        ends = ends_at(ends, inputs.batches(topics), asked.until)
-    lag = lag_now(commits, ends, asked.asked_at)
+    if command.until is not None:
+        ends = ends_at(ends, inputs.batches(topics), command.until)
+    lag = lag_now(commits, ends, command.asked_at)
     told = rebalances(generations, inputs.ledger(), consumers)
-    as_of = asked.until or (asked.asked_at if asked.broker is not None else None)
-    return groups(records, generations, consumers, told, lag, as_of=as_of, offsets_retention=asked.retention_ms)
+    as_of = command.until or (command.asked_at if command.broker is not None else None)
+    return groups(records, generations, consumers, told, lag, as_of=as_of, offsets_retention=command.retention_ms)

@@ -19,11 +19,11 @@ def tables(inputs: Inputs) -> list[Table]:
     records = inputs.all_records(uncommitted=True)
     batches = inputs.keep(inputs.batches([GROUPS_TOPIC]))
     partitions = growth_partitions(records, batches, inputs.cleaning())
-    asked = inputs.asked
-    windows = growth(records, asked.window_ms)
-    if asked.until is not None:
-        windows = windows.where(windows["window_start"] < moment(asked.until))
-    ended = f"timestampadd(MILLISECOND, {asked.window_ms}, window_start)"
+    command = inputs.command
+    windows = growth(records, command.window_ms)
+    if command.until is not None:
+        windows = windows.where(windows["window_start"] < moment(command.until))
+    ended = f"timestampadd(MILLISECOND, {command.window_ms}, window_start)"
     return [
         Table("growth", windows, ("bytes desc", "window_start", "group_id"), ended),
         Table("growth_partitions", partitions, ("size_bytes desc", "log_partition")),

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 from pyspark.storagelevel import StorageLevel
 
 from pipeline import decode
-from pipeline.asked import NO_GROUPS
+from pipeline.command import NO_GROUPS
 from pipeline.errors import UsageError
 from pipeline.sources import log_ends, log_growth, plan
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, clusters_of, is_there
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipeline.asked import Asked
+    from pipeline.command import Command
 
 LEDGER_TOPIC = "__kohort_rebalances"
 OBSERVERS = "^spark-kafka-(source|relation)-"
@@ -46,9 +46,9 @@ class Counts(NamedTuple):
 class Inputs:
     """The frames of one run."""
 
-    def __init__(self, spark: SparkSession, asked: Asked) -> None:
+    def __init__(self, spark: SparkSession, command: Command) -> None:
         self.spark = spark
-        self.asked = asked
+        self.command = command
         self._kept: list[DataFrame] = []
         self._whole: DataFrame | None = None
         self._counted: Counts | None = None
@@ -83,7 +83,7 @@ class Inputs:
 
     def records_once(self) -> DataFrame:
         """Group records that are asked for, for a verb that looks at them once: nothing is kept if they go to files."""
-        if not self.asked.has_target:
+        if not self.command.has_target:
             # Rows that are fetched one by one are counted by nobody.
             return self.records()
         self._observation = Observation("records")
@@ -106,8 +106,8 @@ class Inputs:
             options["isolationLevel"] = "read_uncommitted"
         if pruned:
             options |= self._time_range()
-        if self.asked.broker is None and not any(part.topic == GROUPS_TOPIC for part in self.partitions()):
-            raise UsageError(NO_GROUPS.format(paths=",".join(self.asked.paths)))
+        if self.command.broker is None and not any(part.topic == GROUPS_TOPIC for part in self.partitions()):
+            raise UsageError(NO_GROUPS.format(paths=",".join(self.command.paths)))
         doubled = self._doubled(GROUPS_TOPIC)
         if doubled:
             options["includeSource"] = "true"
@@ -118,13 +118,13 @@ class Inputs:
         return decode.dedupe(rows).drop("log", "file", "position", "producer_id", "is_transactional")
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
-        asked = self.asked
-        if not asked.include_observers:
+        command = self.command
+        if not command.include_observers:
             rows = rows.where(~F.coalesce(F.col("group_id").rlike(OBSERVERS), F.lit(False)))
-        if asked.groups:
-            rows = rows.where(matches("group_id", asked.groups))
-        if asked.until is not None and asked.verb != "lag":
-            rows = rows.where(F.col("logged_at") < moment(asked.until))
+        if command.groups:
+            rows = rows.where(matches("group_id", command.groups))
+        if command.until is not None and command.verb != "lag":
+            rows = rows.where(F.col("logged_at") < moment(command.until))
         return rows
 
     # Other topics.
@@ -155,8 +155,8 @@ class Inputs:
         return grown.unionByName(self.batches(sorted(untold)).select(*columns)) if untold else grown
 
     def _growth(self, topics: Sequence[str], moments_ms: Sequence[int]) -> tuple[list[log_ends.Grown], set[str]]:
-        if self.asked.broker is not None:
-            return log_ends.growth(self.asked.access, topics, moments_ms)
+        if self.command.broker is not None:
+            return log_ends.growth(self.command.access, topics, moments_ms)
         doubled = {topic for topic in topics if self._doubled(topic)}
         wanted = set(topics) - doubled
         found, untold = log_growth.growth([part for part in self.partitions() if part.topic in wanted], moments_ms)
@@ -180,9 +180,9 @@ class Inputs:
         if ours:  # in a mirrored topic lie those of another cluster's Kohort; older ones do not say whose they are
             theirs = F.get_json_object("event", "$.cluster_id")
             events = events.where(F.coalesce(theirs.isin(sorted(ours)), F.lit(True)))
-        if self.asked.until is not None:
-            events = events.where(F.coalesce("at", "logged_at") < moment(self.asked.until))
-        return events.where(matches("group_id", self.asked.groups)) if self.asked.groups else events
+        if self.command.until is not None:
+            events = events.where(F.coalesce("at", "logged_at") < moment(self.command.until))
+        return events.where(matches("group_id", self.command.groups)) if self.command.groups else events
 
     def _read_topics(self, topics: Sequence[str], *, records: str) -> DataFrame:
         there = [topic for topic in topics if topic in self.topics()]
@@ -196,27 +196,27 @@ class Inputs:
     def _read(self, options: dict[str, str]) -> DataFrame:
         self._sources.append((options["topic"], options.get("records", "raw")))
         reader = self.spark.read.format(self.format)
-        return reader.options(**self.where, onCorrupt=self.asked.on_corrupt, **options).load()
+        return reader.options(**self.where, onCorrupt=self.command.on_corrupt, **options).load()
 
     @property
     def format(self) -> str:
         """The data source."""
-        return "kohort-log" if self.asked.broker is None else "kohort-kafka"
+        return "kohort-log" if self.command.broker is None else "kohort-kafka"
 
     @property
     def where(self) -> dict[str, str]:
         """The options that say where to read."""
-        if self.asked.broker is not None:
-            return {"bootstrap": self.asked.broker, **{f"kafka.{key}": text for key, text in self.asked.client}}
-        more = {"dedupeReplicas": "true"} if self.asked.dedupe_replicas else {}
+        if self.command.broker is not None:
+            return {"bootstrap": self.command.broker, **{f"kafka.{key}": text for key, text in self.command.client}}
+        more = {"dedupeReplicas": "true"} if self.command.dedupe_replicas else {}
         return {
-            "path": ",".join(self.asked.paths),
+            "path": ",".join(self.command.paths),
             **more,
-            **{f"fs.{key}": text for key, text in self.asked.file_system},
+            **{f"fs.{key}": text for key, text in self.command.file_system},
         }
 
     def _time_range(self) -> dict[str, str]:
-        bounds = {"startingTimestamp": self.asked.since, "endingTimestamp": self.asked.until}
+        bounds = {"startingTimestamp": self.command.since, "endingTimestamp": self.command.until}
         return {name: str(round(at.timestamp() * 1000)) for name, at in bounds.items() if at is not None}
 
     # What is known besides records.
@@ -229,27 +229,27 @@ class Inputs:
 
     def topics(self) -> set[str]:
         """All topics that are there, internal ones too."""
-        if self.asked.broker is None:
+        if self.command.broker is None:
             return {partition.topic for partition in self.partitions()}
         from pipeline.jobs import cluster  # noqa: PLC0415
 
-        return cluster.topics(self.asked.access, also=(LEDGER_TOPIC, GROUPS_TOPIC))
+        return cluster.topics(self.command.access, also=(LEDGER_TOPIC, GROUPS_TOPIC))
 
     def committed_topics(self, commits: DataFrame) -> list[str]:
         """The topics of these commits that are asked for and there."""
         chosen = commits.select("topic").distinct()
-        if self.asked.topics:
-            chosen = chosen.where(matches("topic", self.asked.topics))
+        if self.command.topics:
+            chosen = chosen.where(matches("topic", self.command.topics))
         there = self.topics()
         return sorted(row.topic for row in chosen.collect() if row.topic in there)
 
     def bounds(self, topics: Iterable[str]) -> DataFrame:
         """(topic, partition, log_start_offset, log_end_offset) of these topics."""
         wanted = set(topics)
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             from pipeline.jobs import cluster  # noqa: PLC0415
 
-            rows = cluster.bounds(self.asked.access, wanted)
+            rows = cluster.bounds(self.command.access, wanted)
         else:
             copies = self._copies()
             rows = [(*place, *plan.agreed(copies[place])) for place in sorted(copies) if place[0] in wanted]
@@ -258,7 +258,7 @@ class Inputs:
 
     def cleaning(self) -> DataFrame | None:
         """(log_partition, first_dirty_offset, log_start_offset) of `__consumer_offsets`; None where nobody knows."""
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             return None
         rows = [
             (number, _least_cleaned(parts), max(part.log_start_offset for part in parts))
@@ -274,7 +274,7 @@ class Inputs:
         The cleaner's checkpoint of a log directory has an entry for each partition that it ever went through. For a
         partition's folder alone, without the directory that it was in, nobody knows.
         """
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             return None
         rows = []
         for (topic, number), parts in self._copies().items():
@@ -287,20 +287,20 @@ class Inputs:
 
     def topic_ids(self) -> DataFrame:
         """(topic_id, topic) of what lies there now."""
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             from pipeline.jobs import cluster  # noqa: PLC0415
 
-            rows = cluster.topic_ids(self.asked.access)
+            rows = cluster.topic_ids(self.command.access)
         else:
             rows = sorted({(part.topic_id, part.topic) for part in self.partitions() if part.topic_id})
         return self.spark.createDataFrame(rows, "topic_id string, topic string")
 
     def cluster_ids(self) -> frozenset[str]:
         """The clusters that are read; empty where some directory does not say."""
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             from pipeline.jobs import cluster  # noqa: PLC0415
 
-            return cluster.cluster_ids(self.asked.access)
+            return cluster.cluster_ids(self.command.access)
         return clusters_of(self.partitions())
 
     def _copies(self) -> dict[tuple[str, int], list[Partition]]:
@@ -320,7 +320,7 @@ class Inputs:
         return known.where(within).select(*rows.columns)
 
     def _doubled(self, topic: str) -> bool:
-        if self.asked.broker is not None or len(self.asked.paths) < 2:
+        if self.command.broker is not None or len(self.command.paths) < 2:
             return False
         return any(key[0] == topic for key in plan.overlapping(self.partitions()))
 
@@ -353,7 +353,7 @@ class Inputs:
 
     def skipped(self) -> list[str]:
         """A line for each batch that was left out, with `--on-corrupt skip`."""
-        if self.asked.on_corrupt != "skip":
+        if self.command.on_corrupt != "skip":
             return []
         lines = set()
         for topic in {topic for topic, _ in self._sources}:
@@ -369,7 +369,7 @@ class Inputs:
 
     def notices(self) -> list[str]:
         """Half-written tails of the logs that were read: normal where a broker was killed."""
-        if self.asked.broker is not None:
+        if self.command.broker is not None:
             return []
         read = {name for topic, _ in self._sources for name in topic.split(",")}
         lines = []

@@ -32,29 +32,29 @@ def tables(inputs: Inputs) -> list[Table]:
 
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
-    asked = inputs.asked
+    command = inputs.command
     commits = offset_commits(inputs.records())
-    if asked.topics:
-        commits = commits.where(matches("topic", asked.topics))
+    if command.topics:
+        commits = commits.where(matches("topic", command.topics))
     topics = inputs.committed_topics(commits)
     bounds = inputs.bounds(topics)
-    records = inputs.raw(topics) if asked.exact else None
+    records = inputs.raw(topics) if command.exact else None
     # Records stamped in the future must not stretch the grid to there.
-    until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
-    if asked.now:
+    until = command.asked_at if command.until is None else min(command.until, command.asked_at)
+    if command.now:
         # A broker would have to send the whole topics.
-        now_ms = [round(asked.asked_at.timestamp() * 1000)]
-        headers = None if asked.broker is not None else inputs.keep(inputs.growth(topics, now_ms))
-        return lag_now(commits, bounds, asked.asked_at, positions=headers, records=records)
-    if asked.broker is not None:
-        moments = grid_moments(commits, asked.since, until, asked.every_ms)
+        now_ms = [round(command.asked_at.timestamp() * 1000)]
+        headers = None if command.broker is not None else inputs.keep(inputs.growth(topics, now_ms))
+        return lag_now(commits, bounds, command.asked_at, positions=headers, records=records)
+    if command.broker is not None:
+        moments = grid_moments(commits, command.since, until, command.every_ms)
     else:
         newest = min(round(until.timestamp() * 1000), max(inputs.newest_ms(topics), 1))
-        moments = _moments(commits, asked.since, newest, asked.every_ms, _MOST_LOOKED_AT)
+        moments = _moments(commits, command.since, newest, command.every_ms, _MOST_LOOKED_AT)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
     return lag_over_time(
-        commits, positions, asked.every_ms, partitions=bounds, records=records, since=asked.since, until=until
+        commits, positions, command.every_ms, partitions=bounds, records=records, since=command.since, until=until
     )
 
 
@@ -88,8 +88,8 @@ def _check_grid(commits: DataFrame, positions: DataFrame, inputs: Inputs, until:
     found = first.crossJoin(ends).toArrow().to_pylist()[0]
     if found["first"] is None:
         return
-    start = max(found["first"], inputs.asked.since or found["first"])
-    points = (min(found["latest"], until) - start).total_seconds() * 1000 / inputs.asked.every_ms
+    start = max(found["first"], inputs.command.since or found["first"])
+    points = (min(found["latest"], until) - start).total_seconds() * 1000 / inputs.command.every_ms
     if points > MOST_POINTS:
         _too_many(points, start)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pipeline.asked import Asked
+    from pipeline.command import Command
     from pipeline.jobs.inputs import Inputs
 
 ROWS_SHOWN = 100
@@ -68,31 +68,31 @@ class Table:
 
 def write(tables: Sequence[Table], inputs: Inputs) -> int:
     """Write all of them where it is asked; return the number of rows. Raises: whatever Spark raises."""
-    asked = inputs.asked
-    chosen = [_asked_for(table, asked) for table in tables]
-    if asked.to_uri is not None:
-        return _elsewhere(chosen, asked, target(inputs.spark, asked))
-    if asked.to is not None:
-        return _files(chosen, asked, asked.to)
-    return sum(_show(table, asked, titled=len(chosen) > 1) for table in chosen)
+    command = inputs.command
+    chosen = [_asked_for(table, command) for table in tables]
+    if command.to_uri is not None:
+        return _elsewhere(chosen, command, target(inputs.spark, command))
+    if command.to is not None:
+        return _files(chosen, command, command.to)
+    return sum(_show(table, command, titled=len(chosen) > 1) for table in chosen)
 
 
-def _asked_for(table: Table, asked: Asked) -> Table:
+def _asked_for(table: Table, command: Command) -> Table:
     frame = table.frame
-    if asked.groups and "group_id" in frame.columns:
-        frame = frame.where(matches("group_id", asked.groups))
-    if asked.topics and "topic" in frame.columns:
-        frame = frame.where(matches("topic", asked.topics))
-    if asked.since is not None and table.since is not None:
-        frame = frame.where(F.coalesce(F.expr(table.since) >= moment(asked.since), F.lit(True)))
+    if command.groups and "group_id" in frame.columns:
+        frame = frame.where(matches("group_id", command.groups))
+    if command.topics and "topic" in frame.columns:
+        frame = frame.where(matches("topic", command.topics))
+    if command.since is not None and table.since is not None:
+        frame = frame.where(F.coalesce(F.expr(table.since) >= moment(command.since), F.lit(True)))
     return Table(table.name, frame, table.order, table.since, table.hidden)
 
 
-def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
+def _files(tables: Sequence[Table], command: Command, to: Path) -> int:
     partial = to.with_name(to.name + ".partial")
     if partial.exists():
         shutil.rmtree(partial)  # of a run that was killed
-    rows = _saved(tables, asked, str(partial))
+    rows = _saved(tables, command, str(partial))
     if to.is_file() or to.is_symlink():
         to.unlink()
     elif to.exists():
@@ -101,28 +101,28 @@ def _files(tables: Sequence[Table], asked: Asked, to: Path) -> int:
     return rows
 
 
-def target(spark: SparkSession, asked: Asked) -> HadoopPlace:
+def target(spark: SparkSession, command: Command) -> HadoopPlace:
     """The place elsewhere that is written to. Raises: UsageError when it is none, or taken."""
-    assert asked.to_uri is not None
-    place = HadoopPlace(spark, asked.to_uri)
-    if not asked.overwrite and place.is_taken():
-        raise UsageError(f"--to {asked.to_uri} exists and is not empty; --overwrite replaces it")
+    assert command.to_uri is not None
+    place = HadoopPlace(spark, command.to_uri)
+    if not command.overwrite and place.is_taken():
+        raise UsageError(f"--to {command.to_uri} exists and is not empty; --overwrite replaces it")
     return place
 
 
-def _elsewhere(tables: Sequence[Table], asked: Asked, place: HadoopPlace) -> int:
+def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) -> int:
     place.begin()
-    rows = _saved(tables, asked, place.partial)
+    rows = _saved(tables, command, place.partial)
     place.finish()
     return rows
 
 
-def _saved(tables: Sequence[Table], asked: Asked, folder: str) -> int:
+def _saved(tables: Sequence[Table], command: Command, folder: str) -> int:
     rows = 0
     for table in tables:
-        date = DATES.get(table.name) if asked.by_date else None
-        save(table.frame, asked.format, f"{folder}/{table.name}", date)
-        rows += count_saved(table.frame, asked.format, f"{folder}/{table.name}")
+        date = DATES.get(table.name) if command.by_date else None
+        save(table.frame, command.format, f"{folder}/{table.name}", date)
+        rows += count_saved(table.frame, command.format, f"{folder}/{table.name}")
     return rows
 
 
@@ -181,15 +181,15 @@ def _flat(field: T.StructField) -> Column:
     return column
 
 
-def _show(table: Table, asked: Asked, *, titled: bool) -> int:
+def _show(table: Table, command: Command, *, titled: bool) -> int:
     rows = table.frame.orderBy(*[F.expr(name) if " " not in name else _descending(name) for name in table.order])
-    limited = rows.limit(asked.limit) if asked.limit is not None else rows
-    if asked.format == "json":
+    limited = rows.limit(command.limit) if command.limit is not None else rows
+    if command.format == "json":
         return _lines(row.value for row in limited.select(as_json(table.frame)).toLocalIterator())
-    if asked.format == "csv":
+    if command.format == "csv":
         names = table.frame.columns
         return _lines((_csv(row) for row in flat(limited).toLocalIterator()), head=_csv(names))
-    return _table(table, rows, asked.limit or ROWS_SHOWN, titled=titled)
+    return _table(table, rows, command.limit or ROWS_SHOWN, titled=titled)
 
 
 def _descending(order: str) -> Column:

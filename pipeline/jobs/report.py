@@ -52,7 +52,7 @@ _SEVERITY = {"warning": "warning", "hint": "note"}
 
 def execute(inputs: Inputs) -> int:
     """Write the page; return the number of groups on it."""
-    to = inputs.asked.to
+    to = inputs.command.to
     assert to is not None, "the command line asks for it"
     data = collected(inputs)
     put_text(to, render(data))
@@ -61,11 +61,11 @@ def execute(inputs: Inputs) -> int:
 
 def collected(inputs: Inputs) -> ReportData:
     """The rows of every section, as few as the page shows."""
-    asked = inputs.asked
+    command = inputs.command
     records = inputs.records()
     commits = t.offset_commits(records)
-    if asked.topics:
-        commits = commits.where(matches("topic", asked.topics))
+    if command.topics:
+        commits = commits.where(matches("topic", command.topics))
     generations = inputs.keep(t.group_generations(records))
     consumers = inputs.keep(t.consumer_group_records(records, inputs.topic_ids()))
     ledger = inputs.ledger()
@@ -74,21 +74,21 @@ def collected(inputs: Inputs) -> ReportData:
 
     topics = inputs.committed_topics(commits.select("topic").unionByName(membership.select("topic")))
     bounds = inputs.keep(inputs.bounds(topics))
-    live = asked.asked_at if asked.broker is not None else None
-    until = asked.asked_at if asked.until is None else min(asked.until, asked.asked_at)
-    every_ms = asked.every_ms if asked.every_given else _step_ms(commits, asked.since, until)
+    live = command.asked_at if command.broker is not None else None
+    until = command.asked_at if command.until is None else min(command.until, command.asked_at)
+    every_ms = command.every_ms if command.every_given else _step_ms(commits, command.since, until)
     # A broker would have to send the whole topics for their headers.
-    moments = [] if live is None else grid_moments(commits, asked.since, until, every_ms)
+    moments = [] if live is None else grid_moments(commits, command.since, until, every_ms)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
-    ends = bounds if asked.until is None else t.ends_at(bounds, positions, asked.until)
-    now = t.lag_now(commits, ends, asked.asked_at)
-    as_of, retention = asked.until or live, asked.retention_ms
+    ends = bounds if command.until is None else t.ends_at(bounds, positions, command.until)
+    now = t.lag_now(commits, ends, command.asked_at)
+    as_of, retention = command.until or live, command.retention_ms
     every_group = t.groups(records, generations, consumers, rebalances, now, as_of=as_of, offsets_retention=retention)
-    worst = t.worst_lag(commits, positions, partitions=bounds, since=asked.since, until=until)
+    worst = t.worst_lag(commits, positions, partitions=bounds, since=command.since, until=until)
     groups, others = choose_groups(rows_of(every_group.join(worst, "group_id", "left")))
     names = [row["group_id"] for row in groups]
 
-    whole, lasting_ms = inputs.all_records(), asked.lasting_ms
+    whole, lasting_ms = inputs.all_records(), command.lasting_ms
     found = t.stuck_partitions(
         commits, positions, membership, lasting_ms, partitions=bounds, records=whole, until=as_of
     )
@@ -99,8 +99,8 @@ def collected(inputs: Inputs) -> ReportData:
     facts = {"records": counts.read if counts is not None else 0, "stuck": stuck.count(), "resets": resets.count()}
     lag, partitions = _lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds, (until, every_ms))
     data = ReportData(
-        source=asked.broker or ", ".join(asked.paths),
-        made_at=asked.asked_at,
+        source=command.broker or ", ".join(command.paths),
+        made_at=command.asked_at,
         groups=groups,
         others=others[: GROUPS_LISTED - len(groups)],
         lag=lag,
@@ -113,8 +113,8 @@ def collected(inputs: Inputs) -> ReportData:
         unknown=_unknown(inputs, records, commits, rebalances, ledger is not None),
         left_out=max(len(others) - GROUPS_LISTED + len(groups), 0),
         facts=facts | {row["source"]: row["count"] for row in told},
-        since=asked.since,
-        until=asked.until,
+        since=command.since,
+        until=command.until,
     )
     of_ledger = _findings(ledger, names, inputs) if ledger is not None else []
     rows = (data.membership, data.rebalances, data.stuck, data.resets)
@@ -128,7 +128,7 @@ def rows_of(frame: DataFrame) -> list[Row]:
 
 
 def _since(frame: DataFrame, column: str, inputs: Inputs) -> DataFrame:
-    since = inputs.asked.since
+    since = inputs.command.since
     return frame if since is None else frame.where(F.col(column) >= moment(since))
 
 
@@ -146,7 +146,7 @@ def _lag(
 ) -> tuple[list[Row], list[Row]]:
     """(the worst lag of each group's partitions, the lag of its worst ones), on a grid fine enough for a page."""
     until, every_ms = grid_to
-    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=inputs.asked.since, until=until)
+    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=inputs.command.since, until=until)
     grid = inputs.keep(grid.select("group_id", *TP, "at", "lag_messages", "lag_seconds"))
     worst = grid.groupBy("group_id", "at").agg(
         F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")
@@ -221,17 +221,17 @@ def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
 
 def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[Row]:
     """What the ledger's records of each group say is wrong with it."""
-    asked = inputs.asked
+    command = inputs.command
     sound = ledger.where(F.col("problem").isNull() & F.col("group_id").isin(list(groups)))
     sound = _since(sound, "at", inputs)
-    if asked.until is not None:
-        sound = sound.where(F.col("at") < moment(asked.until))
+    if command.until is not None:
+        sound = sound.where(F.col("at") < moment(command.until))
     order = Window.partitionBy("group_id").orderBy(F.desc("log_offset"))
     newest = sound.withColumn("age", F.row_number().over(order)).where(F.col("age") <= EVENTS_READ)
     rows = newest.select("group_id", "log_offset", "event").orderBy("group_id", "log_offset").toLocalIterator()
     events = events_of((row.group_id, row.event) for row in rows)
-    now_ms = round((asked.until or asked.asked_at).timestamp() * 1000)
-    if asked.broker is None:
+    now_ms = round((command.until or command.asked_at).timestamp() * 1000)
+    if command.broker is None:
         # A directory is looked at as it was when its last record was written.
         now_ms = max((int(one.get("at_ms") or 0) for records in events.values() for one in records), default=now_ms)
     return [

@@ -24,6 +24,6 @@ def tables(inputs: Inputs) -> list[Table]:
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
     commits = offset_commits(inputs.records())
-    if inputs.asked.topics:
-        commits = commits.where(matches("topic", inputs.asked.topics))
+    if inputs.command.topics:
+        commits = commits.where(matches("topic", inputs.command.topics))
     return offset_resets(commits, owners.found(inputs))

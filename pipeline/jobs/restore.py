@@ -26,27 +26,27 @@ Bounds = dict[tuple[str, int], tuple[int, int]]
 
 def execute(inputs: Inputs) -> int:
     """Write the file, or commit; return the number of offsets. Raises: DataError."""
-    asked = inputs.asked
+    command = inputs.command
     found = state.found(inputs)
-    if asked.groups:
-        found = found.where(matches("group_id", asked.groups))
-    if asked.topics:
-        found = found.where(matches("topic", asked.topics))
+    if command.groups:
+        found = found.where(matches("group_id", command.groups))
+    if command.topics:
+        found = found.where(matches("topic", command.topics))
     rows = found.orderBy("group_id", "topic", "partition").collect()
     groups = sorted({row.group_id for row in rows})
     if not rows:
-        assert asked.at is not None
+        assert command.at is not None
         raise DataError(
-            f"no group that was asked for had a committed offset at {asked.at.isoformat()}; nothing was done"
+            f"no group that was asked for had a committed offset at {command.at.isoformat()}; nothing was done"
         )
     _warn(rows, _bounds(inputs, {row.topic for row in rows}))
     text = lines(rows, len(groups) > 1)
-    if asked.to is not None:
-        put_text(asked.to, text)
-    elif not asked.execute:
+    if command.to is not None:
+        put_text(command.to, text)
+    elif not command.execute:
         sys.stdout.write(text)
         sys.stdout.flush()
-    if asked.execute:
+    if command.execute:
         _put_back(inputs, rows, groups)
     else:
         _advise(inputs, groups)
@@ -64,9 +64,9 @@ def lines(rows: list[Row], several: bool) -> str:
 
 
 def _bounds(inputs: Inputs, topics: set[str]) -> Bounds:
-    if inputs.asked.execute:
-        assert inputs.asked.bootstrap is not None
-        found = cluster.bounds(inputs.asked.access, topics)
+    if inputs.command.execute:
+        assert inputs.command.bootstrap is not None
+        found = cluster.bounds(inputs.command.access, topics)
     else:
         found = [tuple(row) for row in inputs.bounds(topics).collect()]
     return {(topic, partition): (start, end) for topic, partition, start, end in found}
@@ -94,10 +94,10 @@ def _warn(rows: list[Row], bounds: Bounds) -> None:
 
 
 def _advise(inputs: Inputs, groups: list[str]) -> None:
-    asked = inputs.asked
-    file = shlex.quote(str(asked.to)) if asked.to is not None else "FILE"
+    command = inputs.command
+    file = shlex.quote(str(command.to)) if command.to is not None else "FILE"
     named = " ".join(f"--group {shlex.quote(group)}" for group in groups)
-    where = asked.bootstrap or "HOST:PORT"
+    where = command.bootstrap or "HOST:PORT"
     print(
         f"kafka-consumer-groups --bootstrap-server {where} --reset-offsets {named} --from-file {file} --dry-run",
         file=sys.stderr,
@@ -106,7 +106,7 @@ def _advise(inputs: Inputs, groups: list[str]) -> None:
 
 def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:
     """Commit the offsets of all groups, none of which may have members."""
-    access = inputs.asked.access
+    access = inputs.command.access
     busy = {group: members for group, members in cluster.members_of(access, groups).items() if members}
     if busy:
         said = "; ".join(f"{group} has {', '.join(members)}" for group, members in sorted(busy.items()))

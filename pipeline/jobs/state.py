@@ -21,9 +21,9 @@ def tables(inputs: Inputs) -> list[Table]:
 
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for."""
-    asked = inputs.asked
+    command = inputs.command
     # Where cuts lie is told by the records of all groups.
-    whole = state_at(inputs.all_records(), asked.at, inputs.compacted())
-    if not asked.include_observers:
+    whole = state_at(inputs.all_records(), command.at, inputs.compacted())
+    if not command.include_observers:
         whole = whole.where(~whole["group_id"].rlike(OBSERVERS))
     return whole

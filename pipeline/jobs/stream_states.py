@@ -54,4 +54,4 @@ def tell_stuck(
 
 
 def _now(inputs: Inputs) -> Inputs:
-    return Inputs(inputs.spark, replace(inputs.asked, asked_at=datetime.now(UTC)))
+    return Inputs(inputs.spark, replace(inputs.command, asked_at=datetime.now(UTC)))

@@ -66,7 +66,7 @@ def job(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
         "groups": _groups,
         "stuck": _stuck,
     }
-    return makers[inputs.asked.verb](inputs, write)
+    return makers[inputs.command.verb](inputs, write)
 
 
 def _commits(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
@@ -78,43 +78,43 @@ def _groups(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
 
 
 def _stuck(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
-    assert inputs.asked.checkpoint is not None
+    assert inputs.command.checkpoint is not None
     records = _records(inputs, limited=False).select(F.col("log_offset").alias("offset"))
     batches = _read(inputs, _others(inputs), "batch", limited=False, option="topicPattern")
     grown = records.unionByName(batches.select(F.col("last_offset").alias("offset")))
-    return Job(grown, tell_stuck(inputs, write, inputs.asked.checkpoint / "carry"))
+    return Job(grown, tell_stuck(inputs, write, inputs.command.checkpoint / "carry"))
 
 
 def _others(inputs: Inputs) -> str:
     """A pattern of the topics that are asked for, whenever they are made; never of Kafka's own log of metadata."""
-    topics = inputs.asked.topics
+    topics = inputs.command.topics
     wanted = "|".join(fnmatch.translate(glob) for glob in topics) if topics else ".*"
     return f"(?!{re.escape(METADATA_TOPIC)}$)(?:{wanted})"
 
 
 def _growth(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     # An hour is emitted once, for all groups in the same batch, so that shares can be told.
-    rows = hourly(_records(inputs)).withWatermark("logged_at", f"{inputs.asked.watermark_ms} milliseconds")
-    every = inputs.asked.window_ms
+    rows = hourly(_records(inputs)).withWatermark("logged_at", f"{inputs.command.watermark_ms} milliseconds")
+    every = inputs.command.window_ms
     return Job(growth_of_pairs(rows, every), lambda pairs, batch: write(growth_of_groups(pairs, every), batch))
 
 
 def _records(inputs: Inputs, *, limited: bool = True) -> DataFrame:
     """Records of groups, without those that only look on: Spark's own, and the one that this stream commits to."""
     rows = _read(inputs, GROUPS_TOPIC, "group", limited=limited)
-    if inputs.asked.include_observers:
+    if inputs.command.include_observers:
         return rows
     rows = rows.where(~F.coalesce(F.col("group_id").rlike(OBSERVERS), F.lit(False)))
-    own = inputs.asked.as_group
+    own = inputs.command.as_group
     return rows if own is None else rows.where(~F.col("group_id").eqNullSafe(F.lit(own)))
 
 
 def _read(inputs: Inputs, topic: str, records: str, *, limited: bool = True, option: str = "topic") -> DataFrame:
-    asked = inputs.asked
-    options = {**inputs.where, option: topic, "records": records, "onCorrupt": asked.on_corrupt}
-    options["failOnDataLoss"] = str(asked.on_loss == "error").lower()
-    if asked.max_offsets is not None and limited:
-        options["maxOffsetsPerTrigger"] = str(asked.max_offsets)
+    command = inputs.command
+    options = {**inputs.where, option: topic, "records": records, "onCorrupt": command.on_corrupt}
+    options["failOnDataLoss"] = str(command.on_loss == "error").lower()
+    if command.max_offsets is not None and limited:
+        options["maxOffsetsPerTrigger"] = str(command.max_offsets)
     return inputs.spark.readStream.format(inputs.format).options(**options).load()
 
 
@@ -126,10 +126,10 @@ class _Rebalances:
     more, for as long as the watermark: of both logs, the slower one counts."""
 
     def __init__(self, inputs: Inputs, write: Callable[[DataFrame, int], None]) -> None:
-        assert inputs.asked.checkpoint is not None
+        assert inputs.command.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.state = StreamState(inputs.spark, inputs.asked.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.command.checkpoint / "carry")
         self.has_ledger = LEDGER_TOPIC in inputs.topics()
         self.late_rows = 0
 
@@ -153,7 +153,7 @@ class _Rebalances:
         records = rows.where("g IS NOT NULL").select("g.*")
         ledger = rows.where("l IS NOT NULL").select("l.*")
         generations = group_generations(records)
-        consumers = consumer_group_records(records, Inputs(self.inputs.spark, self.inputs.asked).topic_ids())
+        consumers = consumer_group_records(records, Inputs(self.inputs.spark, self.inputs.command).topic_ids())
         table = rebalances_table(generations, ledger if self.has_ledger else None, consumers)
         mark_us = max(told_us, self._watermark_us(rows)) if self.has_ledger else told_us
         new = fresh.select("g.group_id", "g.log_offset").where("group_id IS NOT NULL").distinct()
@@ -174,7 +174,7 @@ class _Rebalances:
     def _watermark_us(self, rows: DataFrame) -> int:
         ends = rows.agg(F.max(micros("g.logged_at")).alias("g"), F.max(micros("l.logged_at")).alias("l")).first()
         known = [] if ends is None else [end for end in (ends.g, ends.l) if end is not None]
-        return min(known) - self.inputs.asked.watermark_ms * 1000 if known else _ALL_TIME
+        return min(known) - self.inputs.command.watermark_ms * 1000 if known else _ALL_TIME
 
     def _kept(self, rows: DataFrame, mark_us: int) -> DataFrame:
         newest_at = F.max(micros("g.logged_at")).over(Window.partitionBy(F.lit(1)))
@@ -205,10 +205,10 @@ class _Lag:
     each pair, and the batches that it has not passed."""
 
     def __init__(self, inputs: Inputs, write: Callable[[DataFrame, int], None]) -> None:
-        assert inputs.asked.checkpoint is not None
+        assert inputs.command.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.state = StreamState(inputs.spark, inputs.asked.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.command.checkpoint / "carry")
         self.late_rows = 0
 
     def frame(self) -> DataFrame:
@@ -217,10 +217,10 @@ class _Lag:
         A limit would let one of the two run ahead of the other, and lag would be told of ends not yet seen. For the
         same reason commits come first: where a batch ends is asked in this order.
         """
-        asked = self.inputs.asked
+        command = self.inputs.command
         commits = offset_commits(_records(self.inputs, limited=False))
-        if asked.topics:
-            commits = commits.where(matches("topic", asked.topics))
+        if command.topics:
+            commits = commits.where(matches("topic", command.topics))
         commits = commits.select(*PAIR, "log_partition", "log_offset", "logged_at", "committed_offset", "committed_at")
         batches = _read(self.inputs, _others(self.inputs), "batch", limited=False, option="topicPattern").select(
             *TP, *_BATCH
@@ -235,19 +235,19 @@ class _Lag:
         commits = rows.where("group_id IS NOT NULL").drop(*_BATCH)
         positions = rows.where("group_id IS NULL").select(*TP, *_BATCH)
         end = commits.agg(F.max(micros("logged_at")).alias("end")).first()
-        asked = self.inputs.asked
+        command = self.inputs.command
         mark_us = told_us
         if end is not None and end.end is not None:
-            mark_us = max(told_us, end.end - asked.watermark_ms * 1000)
+            mark_us = max(told_us, end.end - command.watermark_ms * 1000)
         self.late_rows += fresh.where("group_id IS NOT NULL").where(micros("logged_at") <= told_us).count()
         if mark_us > told_us:
-            now = Inputs(self.inputs.spark, asked)
+            now = Inputs(self.inputs.spark, command)
             # What a pattern does not find at a broker has no batches here: its ends are not known.
-            hidden = {LEDGER_TOPIC} if asked.broker is not None else set()
+            hidden = {LEDGER_TOPIC} if command.broker is not None else set()
             bounds = now.bounds(set(now.committed_topics(commits)) - hidden)
-            since = asked.since if told_us == _ALL_TIME else _moment(told_us + 1)
+            since = command.since if told_us == _ALL_TIME else _moment(told_us + 1)
             until = _moment(mark_us)
-            table = lag_over_time(commits, positions, asked.every_ms, partitions=bounds, since=since, until=until)
+            table = lag_over_time(commits, positions, command.every_ms, partitions=bounds, since=since, until=until)
             self.write(table, batch)
         self.state.keep(self._kept(rows, commits, positions, mark_us), {"told_us": mark_us}, batch)
         rows.unpersist()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pipeline.asked import Asked
+    from pipeline.command import Command
 
 _LINE_EVERY_S = 30.0
 
@@ -38,32 +38,32 @@ _LINE_EVERY_S = 30.0
 class Sink:
     """Where batches are written."""
 
-    def __init__(self, asked: Asked) -> None:
-        assert asked.to is not None
-        self._asked = asked
-        self._folder: Path = asked.to / TABLES[asked.verb]
-        self._date = DATES.get(TABLES[asked.verb]) if asked.by_date else None
+    def __init__(self, command: Command) -> None:
+        assert command.to is not None
+        self._command = command
+        self._folder: Path = command.to / TABLES[command.verb]
+        self._date = DATES.get(TABLES[command.verb]) if command.by_date else None
         self.rows = 0
         self.batches = 0
 
     def compact(self, spark: SparkSession) -> None:
         """Before a query writes: small batches of earlier runs become one, where that was asked for."""
-        if self._asked.compact is not None:
-            merged = compact(spark, self._folder, self._asked.compact, self._date)
+        if self._command.compact is not None:
+            merged = compact(spark, self._folder, self._command.compact, self._date)
             if merged:
-                print(f"kohort pipeline {self._asked.verb}: {merged} batches made one", file=sys.stderr)
+                print(f"kohort pipeline {self._command.verb}: {merged} batches made one", file=sys.stderr)
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """The rows of one batch, in place of those of an earlier attempt at it."""
-        asked = self._asked
-        for column, globs in (("group_id", asked.groups), ("topic", asked.topics)):
+        command = self._command
+        for column, globs in (("group_id", command.groups), ("topic", command.topics)):
             if globs and column in frame.columns:
                 frame = frame.where(matches(column, globs))
         self._folder.mkdir(parents=True, exist_ok=True)
         # A name that begins with an underscore is no data to Spark.
         partial = self._folder / f"_batch={batch}.partial"
-        save(frame, asked.format, str(partial), self._date)
-        written = count_saved(frame, asked.format, str(partial))
+        save(frame, command.format, str(partial), self._date)
+        written = count_saved(frame, command.format, str(partial))
         place = self._folder / f"batch={batch}"
         if place.exists():
             shutil.rmtree(place)
@@ -75,53 +75,53 @@ class Sink:
         self.batches += 1
 
 
-def stream(spark: SparkSession, asked: Asked, started: float) -> int:
+def stream(spark: SparkSession, command: Command, started: float) -> int:
     """Run the query until it ends (`--once`), fails or is asked to stop; return the exit code."""
-    assert asked.checkpoint is not None
-    if asked.overwrite:
-        for place in (asked.to, asked.checkpoint):
+    assert command.checkpoint is not None
+    if command.overwrite:
+        for place in (command.to, command.checkpoint):
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
-    sink = Sink(asked)
-    with Inputs(spark, asked) as inputs:
-        window_ms = asked.window_ms if asked.verb == "growth" else None
-        claim(asked.checkpoint, asked.verb, _log_id(inputs), window_ms, by_date=asked.by_date)
+    sink = Sink(command)
+    with Inputs(spark, command) as inputs:
+        window_ms = command.window_ms if command.verb == "growth" else None
+        claim(command.checkpoint, command.verb, _log_id(inputs), window_ms, by_date=command.by_date)
         sink.compact(spark)
         job = stream_tables.job(inputs, sink.write)
-        if asked.as_group is not None:
-            assert asked.bootstrap is not None
+        if command.as_group is not None:
+            assert command.bootstrap is not None
             group_commit.catch_up(
-                asked.checkpoint,
-                bootstrap=asked.bootstrap,
-                group_id=asked.as_group,
-                name=asked.verb,
-                settings=dict(asked.client),
+                command.checkpoint,
+                bootstrap=command.bootstrap,
+                group_id=command.as_group,
+                name=command.verb,
+                settings=dict(command.client),
             )
         writer = (
-            job.frame.writeStream.queryName(f"kohort-{asked.verb}")
+            job.frame.writeStream.queryName(f"kohort-{command.verb}")
             .outputMode("append")
-            .option("checkpointLocation", str(asked.checkpoint))
+            .option("checkpointLocation", str(command.checkpoint))
             .foreachBatch(job.each)
         )
-        if asked.once:
+        if command.once:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{asked.trigger_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{command.trigger_ms} milliseconds")
         query = writer.start()
         attached = None
-        if asked.as_group is not None:
+        if command.as_group is not None:
             attached = group_commit.attach(
-                query, bootstrap=asked.bootstrap or "", group_id=asked.as_group, settings=dict(asked.client)
+                query, bootstrap=command.bootstrap or "", group_id=command.as_group, settings=dict(command.client)
             )
-        dropped = _wait(query, sink, asked)
+        dropped = _wait(query, sink, command)
         late = dropped + job.late()
         if attached is not None:
             attached.commit_checkpoint()
             attached.detach()
             if attached.last_error is not None:
-                print(f"group {asked.as_group} was not committed: {attached.last_error}", file=sys.stderr)
+                print(f"group {command.as_group} was not committed: {attached.last_error}", file=sys.stderr)
     print(
-        f"kohort pipeline {asked.verb}: {_progress(sink)}, "
+        f"kohort pipeline {command.verb}: {_progress(sink)}, "
         f"{counted(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
@@ -159,7 +159,7 @@ def _log_id(inputs: Inputs) -> str | None:
     return next((row.topic_id for row in inputs.topic_ids().collect() if row.topic == GROUPS_TOPIC), None)
 
 
-def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:
+def _wait(query: StreamingQuery, sink: Sink, command: Command) -> int:
     """Until the query ends; returns how many rows Spark dropped for being late. Raises: what the query failed with."""
     stopping: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
@@ -170,7 +170,7 @@ def _wait(query: StreamingQuery, sink: Sink, asked: Asked) -> int:
             _note_dropped(query, dropped)
             if time.monotonic() - said >= _LINE_EVERY_S:
                 said = time.monotonic()
-                print(f"kohort pipeline {asked.verb}: {_progress(sink)}", file=sys.stderr)
+                print(f"kohort pipeline {command.verb}: {_progress(sink)}", file=sys.stderr)
     except KeyboardInterrupt:
         pass
     finally:

@@ -22,18 +22,18 @@ def tables(inputs: Inputs) -> list[Table]:
 
 def found(inputs: Inputs) -> DataFrame:
     """The table, of what is asked for: as of --until, for a broker as of now, else as of the end of the data."""
-    asked = inputs.asked
+    command = inputs.command
     commits = offset_commits(inputs.records())
     membership = inputs.keep(owners.found(inputs))
-    if asked.topics:
-        commits = commits.where(matches("topic", asked.topics))
-        membership = membership.where(matches("topic", asked.topics))
+    if command.topics:
+        commits = commits.where(matches("topic", command.topics))
+        membership = membership.where(matches("topic", command.topics))
     pairs = commits.select("topic").unionByName(membership.select("topic"))
     topics = inputs.committed_topics(pairs)
     positions = inputs.keep(inputs.batches(topics))
-    until = asked.until or (asked.asked_at if asked.broker is not None else None)
+    until = command.until or (command.asked_at if command.broker is not None else None)
     bounds = inputs.bounds(topics)
     everything = inputs.all_records()
     return stuck_partitions(
-        commits, positions, membership, asked.lasting_ms, partitions=bounds, records=everything, until=until
+        commits, positions, membership, command.lasting_ms, partitions=bounds, records=everything, until=until
     )

@@ -332,8 +332,8 @@ class Fetcher:
         while time.monotonic() < deadline:
             time.sleep(_RETRY_S)
             try:
-                with connect(self.access) as asked:
-                    found = leaders(asked, [self.leader.topic])
+                with connect(self.access) as requested:
+                    found = leaders(requested, [self.leader.topic])
                 now = next((one for one in found if one.partition == self.leader.partition), None)
                 if now is not None and now.address:
                     self._connection = _reach(now.address, self.access)

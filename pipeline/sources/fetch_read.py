@@ -35,10 +35,10 @@ def wanted(options: Options) -> list[Leader]:
     """The partitions that were asked for. Raises: DataError, UsageError."""
     with connect(options.access) as connection:
         # By name, too, what an all-topics answer leaves out: Kohort's ledger is such a topic.
-        asked = list(options.topics) or (["__consumer_offsets"] if options.records == "group" else None)
+        requested = list(options.topics) or (["__consumer_offsets"] if options.records == "group" else None)
         if options.topic_pattern:
-            asked = None
-        found = [one for one in leaders(connection, asked) if options.wants(one.topic, one.partition)]
+            requested = None
+        found = [one for one in leaders(connection, requested) if options.wants(one.topic, one.partition)]
     if not found and options.topics:
         raise UsageError(
             f"{options.access.bootstrap} has no partition of {', '.join(options.topics)} that was asked for"

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pipeline.asked import read
+from pipeline.command import read
 from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import collected
 from pipeline.session import build
@@ -50,8 +50,8 @@ def reported(kept: Path) -> Iterator[tuple[str, Diagnosis]]:
         with TemporaryDirectory(prefix="together-") as name:
             put_together(kept, notes, Path(name) / "data")
             until = datetime.fromtimestamp(max(one.until_ms for one in notes) / 1_000, UTC)
-            asked = read(["report", "--from", f"{name}/data", "--to", f"{name}/report.html"])
-            with Inputs(session(), replace(asked, asked_at=until)) as inputs:
+            command = read(["report", "--from", f"{name}/data", "--to", f"{name}/report.html"])
+            with Inputs(session(), replace(command, asked_at=until)) as inputs:
                 found = collected(inputs).findings
         for one in notes:
             yield one.name, Diagnosis(_said([row for row in found if row["group_id"] == one.group]))

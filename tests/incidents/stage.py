@@ -182,8 +182,8 @@ class Stage:
         """The ledger begins with the incident: for readers of files, who cannot be told since when for each group."""
         admin = AdminClient({"bootstrap.servers": self.broker.address})
         place = TopicPartition(LEDGER_TOPIC, self.partition)
-        [asked] = admin.list_offsets({place: OffsetSpec.for_timestamp(self.since_ms)}).values()
-        place.offset = asked.result(30).offset  # -1, the end, where nothing came
+        [requested] = admin.list_offsets({place: OffsetSpec.for_timestamp(self.since_ms)}).values()
+        place.offset = requested.result(30).offset  # -1, the end, where nothing came
         [done] = admin.delete_records([place]).values()
         done.result(30)
 

@@ -137,11 +137,11 @@ class Log:
 
 def rows(path: Path, **options: str) -> list[dict[str, Any]]:
     """What a read with these options gives, without Spark: one dict a row, in the order of tasks."""
-    asked = parse({"path": str(path), **options})
-    return [row for task in plan.plan(asked) for batch in read_splits(task, asked) for row in batch.to_pylist()]
+    command = parse({"path": str(path), **options})
+    return [row for task in plan.plan(command) for batch in read_splits(task, command) for row in batch.to_pylist()]
 
 
 def batches(path: Path, **options: str) -> list[Any]:
     """As `rows`, as the Arrow record batches that Spark gets."""
-    asked = parse({"path": str(path), **options})
-    return [batch for task in plan.plan(asked) for batch in read_splits(task, asked)]
+    command = parse({"path": str(path), **options})
+    return [batch for task in plan.plan(command) for batch in read_splits(task, command)]

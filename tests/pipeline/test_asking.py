@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pipeline.asked import STREAMED, VERBS
+from pipeline.command import STREAMED, VERBS
 from protocol.api_keys import ApiKey
 from tests.pipeline.test_cli import run
 from tests.support.broker_process import QUICK_GROUPS, Kohort
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recorder, Path]]:
+def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recorder, Path]]:
     """(a recording broker without a ledger and with a group `g`, its data)."""
     with Recorder() as recorder:
         settings = {
@@ -50,9 +50,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Recorder, 
 @pytest.mark.parametrize(
     "verb", [*VERBS, *(f"{verb} --stream --once" for verb in STREAMED), "lag --now", "lag --exact"]
 )
-def test_who_asks_creates_nothing(verb: str, run: Any, asked: tuple[Recorder, Path], tmp_path: Path) -> None:
+def test_who_asks_creates_nothing(verb: str, run: Any, command: tuple[Recorder, Path], tmp_path: Path) -> None:
     """No topic, no member, no offset: neither by what is sent nor on disk."""
-    recorder, data = asked
+    recorder, data = command
     words = verb.split()
     if words[0] in ("state", "restore"):
         words += ["--at", "-0s", "--group", "g"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import asked, jobs
+from pipeline import command, jobs
 from pipeline.cli import main
 from pipeline.errors import DataError, UsageError
 from pipeline.jobs.output import _cell
@@ -123,12 +123,12 @@ def test_pl33_without_java_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 def test_moments_are_written_as_people_do() -> None:
     """ISO 8601 with and without a zone, epoch milliseconds, ago."""
-    assert asked.parse_moment("2026-03-01T12:00:00Z", NOW) == NOW
-    assert asked.parse_moment("2026-03-01T13:00:00+01:00", NOW) == NOW
-    assert asked.parse_moment("2026-03-01 12:00", NOW) == NOW
-    assert asked.parse_moment(str(int(NOW.timestamp() * 1000)), NOW) == NOW
-    assert asked.parse_moment("-2h", NOW) == NOW - timedelta(hours=2)
-    asking = asked.read(["lag", "--from", "localhost:9092,[::1]:9092", "--since", "-90m"])
+    assert command.parse_moment("2026-03-01T12:00:00Z", NOW) == NOW
+    assert command.parse_moment("2026-03-01T13:00:00+01:00", NOW) == NOW
+    assert command.parse_moment("2026-03-01 12:00", NOW) == NOW
+    assert command.parse_moment(str(int(NOW.timestamp() * 1000)), NOW) == NOW
+    assert command.parse_moment("-2h", NOW) == NOW - timedelta(hours=2)
+    asking = command.read(["lag", "--from", "localhost:9092,[::1]:9092", "--since", "-90m"])
     assert asking.since is not None
     assert (asking.asked_at - asking.since, asking.broker) == (timedelta(minutes=90), "localhost:9092,[::1]:9092")
 
@@ -336,7 +336,7 @@ def test_pl27_restore_puts_offsets_back_and_leaves_groups_at_work_alone(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", [verb for verb in asked.VERBS if verb != "report"])
+@pytest.mark.parametrize("verb", [verb for verb in command.VERBS if verb != "report"])
 @pytest.mark.parametrize("name", ["kohort", "kafka-4.3.1", "kafka-3.9.2-compacted-snappy"])
 def test_every_verb_answers_on_every_directory(run: Any, verb: str, name: str, tmp_path: Path) -> None:
     """A table on the screen, and the last line."""

@@ -52,8 +52,8 @@ def test_pl27_kafkas_tool_takes_the_file_of_one_group_and_of_two(
             clients[group].commit(offsets=pairs, asynchronous=False)
 
     def stand(group: str) -> list[int]:
-        asked = [TopicPartition("orders", n) for n in range(2)]
-        return [tp.offset for tp in clients[group].committed(asked, timeout=60)]
+        requested = [TopicPartition("orders", n) for n in range(2)]
+        return [tp.offset for tp in clients[group].committed(requested, timeout=60)]
 
     commit(g=12, h=30)
     then = round(time.time() * 1000)

@@ -26,9 +26,9 @@ Start = Callable[..., BrokerProcess]
 
 def live(address: str, **options: str) -> list[dict[str, Any]]:
     """What `kohort-kafka` reads, without Spark."""
-    asked = parse({"bootstrap": address, **options}, KNOWN_TO_KAFKA)
-    tasks = pack(ranges(asked), asked.split_offsets)
-    return [row for task in tasks for batch in read_live(task, asked) for row in batch.to_pylist()]
+    command = parse({"bootstrap": address, **options}, KNOWN_TO_KAFKA)
+    tasks = pack(ranges(command), command.split_offsets)
+    return [row for task in tasks for batch in read_live(task, command) for row in batch.to_pylist()]
 
 
 def busy(address: str) -> dict[int, int]:
@@ -200,9 +200,9 @@ def test_a_broker_that_is_started_again_is_waited_for(start_broker: Start):
     """Its port is the same: what was being read goes on; one that stays away is named when the time is over."""
     broker = start_broker()
     busy(broker.address)
-    asked = parse({"bootstrap": broker.address, "topic": "orders", "timeoutMs": "120000"}, KNOWN_TO_KAFKA)
-    [split, *_] = ranges(asked)
-    fetcher = Fetcher(split.leader, asked.access, read_committed=False)
+    command = parse({"bootstrap": broker.address, "topic": "orders", "timeoutMs": "120000"}, KNOWN_TO_KAFKA)
+    [split, *_] = ranges(command)
+    fetcher = Fetcher(split.leader, command.access, read_committed=False)
     first = fetcher.fetch(0)
     broker.kill()
     broker.start()

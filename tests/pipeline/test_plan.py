@@ -178,8 +178,8 @@ def test_closed_segments_that_end_too_early_are_not_opened(tmp_path: Path):
 
 
 def read(found: list[list[plan.Split]], **options: str) -> list[int]:
-    asked = parse({"path": "planned already", **options})
-    return [row["offset"] for task in found for batch in read_splits(task, asked) for row in batch.to_pylist()]
+    command = parse({"path": "planned already", **options})
+    return [row["offset"] for task in found for batch in read_splits(task, command) for row in batch.to_pylist()]
 
 
 def test_a_segment_swapped_between_plan_and_read(tmp_path: Path):

@@ -146,11 +146,11 @@ def test_a_tier_is_listed_once_for_a_plan(tmp_path: Path, monkeypatch: pytest.Mo
         for partition in range(3):
             Log(tmp_path / "data", f"t{topic}", partition).append([(b"k", b"v")])
     upload(tmp_path / "data", tmp_path / "tier")
-    asked: list[str] = []
+    command: list[str] = []
     listed = Local.entries
-    monkeypatch.setattr(Local, "entries", lambda self, folder: (asked.append(folder), listed(self, folder))[1])
+    monkeypatch.setattr(Local, "entries", lambda self, folder: (command.append(folder), listed(self, folder))[1])
     assert len(log_dir.scan(str(tmp_path / "tier"))) == 12
-    assert len(asked) <= 3 + 4 + 12
+    assert len(command) <= 3 + 4 + 12
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path):

@@ -63,7 +63,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Command:
     """One command. Moments have a zone; spans are ms. `broker` is None when `paths` are read."""
 
     verb: str
@@ -238,7 +238,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def read(words: list[str]) -> Asked:
+def read(words: list[str]) -> Command:
     """The command that these words make. Raises: UsageError."""
     given = parser().parse_args(_with_ago(words))
     _check_heeded(given)
@@ -248,7 +248,7 @@ def read(words: list[str]) -> Asked:
     to_uri = given.to if given.to is not None and _is_elsewhere(given) else None
     to = None if given.to is None or to_uri is not None else place_of("--to", given.to)
     format_ = given.format or ("table" if given.to is None or given.verb in _ONE_FILE else "parquet")
-    asked = Asked(
+    command = Command(
         verb=given.verb,
         paths=paths,
         broker=broker,
@@ -294,11 +294,11 @@ def read(words: list[str]) -> Asked:
         compact=given.compact,
         asked_at=now,
     )
-    _check(asked)
+    _check(command)
     # A stream may wait for the first group.
-    if not has_groups and not asked.stream:
+    if not has_groups and not command.stream:
         raise UsageError(NO_GROUPS.format(paths=",".join(paths)))
-    return asked
+    return command
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
@@ -418,60 +418,60 @@ def _listed(words: tuple[str, ...]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _check(asked: Asked) -> None:
+def _check(command: Command) -> None:
     """Raises UsageError for what cannot be together."""
-    verb = asked.verb
-    if verb == "restore" and asked.at is None:
+    verb = command.verb
+    if verb == "restore" and command.at is None:
         raise UsageError("restore needs --at T, the moment to look at")
-    if asked.since is not None and asked.until is not None and asked.since >= asked.until:
+    if command.since is not None and command.until is not None and command.since >= command.until:
         raise UsageError("--since is not before --until")
-    if asked.format == "parquet" and not asked.has_target:
+    if command.format == "parquet" and not command.has_target:
         raise UsageError("--format parquet needs --to PATH")
-    if asked.format != "parquet" and (asked.by_date or asked.compact is not None):
+    if command.format != "parquet" and (command.by_date or command.compact is not None):
         raise UsageError("--by-date and --compact are for tables in parquet, with --to")
-    if asked.format == "table" and asked.has_target and verb not in _ONE_FILE:
+    if command.format == "table" and command.has_target and verb not in _ONE_FILE:
         raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
-    if asked.format != "table" and verb in _ONE_FILE:
+    if command.format != "table" and verb in _ONE_FILE:
         raise UsageError(f"{verb} has a format of its own; leave --format out")
-    if verb == "report" and asked.to is None:
+    if verb == "report" and command.to is None:
         raise UsageError("report needs --to PAGE.html")
     for option, number in (
-        ("--limit", asked.limit),
-        ("--max-offsets", asked.max_offsets),
-        ("--compact", asked.compact),
+        ("--limit", command.limit),
+        ("--max-offsets", command.max_offsets),
+        ("--compact", command.compact),
     ):
         if number is not None and not 0 < number <= _MOST:
             raise UsageError(f"{option} must be above 0" if number < 1 else f"{option} is at most {_MOST:,}")
-    if asked.execute and asked.bootstrap is None:
+    if command.execute and command.bootstrap is None:
         raise UsageError("--execute needs --bootstrap HOST:PORT, the broker that has the group")
-    if asked.client and asked.bootstrap is None:
+    if command.client and command.bootstrap is None:
         raise UsageError("--command-config is for a broker: --from HOST:PORT, or --bootstrap")
-    _ = asked.access
-    _check_stream(asked)
-    _check_places(asked)
+    _ = command.access
+    _check_stream(command)
+    _check_places(command)
 
 
-def _check_places(asked: Asked) -> None:
+def _check_places(command: Command) -> None:
     """Raises UsageError for a place that cannot or must not be written to."""
-    if asked.to_uri is not None:
-        check_remote_target("--to", asked.to_uri, asked.paths)
-    to = asked.to
+    if command.to_uri is not None:
+        check_remote_target("--to", command.to_uri, command.paths)
+    to = command.to
     if to is not None:
-        one_file = asked.verb in _ONE_FILE
+        one_file = command.verb in _ONE_FILE
         # The target of a stream grows from one run to the next.
-        if not asked.overwrite and not asked.stream and is_taken("--to", to) and not (one_file and to.is_dir()):
+        if not command.overwrite and not command.stream and is_taken("--to", to) and not (one_file and to.is_dir()):
             raise UsageError(f"--to {to} exists and is not empty; --overwrite replaces it")
-        check_target("--to", to, asked.paths, one_file=one_file, replaced=asked.overwrite)
-    if asked.checkpoint is not None:
-        check_target("--checkpoint", asked.checkpoint, asked.paths, replaced=asked.overwrite)
+        check_target("--to", to, command.paths, one_file=one_file, replaced=command.overwrite)
+    if command.checkpoint is not None:
+        check_target("--checkpoint", command.checkpoint, command.paths, replaced=command.overwrite)
 
 
-def _check_stream(asked: Asked) -> None:
-    if not asked.stream:
+def _check_stream(command: Command) -> None:
+    if not command.stream:
         return
-    if asked.verb not in STREAMED:
-        raise UsageError(f"{asked.verb} does not stream; {', '.join(STREAMED)} do")
-    if asked.to is None or asked.checkpoint is None:
+    if command.verb not in STREAMED:
+        raise UsageError(f"{command.verb} does not stream; {', '.join(STREAMED)} do")
+    if command.to is None or command.checkpoint is None:
         raise UsageError("--stream needs --to PATH and --checkpoint DIR")
-    if asked.as_group is not None and asked.bootstrap is None:
+    if command.as_group is not None and command.bootstrap is None:
         raise UsageError("--as-group needs --bootstrap HOST:PORT, the broker to commit to")
