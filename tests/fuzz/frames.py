@@ -124,7 +124,7 @@ class Frames:
         count = rng.choice((1, 1, 2, 5))
         records = [Record(offset, 1_700_000_000_000, b"k" * rng.randrange(3), b"v" * 20, ()) for offset in range(count)]
         batch = bytes(encode_batch(records, **self._producer()))
-        return batch if rng.random() < 0.6 else self._scarred(batch)
+        return batch if rng.random() < 0.6 else self.scarred(batch)
 
     # --- mutilation
 
@@ -132,11 +132,12 @@ class Frames:
         rng = self.random
         body = frame[4:]
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
-            body = self._scarred(body)
+            body = self.scarred(body)
         size = len(body) if rng.random() < 0.97 else rng.choice((len(body) - 1, len(body) + 1, len(body) // 2))
         return pack(">i", max(size, 0)) + body
 
-    def _scarred(self, data: bytes) -> bytes:
+    def scarred(self, data: bytes) -> bytes:
+        """These bytes with one of seven wounds."""
         rng = self.random
         at = rng.randrange(len(data) + 1)
         how = rng.randrange(7)
