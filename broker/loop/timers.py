@@ -142,6 +142,7 @@ class Timers:
                     heappush(heap, (timer.deadline_ms, self._sequence, timer))
                 else:
                     del self._by_key[timer.key]
+                    timer.callback = None  # an older node may still have it, to a later moment
                     ran += 1
                     self.last_key = timer.key
                     callback()

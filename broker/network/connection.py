@@ -20,7 +20,7 @@ from broker.handlers.context import CloseConnection, Deferred, Encoded, RequestC
 from broker.handlers.durations import DURATION_SHIFT
 from broker.loop.slices import QUANTUM_NS
 from broker.loop.stalls import NOTED_NS
-from broker.network.gate import Gate
+from broker.network.gate import SHUT, Gate, Shut
 from broker.network.long_messages import decoded, encoded, let_go
 from broker.network.throttling import ThrottledRoute, settle
 from broker.network.transport_side import TransportSide
@@ -103,7 +103,7 @@ class Connection(TransportSide):
         self._cutter = FrameCutter(min(settings.socket_request_max_bytes, memory.shares.request))
         self._principal = "User:ANONYMOUS"
         self._limits: Limits | None = None  # what quotas ask of it
-        self._gate: Gate | None = None  # what every request must pass first
+        self._gate: Gate | Shut | None = None  # what every request must pass first
         if security is not None and security.protocol.sasl:
             self._gate = Gate(self, owner, security)
             self._cutter.limit = min(self._cutter.limit, security.max_receive_bytes)
@@ -735,6 +735,7 @@ class Connection(TransportSide):
         self._owner.slow_frames.forget(self)
         if self._gate is not None:
             self._gate.over()
+            self._gate = SHUT  # a gate and its connection hold each other
         if self._limits is not None:
             settle(self._routes.values())
         if self._stalled:  # perhaps by a quota that is gone by now

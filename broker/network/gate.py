@@ -79,6 +79,29 @@ class Gated(Protocol):
         """From now on it is this principal; the gate goes unless it is `watched`."""
 
 
+class Shut:
+    """The gate of a connection that is gone: nothing passes, and nothing of the connection is held."""
+
+    __slots__ = ()
+
+    def opened(self) -> None:
+        """Nobody is there."""
+
+    def over(self) -> None:
+        """It is."""
+
+    def lets_through(self, frame: bytes) -> bool:
+        """Nothing."""
+        return False
+
+    def bad_size(self, size: int, limit: int) -> bool:
+        """There is no end to see to."""
+        return True
+
+
+SHUT = Shut()
+
+
 class Gate:
     """The gate of one connection."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from struct import pack
 from typing import Any
 
@@ -471,6 +473,35 @@ def test_authenticating_again_waits_for_what_is_parked():
     parked[0].complete(HeartbeatResponse(error_code=0))
     peer.runtime.turn()
     assert peer.correlation_ids() == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [pack(">i", -1)],
+        [versions(), handshake()],
+        [handshake("GSSAPI")],
+        [handshake(), authenticate(b"\0bob\0no")],
+        [handshake(), encode_request(MetadataRequest(topics=None), 1, 7, "k")],
+        [handshake("SCRAM-SHA-256"), authenticate(b"n,,n=alice,r=a"), authenticate(b"c=biws,r=a,p=AAAA")],
+        [handshake(), authenticate()],
+    ],
+)
+def test_who_was_not_let_in_leaves_nothing_behind(frames: list[bytes]):
+    """SE73: not even until garbage is looked for, which is put off while there is much of it."""
+    peer = Peer(connections__max__reauth__ms=3_000)
+    peer.sends(*frames)
+    peer.runtime.advance(10_000)
+    peer.lose()
+    gone = weakref.ref(peer.connection)
+    peer.transport.protocol = None  # transports of loops let go of it themselves
+    gc.disable()
+    try:
+        peer.connection = peer.transport = None
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_the_plaintext_listener_has_no_gate():
