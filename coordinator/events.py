@@ -42,7 +42,6 @@ class LeftBehind(NamedTuple):
     topic: str
     partition: int
     sign_ms: int | None
-    client: tuple[str, str] | None  # client id and host
 
 
 class Happening:

@@ -36,7 +36,6 @@ class Unread(NamedTuple):
 
     since_ms: int
     sign_ms: int  # the last sign of who had it: earlier than that if it was silent
-    client: tuple[str, str]  # client id and host of that one
 
 
 @value

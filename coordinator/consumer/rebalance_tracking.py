@@ -156,7 +156,7 @@ def _gone_on(
                 slowest = Revocation(after, took_ms)
         had, has = _read_by(before), _read_by(after)
         if before is not None and had - has:
-            left = Unread(now_ms, now_ms - silent_ms.get(member_id, 0), before.acting)
+            left = Unread(now_ms, now_ms - silent_ms.get(member_id, 0))
             unread |= dict.fromkeys(had - has, left)
         if after is not None and has - had:
             given.append((after, has - had))
@@ -225,7 +225,7 @@ def _taken_event(
 ) -> GroupEvent:
     topics = draft.view.topics
     left = [
-        LeftBehind(name, partition, had.sign_ms if had is not None else None, had.client if had is not None else None)
+        LeftBehind(name, partition, had.sign_ms if had is not None else None)
         for (topic_id, partition), had in partitions.items()
         if (name := topics.topic_name(topic_id)) is not None
     ]

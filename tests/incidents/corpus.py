@@ -300,7 +300,7 @@ for _name, _client in (("librdkafka", "confluent"), ("java", "java")):
     _add(
         f"killed, {_name}, and the others have its client id",
         lambda stage, client=_client: _namesakes(stage, client, Worker.kill),  # type: ignore[misc]
-        ("cause:session_expired:worker", "verdict:died:worker"),
+        ("cause:session_expired:worker", "verdict:died:worker", "event:partitions_read"),
         _ALIVE,
     )
     _add(

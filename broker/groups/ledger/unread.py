@@ -2,10 +2,11 @@
 commit.
 
 A fetch or commit pays for one look at `waiting`, which is empty but after a rebalance. Of a classic group all moves are
-known when its rebalance ends; members of a consumer group take up what they are given while it goes on. Owners who
-share client id and host cannot be told apart, and are left out; in several groups what one of them fetches counts for
-all. A client may reach its coordinator over IPv4 and read over IPv6: then its client id has to do, if no other member
-has it.
+known when its rebalance ends; members of a consumer group take up what they are given while it goes on. Nobody but
+the new owner asks for a partition from then on, so that the old one may have its client id and host, as a process that
+died and was started anew has. Only one that was paused may come back and ask once more; and in several groups what a
+client of one name fetches counts for all. A client may reach its coordinator over IPv4 and read over IPv6: then its
+client id has to do, if no other member has it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Unread:
                 continue
             if after is None:
                 nobodys[tp] = since_ms
-            elif after in clients and not _alike(clients[after], clients.get(before)):
+            elif after in clients:
                 one.began_ms[tp], one.clients[tp], one.owners[tp] = since_ms, clients[after], after
         left = {tp: at for tp, at in nobodys.items() if tp not in one.began_ms}
         if left and len(self._nobodys) < WAITING_MAX:
@@ -111,13 +112,13 @@ class Unread:
         group_id, one = event.group_id, self._rounds.get(event.group_id)
         nobodys, client = self._nobodys.get(group_id, {}), (what.client_id, what.client_host)
         new: dict[_TopicPartition, int] = {}
-        for topic, partition, sign_ms, before in what.partitions:
+        for topic, partition, sign_ms in what.partitions:
             tp = topic, partition
             since_ms = nobodys.pop(tp, sign_ms)
             if one is not None and tp in one.began_ms:
                 since_ms = one.began_ms.pop(tp)  # whom it was given before has not read it
                 self._forget(one, tp)
-            if since_ms is not None and not _alike(client, before) and self._count + len(new) < WAITING_MAX:
+            if since_ms is not None and self._count + len(new) < WAITING_MAX:
                 new[tp] = since_ms
         if not nobodys:
             self._nobodys.pop(group_id, None)
@@ -155,7 +156,7 @@ class Unread:
                 for one in mine.get(tp, ()):
                     if one.clients[tp] == client:
                         self._read(one, tp, now_ms)
-                    elif _alike(one.clients[tp], client):
+                    elif _may_be(one.clients[tp], client):
                         self._read(one, tp, None if client[0] in one.shared else now_ms)
 
     def committed(self, group_id: str, member_id: str, topics: Iterable[OffsetCommitRequestTopic]) -> None:
@@ -220,11 +221,9 @@ class Unread:
         return one.began_ms
 
 
-def _alike(one: _Client, other: _Client | None) -> bool:
-    """Whether they may be one process: a client that speaks IPv4 and IPv6 has two addresses."""
-    if other is None or one[0] != other[0]:
-        return False
-    return one[1] == other[1] or (":" in one[1]) != (":" in other[1])
+def _may_be(one: _Client, other: _Client) -> bool:
+    """Whether they may be one process that speaks IPv4 and IPv6."""
+    return one[0] == other[0] and (":" in one[1]) != (":" in other[1])
 
 
 def _signs(record: Mapping[str, Any]) -> dict[str, int]:

@@ -132,6 +132,20 @@ def test_nothing_is_told_of_one_that_may_be_another_of_its_name():
     assert unread._count == 0
 
 
+def test_an_old_owner_may_have_the_new_ones_name():
+    """A process that died and was started anew, or one of several that nobody gave a name."""
+    runtime, events = VirtualRuntime(), []  # type: ignore[var-annotated]
+    unread = Unread(runtime, events.append)
+    died = {"trigger": "session_expired", "member_id": "old", "at_ms": runtime.now_ms(), "detail": {"last_heard_ms": 9}}
+    record = ended(runtime, [["t", 0, "old", "a"], ["t", 1, "b", "twin"]], cause=died)
+    first = record["members"][0]
+    record["members"] += [{**first, "member_id": "old", "change": "expired"}, {**first, "member_id": "twin"}]
+    unread.on_ledger(record)
+    runtime.advance(100)
+    reads(unread, "a", 0, 1)
+    assert told_by(events) == [(2, 0, 900, (("t", 1, 900), ("t", 0, 109)))]
+
+
 class Counted(dict[str, Any]):
     """Members of a group, and how often all were looked at."""
 
@@ -149,7 +163,7 @@ def test_the_members_of_a_group_are_looked_through_only_when_something_is_awaite
     members = Counted(a=SimpleNamespace(acting=("a", "/10.0.0.1")))
 
     def taken(partition: int, sign_ms: int | None) -> None:
-        left = LeftBehind("t", partition, sign_ms, None)
+        left = LeftBehind("t", partition, sign_ms)
         what = PartitionsTaken("1", "a", None, "a", "/10.0.0.1", (left,))
         group: Any = SimpleNamespace(members=members)
         unread.taken(GroupEvent(what, "g", 1, group_type="consumer", consumer_group=group), what)
