@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partitions
     from broker.partitions.markers import Markers
+    from broker.partitions.moves import Moves
     from broker.partitions.verification import Verifier
     from broker.transactions.transactions import Transactions
     from protocol.messages.api_versions import ApiVersionsResponse
@@ -74,6 +75,7 @@ class Broker:
         self.partitions: Partitions
         self.verifier: Verifier
         self.markers: Markers
+        self.moves: Moves
         self.groups: Groups
         self.group_transactions: GroupTransactions
         self.transactions: Transactions

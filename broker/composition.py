@@ -28,7 +28,9 @@ from broker.loop.logs import get_logger
 from broker.loop.uuids import random_uuid
 from broker.partitions import Markers, Partitions, Verifier
 from broker.partitions.folders import TopicFolders
+from broker.partitions.futures import adopt_futures
 from broker.partitions.log_manager import LogManager
+from broker.partitions.moves import Moves
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
 from storage.directory.last_stops import LastStops
@@ -188,6 +190,16 @@ class Composition:
             some_away=bool(directories.away),
         )
         catalogue.settle = folders.settle
+        moves = broker.moves = Moves(
+            runtime,
+            partitions,
+            directories.logs,
+            record=catalogue.move_partition,
+            new_uuid=random_uuid,
+            remove_later=folders.remove_later,
+        )
+        futures = adopt_futures(scans, catalogue.image, catalogue.state.removed_topic_ids, new_uuid=random_uuid)
+        folders.remove_later(futures.useless)
         folders.adopt(scans, catalogue.state, catalogue.image)
         groups = broker.groups = Groups(
             runtime, settings, catalogue, partitions, unclean=bool(stops.unclean), peers=broker.peers
@@ -205,13 +217,16 @@ class Composition:
         )
         transactions.event_listeners += (broker.transaction_figures.on_event, broker.transaction_history.on_event)
         broker.verifier.coordinator = transactions
-        for listener in (dynamic, folders, groups, transactions, broker.quotas):
+        moves.resume(futures.moves)
+        for listener in (dynamic, folders, moves, groups, transactions, broker.quotas):
             catalogue.listen(listener)
         if broker.authorizer is not None:
             catalogue.listen(broker.authorizer)
         groups.open()
         transactions.open()
-        return cls(broker, directories, LogManager(runtime, partitions, settings))
+        log_manager = LogManager(runtime, partitions, settings)
+        moves.cleaning = log_manager.cleaning
+        return cls(broker, directories, log_manager)
 
     @property
     def quiet(self) -> bool:
@@ -233,6 +248,7 @@ class Composition:
         broker.groups.close()
         broker.ledger.close()
         broker.catalogue.close()
+        broker.moves.stop()
 
         def stopped(clean: bool) -> None:
             self._directories.close()

@@ -16,6 +16,7 @@ from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -154,6 +155,7 @@ APIS: dict[int, Api] = {
         _api(DeleteAclsRequest, DeleteAclsResponse, (1, 3)),
         _api(DescribeConfigsRequest, DescribeConfigsResponse, (1, 4)),
         _api(AlterConfigsRequest, AlterConfigsResponse, (0, 2)),
+        _api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, (1, 2)),
         _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),
         _api(SaslAuthenticateRequest, SaslAuthenticateResponse, (0, 2)),
         _api(CreatePartitionsRequest, CreatePartitionsResponse, (0, 3)),

@@ -145,6 +145,14 @@ class CatalogueRequests(ABC):
 
         self._enqueue(plan, answer)
 
+    def move_partition(
+        self, topic_id: bytes, partition: int, directory_id: bytes, answer: Callable[[Result], None]
+    ) -> None:
+        """Say of a partition that it lies in the log directory with this id."""
+        self._enqueue(
+            lambda state: (topic_changes.move_partition(state, topic_id, partition, directory_id), None), answer
+        )
+
     def alter_configs(
         self,
         resource: tuple[int, str],

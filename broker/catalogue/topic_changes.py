@@ -228,6 +228,14 @@ def create_partitions(
     ]
 
 
+def move_partition(state: ClusterState, topic_id: bytes, partition: int, directory_id: bytes) -> list[Any]:
+    """The record that says which directory a partition lies in from now on. Raises: Refused."""
+    topic = state.topics.get(topic_id)
+    if topic is None or partition not in topic.partitions:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message)
+    return [records.PartitionChangeRecord(partition_id=partition, topic_id=topic_id, directories=[directory_id])]
+
+
 def delete_topic(state: ClusterState, *, name: str | None, topic_id: bytes | None) -> tuple[bytes, list[Any]]:
     """(id, records) that delete the topic of this name or id. Raises: Refused."""
     if topic_id is not None:

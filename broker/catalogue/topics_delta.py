@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import Topic, TopicsImage
 
 
+_PARTITIONS = (records.PartitionRecord, records.PartitionChangeRecord)
 _RIGHTS = (records.AccessControlEntryRecord, records.RemoveAccessControlEntryRecord, records.ClientQuotaRecord)
 
 
@@ -28,6 +29,7 @@ class TopicsDelta:
     grown: tuple[tuple[Topic, Topic], ...] = ()  # (before, after)
     reconfigured: tuple[Topic, ...] = ()  # broker configs changed: every topic
     broker_reconfigured: bool = False
+    moved: tuple[tuple[Topic, Topic], ...] = ()  # (before, after), where a partition lies in another directory
     rights: tuple[Any, ...] = ()  # records of ACLs and quotas, in their order
 
 
@@ -71,7 +73,7 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
                 broker_changed = True
         elif isinstance(record, records.TopicRecord):
             touched[record.name] = None
-        elif isinstance(record, records.PartitionRecord) and record.topic_id in state.topics:
+        elif isinstance(record, _PARTITIONS) and record.topic_id in state.topics:
             touched[state.topics[record.topic_id].name] = None
         elif isinstance(record, records.RemoveTopicRecord):
             gone = image.topic_by_id(record.topic_id)
@@ -83,6 +85,7 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
     deleted: list[Topic] = []
     grown: list[tuple[Topic, Topic]] = []
     reconfigured: list[Topic] = []
+    moved: list[tuple[Topic, Topic]] = []
     changed: dict[str, Topic | None] = {}
     for name in touched:
         before = image.topic(name)
@@ -100,10 +103,18 @@ def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> 
                 grown.append((before, after))
             if after.configs != before.configs:
                 reconfigured.append(after)
+            if after.directories[: before.partition_count] != before.directories:
+                moved.append((before, after))
     new_image = image.with_changes(changed) if changed else image
     if broker_changed:
         reconfigured = list(new_image)
     delta = TopicsDelta(
-        tuple(created), tuple(deleted), tuple(grown), tuple(reconfigured), broker_changed, tuple(rights)
+        tuple(created),
+        tuple(deleted),
+        tuple(grown),
+        tuple(reconfigured),
+        broker_changed,
+        moved=tuple(moved),
+        rights=tuple(rights),
     )
     return delta, new_image

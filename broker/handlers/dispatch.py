@@ -104,6 +104,7 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.DELETE_ACLS: acls.delete_acls,
     ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
     ApiKey.ALTER_CONFIGS: altered_configs.alter_configs,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.alter_replica_log_dirs,
     ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
     ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
     ApiKey.CREATE_PARTITIONS: topics.create_partitions,

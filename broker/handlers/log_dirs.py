@@ -1,17 +1,24 @@
-"""DescribeLogDirs: the log directories, what is in each, and the room that is left there.
+"""The log directories: what is in each and the room that is left there, and who is to move to another one.
 
-Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs.
+Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs, ReplicaManager.alterReplicaLogDirs.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
-from broker.handlers.gathering import Steps, sliced
+from broker.handlers.gathering import Gathering, Steps, gathered, sliced
 from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -20,10 +27,9 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from broker.broker import Broker
     from broker.handlers.context import Deferred, RequestContext
+    from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
 
@@ -60,6 +66,13 @@ def _described(
                         is_future_key=False,
                     )
                 )
+    for (name, index), place, size, behind in partitions.copies():
+        if index in wanted.get(name, ()) and place in found:
+            found[place].setdefault(name, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=size, offset_lag=behind, is_future_key=True
+                )
+            )
     offline = partitions.disks.offline
     results = [
         DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(place), topics=[])
@@ -80,3 +93,33 @@ def _described(
             )
         )
     return DescribeLogDirsResponse(error_code=0, results=results)
+
+
+def alter_replica_log_dirs(
+    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse | Deferred:
+    """Begin to move partitions; each is answered when its move survives a restart. The moves themselves go on."""
+    allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
+    wishes: dict[tuple[str, int], Path] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            wishes.update(dict.fromkeys(((topic.name, index) for index in topic.partitions), Path(directory.path)))
+    keys = list(wishes)
+    if not allowed:
+        return _altered(keys, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(keys))
+    results = Gathering(len(keys), partial(_altered, keys))
+
+    def ask(index: int) -> None:
+        broker.moves.ask(keys[index], wishes[keys[index]], partial(results.put, index))
+
+    return gathered(broker, context, results, len(keys), ask)
+
+
+def _altered(keys: list[tuple[str, int]], found: list[ErrorCode]) -> AlterReplicaLogDirsResponse:
+    by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for (name, index), error in zip(keys, found, strict=True):
+        by_topic.setdefault(name, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=its) for name, its in by_topic.items()],
+    )

@@ -80,6 +80,7 @@ class LogCleaning:
         self._looking = False
         self._best: tuple[Partition, DirtyRange] | None = None
         self._running = False
+        self._at: Partition | None = None  # of the pass that is running
         self._stopped = False
         self._writing = False
         self._unwritten = False
@@ -94,6 +95,15 @@ class LogCleaning:
     def uncleanable(self) -> int:
         """Logs that are given up until the next start."""
         return len(self._uncleanable)
+
+    def is_on(self, partition: Partition) -> bool:
+        """Whether a pass is on this log now."""
+        return self._running and self._at is partition
+
+    def moved(self, partition: Partition) -> None:
+        """A log lies in another directory: its checkpoint goes there too."""
+        if (partition.topic, partition.index) in self._cleaned:
+            self._write_checkpoint()
 
     def start(self) -> None:
         """Begin, a while after the broker has. Raises: CorruptFile."""
@@ -149,7 +159,7 @@ class LogCleaning:
         """What is to be cleaned of a log, None when nothing is due."""
         try:
             partition = self._partitions.get(*key)
-            if partition is None or partition.error is not None:
+            if partition is None or partition.error is not None or key in self._partitions.moving:
                 return None
             if partition.log.recovery_point < partition.log.bases[-1]:
                 self._partitions.flush(partition)  # closed segments that may be cleaned the next time
@@ -192,7 +202,7 @@ class LogCleaning:
         settings = self._settings
         limit = max_keys(settings.log_cleaner_dedupe_buffer_size, settings.log_cleaner_io_buffer_load_factor)
         plan: CleanPlan = partition.log.plan_cleaning(dirty, self._runtime.now_ms(), limit)
-        self._running = True
+        self._running, self._at = True, partition
         self._began_ms = self._runtime.now_ms()
         cleaned_log = partition.log
         self._runtime.in_process(

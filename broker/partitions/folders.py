@@ -96,7 +96,7 @@ class TopicFolders(TopicsListener):
         for directory in self._directories:
             directory.create_folders({key: topic_id for key, (topic_id, its) in made.items() if its is directory})
         self._partitions.topics_changed(image.names(), image)
-        self._remove_later(to_delete)
+        self.remove_later(to_delete)
 
     def prepare(self, delta: TopicsDelta) -> _Wanted:
         """Make the folders of new partitions; return those whose folders the disk refused.
@@ -177,9 +177,10 @@ class TopicFolders(TopicsListener):
     def discarded(self) -> None:
         """On the event loop, after `discard`: remove the renamed folders when their time has come."""
         retired, self._retired = self._retired, []
-        self._remove_later(retired)
+        self.remove_later(retired)
 
-    def _remove_later(self, folders: list[Any]) -> None:
+    def remove_later(self, folders: list[Path]) -> None:
+        """Remove these folders after `file.delete.delay.ms`."""
         if not folders:
             return
         deadline_ms = self._runtime.now_ms() + self._delete_delay_ms
@@ -197,4 +198,5 @@ class TopicFolders(TopicsListener):
 def _names(delta: TopicsDelta) -> Iterable[str]:
     """Every topic that a delta touches, once."""
     touched: list[Topic] = [*delta.created, *delta.deleted, *delta.reconfigured]
-    return dict.fromkeys([*(topic.name for topic in touched), *(after.name for _, after in delta.grown)])
+    touched += [after for _, after in (*delta.grown, *delta.moved)]
+    return dict.fromkeys(topic.name for topic in touched)

@@ -186,7 +186,7 @@ class LogManager:
         partitions = self._partitions
         if name == RECOVERY_POINT:
             offsets = dict(partitions.recovery_points)
-            offsets.update(((p.topic, p.index), p.log.recovery_point) for p in partitions)
+            offsets.update(((p.topic, p.index), (p.held or p.log).recovery_point) for p in partitions)
         elif name == HIGH_WATERMARK:
             offsets = self._high_watermarks
             offsets.update(((p.topic, p.index), p.high_watermark) for p in partitions)
@@ -225,7 +225,7 @@ class LogManager:
                 partition = self._partitions.get(topic, index)
             except KafkaError:
                 partition = None
-            if partition is not None and partition.error is None:
+            if partition is not None and partition.error is None and partition.held is None:
                 try:
                     self._retain(partition)
                 except KafkaError as error:
@@ -284,6 +284,8 @@ class LogManager:
         partitions = list(self._partitions)
         self._partitions.disks.stop()
         unclean = set(self._partitions.disks.offline)
+        # The log that counts is not the one that is closed.
+        unclean.update(one.held.directory.parent for one in partitions if one.held is not None)
         # What has not been recovered yet must be at the next start, also in a directory where nothing is loading now.
         unrecovered = [key for key in self._to_recover if self._partitions.opened(*key) is None]
         for key in (*self._partitions.failures, *self._partitions.loading, *unrecovered):

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
+NOTHING_COMMITTED = -1
+"""In the place of `flush.messages` while a log is handed over."""
+
 _new_tuple = tuple.__new__  # a named tuple's own constructor takes twice as long
 
 
@@ -99,6 +102,7 @@ class Partition:
         "_flush_messages",
         "_keeper",
         "error",
+        "held",
         "high_watermark",
         "index",
         "leader_epoch",
@@ -135,6 +139,8 @@ class Partition:
         self.waiters: dict[Waiter, None] = {}
         self._commits: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
         self._flush_messages = settings.log.flush_messages
+        self.held: PartitionLog | None = None
+        """While `log` is about to take its place in another directory: the log that still counts at a start."""
         self.unchecked: deque[Unchecked] = deque()
         """Batches that are being looked into by a worker thread or wait for that, in the order in which they came."""
 
@@ -368,6 +374,8 @@ class Partition:
 
     def flushed(self) -> None:
         """An fsync has moved the recovery point: commit what it covers, and ask for the next one if more has come."""
+        if self.held is not None:
+            return
         log = self.log
         end = log.log_end_offset
         if end - log.recovery_point < self._flush_messages:
@@ -384,10 +392,30 @@ class Partition:
     def configure(self, settings: PartitionSettings) -> None:
         """The topic's configuration changed."""
         self.settings = settings
-        self._flush_messages = settings.log.flush_messages
+        self._flush_messages = settings.log.flush_messages if self.held is None else NOTHING_COMMITTED
         self.log.config = settings.log
         if self.error is None:
             self.flushed()
+
+    def hand_over(self, copy: PartitionLog) -> None:
+        """Append to `copy` from now on. Until `handed_over` nothing more is committed, retained or cleaned."""
+        self.held, self.log = self.log, copy
+        self._flush_messages = NOTHING_COMMITTED
+
+    def handed_over(self) -> None:
+        """What `log` holds counts at a start: commit again."""
+        self.held = None
+        self._flush_messages = self.settings.log.flush_messages
+        if self.error is None:
+            self.flushed()
+
+    def take_back(self, cause: object) -> None:
+        """The hand-over has failed: what was appended since is refused, and the log that was held is loaded anew."""
+        if self.held is None:
+            return
+        self.log, self.held = self.held, None
+        self._flush_messages = self.settings.log.flush_messages
+        self.fail(cause)
 
     def fail(self, cause: object) -> None:
         """The disk refused. Whoever waits gets KAFKA_STORAGE_ERROR; the log is loaded anew."""

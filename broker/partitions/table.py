@@ -104,6 +104,10 @@ class Partitions:
         self._partitions: dict[Key, Partition] = {}
         self.loading: set[Key] = set()
         """Being opened in a worker thread."""
+        self.moving: Collection[Key] = ()
+        """Those that are being copied into another directory: no cleaning may take from them what the copy needs."""
+        self.copies: Callable[[], Iterable[tuple[Key, Path, int, int]]] = tuple
+        """Of those: (partition, directory, bytes that are there, offsets that are not)."""
         self.unmade: dict[Key, Callable[[], None]] = {}
         """What makes the folders that the disk has refused. No log is opened in a folder that is not whole."""
         self.refusal: tuple[int, str] | None = None
@@ -385,7 +389,9 @@ class Partitions:
                 waiter.partition_changed(partition)
 
     def flush(self, partition: Partition) -> None:
-        """Fsync what `partition` holds at the end of this turn."""
+        """Fsync what `partition` holds at the end of this turn; not while it is handed over, which has its own."""
+        if partition.held is not None:
+            return
         self.flusher.request(partition)
 
     def check_later(self, partition: Partition, batch: Unchecked) -> None:
@@ -451,7 +457,7 @@ class Partitions:
         key = partition.topic, partition.index
         if self._partitions.get(key) is not partition:
             return
-        if self.is_offline(*key):
+        if self.is_offline(*key) or partition.held is not None:
             self._reload_later(partition)
             return
         folder, now_ms = self.folder(*key), self.runtime.now_ms()
@@ -461,9 +467,14 @@ class Partitions:
             if self._partitions.get(key) is partition:
                 self._reload_later(partition)
 
-        self.runtime.in_thread(
-            lambda: open_again(partition, folder, now_ms), lambda fresh: self._reloaded(partition, fresh), failed
-        )
+        def work() -> PartitionLog:
+            make = self.unmade.get(key)
+            if make is not None:
+                make()
+                self.unmade.pop(key, None)
+            return open_again(partition, folder, now_ms)
+
+        self.runtime.in_thread(work, lambda fresh: self._reloaded(partition, fresh), failed)
 
     def _reloaded(self, partition: Partition, fresh: PartitionLog) -> None:
         key = partition.topic, partition.index

@@ -202,7 +202,34 @@ class LogDirectory:
                 text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
                 replace_file(folder / PARTITION_METADATA, text.encode(), self._disk)
         if topics:
-            self._sync()
+            self.sync()
+
+    def create_future(self, topic: str, partition: int, topic_id: bytes, *, unique: bytes) -> Path:
+        """Make the folder of a partition that is to lie here, durably. Raises: StorageError."""
+        folder = self.path / suffixed_name(topic, partition, unique, "future")
+        try:
+            make_directory(folder, self._disk)
+        except OSError as error:
+            raise StorageError("cannot create", folder, error) from error
+        text = f"version: 0\ntopic_id: {uuid_text(topic_id)}"
+        replace_file(folder / PARTITION_METADATA, text.encode(), self._disk)
+        self.sync()
+        return folder
+
+    def rename_future(self, folder: Path, topic: str, partition: int) -> Path:
+        """Give a `-future` folder its partition's name, for `sync` to make durable. May raise `OSError`."""
+        self._disk.rename(folder, self.folder(topic, partition))
+        return self.folder(topic, partition)
+
+    def retire_future(self, folder: Path, topic: str, partition: int, *, unique: bytes) -> Path:
+        """Rename a `-future` folder to `-delete`. Raises: StorageError."""
+        target = self.path / suffixed_name(topic, partition, unique, "delete")
+        try:
+            self._disk.rename(folder, target)
+        except OSError as error:
+            raise StorageError("cannot rename", folder, error) from error
+        self.sync()
+        return target
 
     def is_unfinished(self, topic: str, partition: int) -> bool:
         """Whether a partition's folder holds nothing, or only what `create_folders` was about to finish."""
@@ -223,10 +250,15 @@ class LogDirectory:
             return None
         except OSError as error:
             raise StorageError("cannot rename", folder, error) from error
-        self._sync()
+        self.sync()
         return target
 
-    def _sync(self) -> None:
+    def give_back(self, retired: Path, topic: str, partition: int) -> None:
+        """Undo `retire`. May raise `OSError`."""
+        self._disk.rename(retired, self.folder(topic, partition))
+
+    def sync(self) -> None:
+        """Make the names in it durable. Raises: StorageError."""
         try:
             sync_directory(self.path, self._disk)
         except OSError as error:

@@ -62,6 +62,12 @@ class BatchFile:
         made.file = self.file
         return made
 
+    def relocate(self, directory: Path) -> None:
+        """The folder has another name now."""
+        self.directory = directory
+        if self._file is not None:
+            self._file.path = self.path(".log")
+
     def path(self, suffix: str) -> Path:
         """Where the segment's file with this suffix lies."""
         return segment_path(self.directory, self.base_offset, suffix)

@@ -73,6 +73,15 @@ class LeaderEpochs:
         self.epochs.append(epoch)
         self.start_offsets.append(start_offset)
 
+    def replace(self, other: LeaderEpochs) -> None:
+        """Have the entries of another log."""
+        self.epochs, self.start_offsets = list(other.epochs), list(other.start_offsets)
+        self.version += 1
+
+    def relocate(self, directory: Path) -> None:
+        """The folder has another name now."""
+        self._path = directory / LEADER_EPOCHS
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch: the largest known epoch not above, and where it ended.
 

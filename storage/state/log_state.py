@@ -177,6 +177,17 @@ class LogState:
         self._unsynced_paths += paths
         self._names += 1
 
+    def relocate(self, directory: Path) -> None:
+        """The folder was renamed to `directory`, in the same file system. No flush may be on its way."""
+        self.directory = directory
+        for segment in self.segments:
+            segment.relocate(directory)
+        self.epochs.relocate(directory)
+        for file in self._unsynced:
+            file.path = directory / file.path.name
+        self._unsynced_paths = [directory / path.name for path in self._unsynced_paths]
+        self.deleted_files = [directory / path.name for path in self.deleted_files]
+
     def unsynced_paths(self) -> set[Path]:
         """The log files of closed segments that the next flush needs."""
         return {file.path for file in self._unsynced}

@@ -25,6 +25,7 @@ T1 = """
 19 CreateTopics 2-7             68 ConsumerGroupHeartbeat 0-1
 20 DeleteTopics 1-6             69 ConsumerGroupDescribe 0-1
 75 DescribeTopicPartitions 0-0
+34 AlterReplicaLogDirs 1-2
 24 AddPartitionsToTxn 0-5       28 TxnOffsetCommit 0-6
 25 AddOffsetsToTxn 0-4          61 DescribeProducers 0-0
 26 EndTxn 0-5                   65 DescribeTransactions 0-0

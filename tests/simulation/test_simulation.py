@@ -79,6 +79,7 @@ class History:
         until_ms = world.now_ms + TROUBLED_MS
         while world.now_ms < until_ms:
             world.run(self.random.randrange(50, self.pace_ms))
+            world.move_partitions()
             self.random.choice(self.TROUBLES)(self)
         self.calm()
         self.check()

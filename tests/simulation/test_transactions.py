@@ -85,6 +85,7 @@ class History:
         until_ms = world.now_ms + TROUBLED_MS
         while world.now_ms < until_ms:
             world.run(self.random.randrange(50, 3_000))
+            world.move_partitions()
             self.random.choice(self.TROUBLES)(self)
         self.calm()
         self.check()

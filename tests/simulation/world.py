@@ -164,7 +164,8 @@ class World:
         self.broker: Any = None
         self.runtime: VirtualRuntime
         self._directory = directory
-        self._two_disks = seed % 5 == 1
+        self.answered_moves: list[Any] = []
+        self.two_disks = seed % 5 == 1
         self.disk = SimulatedDisk(directory, self.random)
         self.disk.install()
         self._channels: dict[int, Channel] = {}
@@ -185,7 +186,7 @@ class World:
         # So slow that requests come between the turns of whatever is done in slices, or so quick that none do.
         self.runtime.step_ns = self.random.choice([0, 60_000, 300_000])
         self._works_seen = 0
-        log_dirs = [self._directory / name for name in ("one", "two")] if self._two_disks else [self._directory]
+        log_dirs = [self._directory / name for name in ("one", "two")] if self.two_disks else [self._directory]
         given = {**self.settings, "log.dirs": ",".join(map(str, log_dirs))}
         self._composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self._composition.broker
@@ -206,6 +207,15 @@ class World:
         # Under another name, so that nothing that is left of this life finds it.
         self._directory = self._directory.rename(self._directory.with_name(f"after-life-{self.life}"))
         self.disk.moved(self._directory)
+
+    def move_partitions(self) -> None:
+        """Where there are two disks: some partitions are to lie on this one or that one, perhaps where they are."""
+        if not self.two_disks:
+            return
+        places = self.broker.partitions.directories
+        for key in self.random.sample(every := list(self.broker.partitions.all()), min(3, len(every))):
+            self.broker.moves.ask(key, self.random.choice(places), self.answered_moves.append)
+        self.run(self.random.choice([1, 5, 20, 100]))
 
     def lose_power(self) -> None:
         """The machine's plug: of what was not fsynced some is there, in any order, or nothing."""

@@ -1,0 +1,117 @@
+"""One partition on its way into another log directory: which step it is at, and what has been copied.
+
+Source: Kafka's ReplicaAlterLogDirsThread, Partition.futureLog.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from storage.errors import StorageError
+from storage.log import handover
+from storage.log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker.partitions.partition import Partition
+    from storage.directory.log_directory import LogDirectory
+    from storage.log.handover import Piece
+    from storage.state.log_config import LogConfig
+
+PIECE_BYTES = 1024 * 1024
+"""Copied by a thread at a time."""
+LAST_BYTES = 256 * 1024
+"""What may be left to be copied in the turn of the hand-over."""
+MOST_LAST_BYTES = 4 * 1024 * 1024
+"""And the most that it may become, where producers are as fast as the copying."""
+PATIENT_PIECES = 32
+_FLUSHED_EVERY = 64 * 1024 * 1024
+
+Key = tuple[str, int]
+
+
+class Step(Enum):
+    """How far a move is."""
+
+    MAKING = "making"  # the folder is not durable yet
+    COPYING = "copying"
+    HANDING_OVER = "handing over"  # appends go to the copy
+    OVER = "over"
+
+
+class Move:
+    """The copy in `folder`, a `-future` one in `to`. Steps on the loop but where it is said."""
+
+    __slots__ = (
+        "copy",
+        "folder",
+        "key",
+        "last_bytes",
+        "offset",
+        "pieces",
+        "source",
+        "step",
+        "to",
+        "topic_id",
+        "unflushed",
+    )
+
+    def __init__(self, key: Key, topic_id: bytes, to: LogDirectory, folder: Path | None) -> None:
+        self.key = key
+        self.topic_id = topic_id
+        self.to = to
+        self.folder = folder
+        self.step = Step.MAKING if folder is None else Step.COPYING
+        self.copy: PartitionLog | None = None
+        self.source: PartitionLog | None = None  # the log that is copied
+        self.offset = 0  # to be copied next
+        self.pieces = 0
+        self.last_bytes = LAST_BYTES
+        self.unflushed = 0
+
+    def open(self, source: PartitionLog, first_offset: int, config: LogConfig, now_ms: int) -> bool:
+        """Open the copy, with what an earlier life of the broker has put there; False when that is of no use.
+
+        In a thread. Raises: StorageError, CorruptFile, OSError.
+        """
+        assert self.folder is not None
+        copy = PartitionLog.open(self.folder, config, log_start_offset=first_offset, now_ms=now_ms, tail=None)
+        if not handover.agree(copy, source):
+            return False
+        self.copy, self.source, self.offset = copy, source, copy.log_end_offset
+        return True
+
+    def is_near(self) -> bool:
+        """Whether the rest is for the hand-over. Raises: StorageError."""
+        assert self.source is not None
+        return handover.bytes_left(self.source, self.offset) <= self.last_bytes
+
+    def next_piece(self, partition: Partition) -> Piece | None:
+        """What is to be copied next, up to the high watermark; None when it is there. Raises: StorageError."""
+        assert self.source is not None
+        self.pieces += 1
+        if self.pieces % PATIENT_PIECES == 0:
+            self.last_bytes = min(self.last_bytes * 2, MOST_LAST_BYTES)
+        return handover.next_piece(self.source, self.offset, PIECE_BYTES, partition.high_watermark)
+
+    def copy_piece(self, piece: Piece, now_ms: int) -> None:
+        """Append it to the copy. In a thread. Raises: StorageError, ValueError, OSError."""
+        assert self.copy is not None
+        data = piece.read()
+        if len(data) < piece.end - piece.start:
+            raise StorageError("was cut while it was copied:", piece.file.path)
+        self.copy.append_assigned(data, now_ms=now_ms)
+        self.offset = piece.next_offset
+        self.unflushed += len(data)
+        if self.unflushed >= _FLUSHED_EVERY:
+            self.copy.flush()
+            self.unflushed = 0
+
+    def copy_rest(self, now_ms: int) -> None:
+        """Append all that is left, committed or not, on the loop. Raises: as `copy_piece`."""
+        assert self.source is not None
+        end = self.source.log_end_offset
+        while (piece := handover.next_piece(self.source, self.offset, PIECE_BYTES, end)) is not None:
+            self.copy_piece(piece, now_ms)

@@ -1,0 +1,258 @@
+"""Partitions move from one log directory to another while they are served. Source: KIP-113."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers.context import Deferred, RequestContext
+from broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from tests.broker.partitions.test_failing_directories import fail  # noqa: F401  a fixture
+from tests.broker.partitions.test_several_directories import folders, kill, start, write
+from tests.support.data_plane import batch
+from tests.support.whole_broker import Whole
+
+
+def alter(whole: Whole, path: Path | str, topic: str = "t", *partitions: int, **who: Any) -> list[ErrorCode]:
+    its = [AlterReplicaLogDirTopic(name=topic, partitions=list(partitions or (0,)))]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=its)])
+    answer: Any = alter_replica_log_dirs(whole.broker, RequestContext(version=2, **who), request)
+    if isinstance(answer, Deferred):
+        if not answer.done:
+            whole.runtime.turn()
+        answer = answer.response
+    return [ErrorCode(one.error_code) for topic_ in answer.results for one in topic_.partitions]
+
+
+def begin(whole: Whole, path: Path, topic: str = "t") -> None:
+    """Have the move of the first partition begun, and nothing copied yet."""
+    answers: list[ErrorCode] = []
+    whole.broker.moves.ask((topic, 0), path, answers.append)
+    while not answers:
+        whole.runtime.run_work()
+    assert answers == [ErrorCode.NONE]
+
+
+def described(whole: Whole, topic: str = "t") -> dict[str, list[tuple[int, bool]]]:
+    """By directory: (partition, whether it is a copy)."""
+    answer: Any = describe_log_dirs(whole.broker, RequestContext(version=4), DescribeLogDirsRequest(topics=None))
+    if isinstance(answer, Deferred):
+        answer = answer.response
+    return {
+        Path(result.log_dir).name: [
+            (one.partition_index, one.is_future_key)
+            for its in result.topics
+            if its.name == topic
+            for one in its.partitions
+        ]
+        for result in answer.results
+    }
+
+
+def values(whole: Whole, topic: str = "t") -> list[bytes | None]:
+    return whole.values(topic)
+
+
+def test_a_partition_moves_and_is_found_there_again(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    for number in range(5):
+        write(whole, "t", 0, b"v%d" % number)
+    assert alter(whole, tmp_path / "b") == [ErrorCode.NONE]
+    whole.runtime.advance(1_000)
+    assert "partition_moved" in whole.log.getvalue()
+    assert folders(tmp_path / "b") == ["t-0"]
+    assert "t-0" not in folders(tmp_path / "a")
+    assert described(whole) == {"a": [], "b": [(0, False)]}
+    write(whole, "t", 0, b"v5")
+    assert values(whole) == [b"v%d" % number for number in range(6)]
+    assert whole.stop()
+    whole = start(tmp_path)
+    assert values(whole) == [b"v%d" % number for number in range(6)]
+    assert whole.stop()
+
+
+def test_a_wish_that_cannot_be_met_has_kafkas_errors(tmp_path: Path) -> None:
+    """Kafka's ReplicaManager.alterReplicaLogDirs, in its order."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    long = "x" * 214
+    whole.create(long, 1)
+    assert alter(whole, tmp_path / "b", long) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert alter(whole, tmp_path / "c") == [ErrorCode.LOG_DIR_NOT_FOUND]
+    assert alter(whole, tmp_path / "b", "nobody") == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert alter(whole, tmp_path / "b", "t", 7) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert alter(whole, tmp_path / "a") == [ErrorCode.NONE]
+    whole.runtime.advance(1_000)
+    assert folders(tmp_path / "a") == ["t-0"]
+    assert not [one for one in (tmp_path / "b").iterdir() if "t-0" in one.name]
+    whole.stop()
+
+
+def test_only_who_may_alter_the_cluster_moves_partitions(tmp_path: Path) -> None:
+    whole = start(tmp_path, authorizer__class__name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    whole.create("t", 1)
+    assert whole.broker.authorizer is not None
+    rights = whole.broker.authorizer.rights("User:nobody", "127.0.0.1")
+    assert alter(whole, tmp_path / "b", rights=rights) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    assert not whole.broker.partitions.moving
+    whole.stop()
+
+
+def test_a_copy_is_shown_with_what_it_lacks_and_goes_when_the_partition_is_to_stay(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v")
+    begin(whole, tmp_path / "b")
+    assert described(whole) == {"a": [(0, False)], "b": [(0, True)]}
+    assert alter(whole, tmp_path / "a") == [ErrorCode.NONE]
+    whole.runtime.advance(1_000)
+    assert described(whole) == {"a": [(0, False)], "b": []}
+    assert "partition_move_cancelled" in whole.log.getvalue()
+    whole.runtime.advance(70_000)
+    assert not [one for one in (tmp_path / "b").iterdir() if "t-0" in one.name]
+    assert values(whole) == [b"v"]
+    whole.stop()
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_with_it(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v")
+    begin(whole, tmp_path / "b")
+    assert whole.delete("t") is ErrorCode.NONE
+    whole.runtime.advance(70_000)
+    assert not [one for name in "ab" for one in (tmp_path / name).iterdir() if "t-0" in one.name]
+    assert not whole.broker.partitions.moving
+    whole.stop()
+
+
+def test_what_is_not_in_batches_moves_too(tmp_path: Path) -> None:
+    """An open transaction, the producer's sequence, epochs, a log start inside a batch."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    for number in range(3):
+        whole.produce("t", b"v%d" % number, producer_id=7, producer_epoch=0, base_sequence=number)
+    partition = whole.broker.partitions.get("t", 0)
+    assert partition is not None
+    now_ms = whole.runtime.now_ms()
+    opened = batch(b"open", timestamp=now_ms, producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.produce(opened, now_ms, 9, verify=False)
+    partition.delete_records_before(2)
+    before = partition.log
+    assert alter(whole, tmp_path / "b") == [ErrorCode.NONE]
+    whole.runtime.advance(1_000)
+    now = partition.log
+    assert now is not before
+    assert now.directory == tmp_path / "b" / "t-0"
+    assert (now.log_start_offset, now.log_end_offset, now.epochs.epochs) == (2, 4, before.epochs.epochs)
+    assert partition.last_stable_offset == 3
+    again = whole.produce("t", b"v2", producer_id=7, producer_epoch=0, base_sequence=2)
+    assert again == 2, "a repetition is known as one"
+    assert whole.stop()
+    whole = start(tmp_path)
+    assert values(whole) == [b"v2", b"open"]
+    partition = whole.broker.partitions.get("t", 0)
+    assert partition is not None
+    assert partition.last_stable_offset == 3
+    whole.stop()
+
+
+def test_a_large_log_is_copied_in_pieces_while_it_is_written(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1, segment_bytes="1048576")
+    for number in range(60):
+        write(whole, "t", 0, b"%04d" % number + bytes(100_000))
+    begin(whole, tmp_path / "b")
+    wrote = 60
+    while whole.broker.partitions.moving:
+        whole.runtime.run_work()
+        if wrote < 80:
+            found = whole.broker.partitions.get("t", 0)
+            assert found is not None
+            found.produce(batch(b"%04d" % wrote, timestamp=whole.runtime.now_ms()), whole.runtime.now_ms(), 9)
+            wrote += 1
+    assert len(list((tmp_path / "b" / "t-0").glob("*.log"))) > 5
+    assert [one[:4] for one in values(whole) if one] == [b"%04d" % number for number in range(wrote)]
+    assert whole.stop()
+    whole = start(tmp_path)
+    assert len(values(whole)) == wrote
+    whole.stop()
+
+
+def test_a_compacted_topic_is_not_cleaned_while_it_moves(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    partition = whole.broker.partitions.get("t", 0)
+    assert partition is not None
+    for number in range(4):
+        whole.produce("t", b"v%d" % number)
+        partition.log.roll(now_ms=whole.runtime.now_ms())
+    begin(whole, tmp_path / "b")
+    whole.broker.partitions.flush(partition)
+    cleaning = whole.composition.log_manager.cleaning
+    cleaning.look()
+    assert not cleaning.is_on(partition)
+    whole.runtime.advance(20_000)
+    assert partition.log.directory == tmp_path / "b" / "t-0"
+    partition.log.roll(now_ms=whole.runtime.now_ms())
+    whole.runtime.advance(20_000)
+    assert "log_cleaned" in whole.log.getvalue()
+    assert values(whole)[-1] == b"v3"
+    assert len(values(whole)) < 4
+    whole.stop()
+
+
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_a_disk_that_fails_in_the_middle_loses_nothing(tmp_path: Path, fail: Any, lost: str) -> None:  # noqa: F811
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    for number in range(4):
+        write(whole, "t", 0, b"v%d" % number + bytes(200_000))
+    begin(whole, tmp_path / "b")
+    fail(tmp_path / lost)
+    whole.runtime.advance(5_000)
+    assert "partition_move_failed" in whole.log.getvalue()
+    assert list(whole.broker.partitions.disks.offline) == [tmp_path / lost]
+    if lost == "b":
+        write(whole, "t", 0, b"taken")
+    assert alter(whole, tmp_path / "b") == [ErrorCode.KAFKA_STORAGE_ERROR]
+    fail(None)
+    whole.runtime.advance(5_000)
+    assert len(values(whole)) == (5 if lost == "b" else 4)
+    assert alter(whole, tmp_path / "b") == [ErrorCode.NONE]
+    whole.runtime.advance(5_000)
+    assert "t-0" in folders(tmp_path / "b")
+    assert "t-0" not in folders(tmp_path / "a")
+    assert len(values(whole)) == (5 if lost == "b" else 4)
+    whole.stop()
+
+
+def test_a_move_that_a_stop_has_cut_off_goes_on_with_what_was_copied(tmp_path: Path) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    for number in range(40):
+        write(whole, "t", 0, b"%04d" % number + bytes(100_000))
+    begin(whole, tmp_path / "b")
+    for _ in range(3):
+        whole.runtime.run_work()
+    kill(whole)
+    (copy,) = (tmp_path / "b").glob("t-0.*-future")
+    copied = sum(one.stat().st_size for one in copy.glob("*.log"))
+    assert copied > 1_000_000
+    whole = start(tmp_path)
+    assert "partition_move_resumed" in whole.log.getvalue()
+    assert "partition_move_begun_anew" not in whole.log.getvalue()
+    whole.runtime.advance(5_000)
+    assert folders(tmp_path / "b") == ["t-0"]
+    assert len(values(whole)) == 40
+    whole.stop()
