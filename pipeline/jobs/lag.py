@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
@@ -53,8 +54,17 @@ def found(inputs: Inputs) -> DataFrame:
         moments = _moments(commits, command.since, newest, command.every_ms, _MOST_LOOKED_AT)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
+    # Of a broker that was asked now, now is known; what is younger than a step would have no point at all.
+    closing = None if command.broker is None or command.until is not None else until
     return lag_over_time(
-        commits, positions, command.every_ms, partitions=bounds, records=records, since=command.since, until=until
+        commits,
+        positions,
+        command.every_ms,
+        partitions=bounds,
+        records=records,
+        since=command.since,
+        until=until,
+        closing=closing,
     )
 
 
@@ -63,7 +73,8 @@ def grid_moments(commits: DataFrame, since: datetime | None, until: datetime, ev
 
     Raises: UsageError when they are too many.
     """
-    return _moments(commits, since, round(until.timestamp() * 1000), every_ms, None)
+    # What is told as of a moment behind `until` would count at none of the grid's points.
+    return _moments(commits, since, math.floor(until.timestamp() * 1000), every_ms, None)
 
 
 def _moments(commits: DataFrame, since: datetime | None, last: int, every_ms: int, most: int | None) -> list[int]:

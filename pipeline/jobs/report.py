@@ -146,7 +146,11 @@ def _lag(
 ) -> tuple[list[Row], list[Row]]:
     """(the worst lag of each group's partitions, the lag of its worst ones), on a grid fine enough for a page."""
     until, every_ms = grid_to
-    grid = t.lag_over_time(commits, positions, every_ms, partitions=bounds, since=inputs.command.since, until=until)
+    command = inputs.command
+    closing = None if command.broker is None or command.until is not None else until
+    grid = t.lag_over_time(
+        commits, positions, every_ms, partitions=bounds, since=command.since, until=until, closing=closing
+    )
     grid = inputs.keep(grid.select("group_id", *TP, "at", "lag_messages", "lag_seconds"))
     worst = grid.groupBy("group_id", "at").agg(
         F.max("lag_messages").alias("lag_messages"), F.max("lag_seconds").alias("lag_seconds")

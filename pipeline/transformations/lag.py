@@ -44,11 +44,13 @@ def lag_over_time(
     records: DataFrame | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    closing: datetime | None = None,
 ) -> DataFrame:
     """The lag at every grid point, one row per (group_id, topic, partition, at).
 
     Grid points are the multiples of `every` since 1970, from the first at or after the pair's first commit to the first
-    at or after the newest moment in the data; `since` and `until` cut the grid.
+    at or after the newest moment in the data; `since` and `until` cut the grid. `closing`, not before `until`, is a
+    point besides: of data that is younger than a step it is the only one.
 
     In:  commits (offset_commits); positions (`records=batch` of the topics); partitions(topic, partition,
          log_start_offset), where the log start is known better than from the first batch, and for empty logs; records
@@ -67,8 +69,12 @@ def lag_over_time(
     if since is not None:
         first = -(-round(since.timestamp() * 1_000_000) // step) * step
         bucketed = bucketed.withColumn("at_us", F.greatest("at_us", F.lit(first)))
+    closing_us = None if closing is None else round(closing.timestamp() * 1_000_000)
+    if closing_us is not None:
+        in_time = micros("logged_at") <= closing_us
+        bucketed = bucketed.withColumn("at_us", F.when(in_time, F.least("at_us", F.lit(closing_us))).otherwise("at_us"))
     read = positions.join(commits.select(*TP).distinct(), list(TP), "left_semi")
-    grid = _grid(bucketed, _end(commits, read, step, until), step)
+    grid = _grid(bucketed, _end(commits, read, step, until), step, closing_us)
 
     at_point = bucketed.groupBy(*PAIR, "at_us").agg(F.max(F.struct(*_ORDER, *_COMMIT)).alias("commit"))
     so_far = Window.partitionBy(*PAIR).orderBy("at_us")
@@ -170,11 +176,15 @@ def _end(commits: DataFrame, positions: DataFrame, step: int, until: datetime | 
     return end.select(F.least("end_us", F.lit(last)).alias("end_us"))
 
 
-def _grid(bucketed: DataFrame, end: DataFrame, step: int) -> DataFrame:
+def _grid(bucketed: DataFrame, end: DataFrame, step: int, closing_us: int | None) -> DataFrame:
     """One row per pair and grid point: (group_id, topic, partition, at_us)."""
     first = bucketed.groupBy(*PAIR).agg(F.min("at_us").alias("first_us"))
     spans = first.crossJoin(F.broadcast(end)).where(F.col("first_us") <= F.col("end_us"))
-    return spans.select(*PAIR, F.explode(F.sequence("first_us", "end_us", F.lit(step).cast("bigint"))).alias("at_us"))
+    grid = spans.select(*PAIR, F.explode(F.sequence("first_us", "end_us", F.lit(step).cast("bigint"))).alias("at_us"))
+    if closing_us is None:
+        return grid
+    last = first.where(F.col("first_us") <= closing_us).select(*PAIR, F.lit(closing_us).cast("bigint").alias("at_us"))
+    return grid.unionByName(last).distinct()
 
 
 def _ends(grid: DataFrame, positions: DataFrame) -> DataFrame:

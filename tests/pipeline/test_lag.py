@@ -1,5 +1,6 @@
 """Lag over time and now, and partitions that are stuck."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from pipeline.decode.schemas import BATCHES, GROUP_GENERATIONS, GROUP_RECORDS, RAW
+from pipeline.jobs.lag import grid_moments
 from pipeline.spans import span_ms
 from pipeline.transformations import lag_now, lag_over_time, membership, offset_commits, stuck_partitions, worst_lag
 from tests.pipeline.rows import at, batch, commit, frame, generation, member, shuffled
@@ -29,6 +31,18 @@ def lags(df: DataFrame) -> list[tuple[Any, ...]]:
         *["committed_offset", "log_end_offset", "lag_messages", "lag_seconds", "data_lost"],
     )
     return [tuple(row) for row in rows.collect()]
+
+
+def test_the_lag_of_now_is_a_point_though_all_is_younger_than_a_step(spark: SparkSession) -> None:
+    """A point of the grid lies behind everything; and with one before the closing moment there are both."""
+    positions, committed = frame(spark, BATCHES, one_a_second(20)), commits(spark, commit(1, 5, 3), commit(2, 15, 10))
+    young = {"until": at(20), "closing": at(20)}
+    assert lags(lag_over_time(committed, positions, **young)) == [(20, 10, 20, 10, 10.0, False)]
+    assert lags(lag_over_time(committed, positions, until=at(20))) == []
+    both = lags(lag_over_time(committed, positions, "7s", **young))
+    until = at(20) + timedelta(microseconds=700)
+    assert grid_moments(committed, None, until, 60_000)[-1] * 1000 <= until.timestamp() * 1_000_000
+    assert [row[:4] for row in both] == [(7, 3, 8, 5), (14, 3, 15, 12), (20, 10, 20, 10)]
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
