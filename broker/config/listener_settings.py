@@ -68,7 +68,7 @@ class ListenerSettings:
 
 def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
     """The keys of these listeners that nobody knows. Raises: SettingsError for one that would keep somebody out."""
-    from broker.config.settings_ignored import REFUSED, has_no_effect  # noqa: PLC0415  few starts need it
+    from broker.config.settings_ignored import REFUSED, has_no_effect, is_refused  # noqa: PLC0415  few starts need it
 
     unknown = []
     prefixes = [f"{LISTENER_PREFIX}{name.lower()}." for name in listeners]
@@ -85,7 +85,7 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
         rest = _of_any_mechanism(rest)
         if (mechanism.upper(), rest, value.strip()) == ("OAUTHBEARER", CALLBACK_HANDLER, TOKEN_VALIDATOR):
             continue
-        if rest in REFUSED and value.strip():
+        if is_refused(rest, value):
             raise SettingsError(f"{key}={value}: it is not supported, and a broker without it would be open")
         if rest not in settings.definitions and rest not in REFUSED and not has_no_effect(rest):
             unknown.append(key)

@@ -61,6 +61,12 @@ class SecuritySettings:
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = int64(3_600_000, "How often they are read.", at_least=1)
     sasl_oauthbearer_expected_audience: tuple[str, ...] = many("", "A token must be for one of these; empty: any.")
     sasl_oauthbearer_expected_issuer: str | None = text(None, "A token must be of this issuer.")
+    sasl_oauthbearer_allow_unverified_audience: bool = flag(
+        False, "Take tokens for anybody; else it must be said whose."
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = flag(
+        False, "Take tokens of any issuer; else it must be said which."
+    )
     sasl_oauthbearer_clock_skew_seconds: int = int32(30, "By how much clocks may differ.", at_least=0)
     sasl_oauthbearer_sub_claim_name: str = text("sub", "The claim that names the user.")
     sasl_oauthbearer_scope_claim_name: str = text("scope", "Accepted; scopes of signed tokens are not looked at.")

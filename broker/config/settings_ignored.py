@@ -40,9 +40,9 @@ _KEYS = frozenset(
     replication.quota.window.size.seconds sasl.client.callback.handler.class sasl.mechanism.controller.protocol
     sasl.mechanism.inter.broker.protocol security.inter.broker.protocol
     ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
-    ssl.trustmanager.algorithm sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+    sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
     sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.token.endpoint.url
-    sasl.oauthbearer.iat.validation.enabled sasl.oauthbearer.jwt.retriever.class
+    sasl.oauthbearer.iat.validation.enabled sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.scope
     server.max.startup.time.ms share.fetch.purgatory.purge.interval.requests socket.connection.setup.timeout.max.ms
     socket.connection.setup.timeout.ms
     unclean.leader.election.enable unclean.leader.election.interval.ms unstable.api.versions.enable
@@ -53,9 +53,23 @@ _KEYS = frozenset(
 REFUSED = ("alter.config.policy.class.name", "config.providers", "create.topic.policy.class.name",
            "principal.builder.class", "sasl.login.callback.handler.class", "sasl.login.class",
            "sasl.oauthbearer.jwt.validator.class",
-           "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class")  # fmt: skip
+           "sasl.server.callback.handler.class", "security.providers", "ssl.engine.factory.class",
+           "ssl.trustmanager.algorithm")  # fmt: skip
 """Keys that would keep somebody out: a value cannot be taken and passed over, so it is refused. Without its provider a
 password `${file:...}` would be that very text."""
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer."
+_DONE_HERE = {
+    "principal.builder.class": ("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",),
+    "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}DefaultJwtValidator", f"{_OAUTH}BrokerJwtValidator"),
+    "ssl.trustmanager.algorithm": ("PKIX",),
+}
+"""Of these the values that say what is done anyway: Kafka's defaults."""
+
+
+def is_refused(key: str, value: str) -> bool:
+    """Whether a start with it would leave somebody in whom it would keep out."""
+    return key in REFUSED and bool(value.strip()) and value.strip() not in _DONE_HERE.get(key, ())
 
 
 DYNAMIC: dict[str, ConfigKey] = {

@@ -73,9 +73,9 @@ def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         if key in Settings.definitions or key.lower().startswith(LISTENER_PREFIX):
             known[key] = value
             continue
-        from broker.config.settings_ignored import REFUSED, has_no_effect  # noqa: PLC0415  few starts need it
+        from broker.config.settings_ignored import REFUSED, has_no_effect, is_refused  # noqa: PLC0415  few starts need it
 
-        if key in REFUSED and value.strip():
+        if is_refused(key, value):
             raise SettingsError(f"{key}={value}: it is not supported, and a broker without it would be open")
         if key not in REFUSED and not has_no_effect(key):
             unknown.append(key)

@@ -38,14 +38,13 @@ class OAuthSide:
             own.of("sasl.oauthbearer.sub.claim.name"),
             own.of("sasl.oauthbearer.clock.skew.seconds") * 1_000,
             frozenset(own.of("sasl.oauthbearer.expected.audience")),
-            own.of("sasl.oauthbearer.expected.issuer"),
+            own.of("sasl.oauthbearer.expected.issuer") or None,
         )
         self._source: JwksSource | None = None
         url = own.of("sasl.oauthbearer.jwks.endpoint.url")
         if url is not None:
             self._source = JwksSource(url, own.of("sasl.oauthbearer.jwks.endpoint.refresh.ms"))
-            if self._rules.issuer is None:
-                log.warning("any_issuer", listener=own.name, key="sasl.oauthbearer.expected.issuer")
+            self._check_whose_tokens(own)
             return
         if own.has_own(f"oauthbearer.{CALLBACK_HANDLER}"):
             raise SettingsError(
@@ -60,6 +59,20 @@ class OAuthSide:
         if not skew.isdecimal():
             raise SettingsError(f"{own.key_of_mechanism('OAUTHBEARER', 'sasl.jaas.config')}: {_SKEW} takes a number")
         log.warning("tokens_without_signature", listener=own.name, key="kohort.allow.unsecured.oauth")
+
+    def _check_whose_tokens(self, own: ListenerSettings) -> None:
+        """Source: Kafka's BrokerJwtValidator (4.4)."""
+        for expected, any_, given in (
+            ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience", self._rules.audiences),
+            ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer", self._rules.issuer),
+        ):
+            if given:
+                continue
+            if not own.of(any_):
+                raise SettingsError(
+                    f"{expected}: it is missing, and listener {own.name} verifies tokens; {any_}=true takes any"
+                )
+            log.warning("tokens_of_any", listener=own.name, key=expected)
 
     def begin(self, runtime: Runtime) -> Callable[[], Mechanism]:
         """What begins an exchange; from now on keys are read."""

@@ -94,6 +94,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         "sasl.enabled.mechanisms": ",".join((*MECHANISMS, "OAUTHBEARER")),
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
         "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.allow.unverified.audience": "true",
         f"{PREFIX}.oauthbearer.sasl.jaas.config": OAUTH,
         "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": OAUTH,
         f"{PREFIX}.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',

@@ -119,6 +119,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "sasl.enabled.mechanisms": ",".join(ALL),
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
         "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.allow.unverified.audience": "true",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "connection.failed.authentication.delay.ms": 0,

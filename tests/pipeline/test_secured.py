@@ -55,6 +55,7 @@ def server_settings(folder: Path, authority: Authority, ports: Mapping[str, int]
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
         "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.allow.unverified.audience": "true",
     }
     for protocol in ("sasl_plaintext", "sasl_ssl"):
         prefix = f"listener.name.{protocol}"

@@ -405,6 +405,13 @@ def test_an_answer_that_cannot_be_encoded_ends_the_connection(capfd: pytest.Capt
 # --- bad input: BI01, BI02, BI03, BI04, BI05
 
 
+def test_a_setting_says_how_long_a_request_may_be():
+    for size, closed in ((2_000, False), (2_001, True)):
+        harness = Harness(settings={"socket.request.max.bytes": "2000"})
+        harness.connection.data_received(size.to_bytes(4, "big"))
+        assert harness.transport.closed is closed
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
 def test_a_frame_of_a_size_that_is_not_allowed_closes_the_connection_with_one_line(
     size: int, capfd: pytest.CaptureFixture[str]

@@ -107,6 +107,46 @@ def proven(made: ListenerSecurity, token: bytes) -> Proven | None:
     return exchange.proven
 
 
+def test_settings_say_the_claim_of_the_user_and_by_how_much_clocks_differ(tmp_path: Path):
+    made, _ = security(tmp_path, **{"sasl.oauthbearer.sub.claim.name": "upn"})
+    found = proven(made, message(signed(upn="bob")))
+    assert found is not None
+    assert found.user == "bob"
+
+    late = message(signed(exp=NOW_S - 29))
+    assert proven(security(tmp_path)[0], late) is not None
+    assert proven(security(tmp_path, **{"sasl.oauthbearer.clock.skew.seconds": "28"})[0], late) is None
+
+
+def test_keys_are_read_as_often_as_a_setting_says(tmp_path: Path):
+    made, runtime = security(tmp_path, **{"sasl.oauthbearer.jwks.endpoint.refresh.ms": "5000"})
+    assert proven(made, message(signed())) is not None
+    (tmp_path / "keys.json").write_bytes(b'{"keys": []}')
+    runtime.advance(4_999)
+    assert proven(made, message(signed())) is not None
+    runtime.advance(1)
+    exchange = made.offers["OAUTHBEARER"].begin()
+    with pytest.raises(NotYet):
+        exchange.step(message(signed()))
+
+
+@pytest.mark.parametrize(
+    ("expected", "of_any", "claims"),
+    [
+        ("sasl.oauthbearer.expected.audience", "sasl.oauthbearer.allow.unverified.audience", {"aud": "elsewhere"}),
+        ("sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.allow.unverified.issuer", {"iss": "https://other"}),
+    ],
+)
+def test_whose_tokens_count_must_be_said_or_that_all_do(
+    tmp_path: Path, expected: str, of_any: str, claims: dict[str, str]
+):
+    """Kafka 4.4, BrokerJwtValidator."""
+    with pytest.raises(SettingsError, match=f"{expected}: it is missing, .*{of_any}=true"):
+        security(tmp_path, **{expected: ""})
+    made, _ = security(tmp_path, **{expected: "", of_any: "true"})
+    assert proven(made, message(signed(**claims))) is not None
+
+
 @pytest.mark.parametrize(
     "token",
     [signed(), signed(EC_KEY, "two", "ES256"), signed(algorithm="PS384"), signed(aud=["x", "other"]),

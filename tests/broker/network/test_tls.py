@@ -12,7 +12,8 @@ from time import thread_time_ns
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import PrivateFormat
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 
 from broker.broker import Broker
 from broker.config.listeners import parse_listeners
@@ -34,6 +35,7 @@ from tests.support.virtual_runtime import VirtualRuntime
 CA = Authority()
 FOREIGN = Authority("Somebody Else")
 SERVER = CA.issue()
+LOCK = BestAvailableEncryption(b"opensesame")
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 PEM = {
     "listeners": "SSL://127.0.0.1:0",
@@ -488,6 +490,24 @@ def test_every_kind_of_store_serves_the_same_certificate(tmp_path: Path):
         peer = service.peer().shake_hands()
         peer.send(heartbeat())
         assert peer.tls.getpeercert(binary_form=True) == SERVER.certificate.public_bytes(_der())
+
+
+def test_who_is_trusted_may_stand_in_pkcs12(tmp_path: Path):
+    (tmp_path / "trust.p12").write_bytes(serialize_java_truststore([PKCS12Certificate(CA.certificate, b"ca")], LOCK))
+    settings = {
+        "ssl.client.auth": "required",
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": str(tmp_path / "trust.p12"),
+    }
+    own = {key: value for key, value in INLINE.items() if not key.startswith("ssl.truststore")} | settings
+    with pytest.raises(SettingsError, match="its password is wrong"):
+        security_of({**own, "ssl.truststore.password": "planted"})
+    service = Service()
+    service.server.securities = {"SSL": security_of({**own, "ssl.truststore.password": "opensesame"})}
+    peer = service.peer(shown=CA.issue("alice"), folder=tmp_path).shake_hands()
+    peer.send(heartbeat())
+    assert service.principals == ["User:CN=alice"]
+    assert service.peer(shown=FOREIGN.issue("alice"), folder=tmp_path).shake_hands().error is not None
 
 
 def _der() -> Any:

@@ -11,7 +11,7 @@ from broker.catalogue.quotas import Alteration, alter
 from broker.config.settings import Settings
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.entities import Entity, Part, counting
-from broker.quotas.meters import Quota
+from broker.quotas.meters import Meters, Quota
 from broker.quotas.rates import Rate, TokenBucket
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
@@ -219,3 +219,17 @@ def test_only_changes_are_written() -> None:
     assert removal.remove
     state.apply(removal)
     assert not state.kept.quotas
+
+
+def test_settings_say_over_how_many_windows_of_which_length_quotas_are_measured() -> None:
+    windows = {"quota.window.num": "3", "quota.window.size.seconds": "2"}
+    of_control = {"controller.quota.window.num": "4", "controller.quota.window.size.seconds": "5"}
+    meters = Meters(Settings({**windows, **of_control}), lambda: 0)
+    assert (meters.window_ms, meters.most_windows) == (2_000, 2)
+    rate = meters.produce.meters.of(Entity("u", ABSENT), 0)
+    rate.record(400, 0)
+    assert rate.throttle_ms(100, 0) == 0  # two windows of two seconds are four seconds' worth
+    rate.record(100, 0)
+    assert rate.throttle_ms(100, 0) == 1_000
+    bucket = meters.mutations.meters.of(Entity("u", ABSENT), 0)
+    assert bucket.tokens(1, 0) == 20
