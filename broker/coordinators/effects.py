@@ -8,7 +8,8 @@ Always true:
 - a reply leaves after the records of its own outcome and of all outcomes before it are committed;
 - outcomes take effect in the order of their inputs, and so do their answers;
 - what the shard holds by its records is what the records say that were appended;
-- who has waited for a commit for too long is told so, and his records stay: they may be committed yet.
+- a request whose commit takes longer than its timeout is answered with an error, and its records stay: they may yet
+  be committed.
 
 Source: Kafka's CoordinatorRuntime.
 """

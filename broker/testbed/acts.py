@@ -1,4 +1,4 @@
-"""What may befall a request instead of its handler: each act takes the request's place in its connection's order.
+"""What may happen to a request instead of its handler: each act takes the request's place in its connection's order.
 
 An act is `act(call)`; it returns what a handler returns. Nothing else is begun on the connection before it is over.
 """

@@ -74,7 +74,7 @@ def requests(bed: Watched, words: Words, answer: Answer) -> None:
 
 
 def add_fault(bed: Watched, words: Words, answer: Answer) -> None:
-    """Something befalls the requests that are meant; the fault's number."""
+    """A fault for the requests that are meant; its number."""
     answer(bed.watch.faults.add(words))
 
 
@@ -90,7 +90,7 @@ def release_fault(bed: Watched, words: Words, answer: Answer) -> None:
 
 
 def remove_fault(bed: Watched, words: Words, answer: Answer) -> None:
-    """It befalls nobody any more."""
+    """It hits nobody any more."""
     bed.watch.faults.remove(words["number"])
     answer(None)
 
@@ -103,10 +103,10 @@ def chaos(bed: Watched, words: Words, answer: Answer) -> None:
     answer([bed.watch.faults.add(fault) for fault in words["faults"]])
 
 
-def befell(bed: Watched, words: Words, answer: Answer) -> None:
+def hit_log(bed: Watched, words: Words, answer: Answer) -> None:
     """What faults have done: of each its hits, and how often it may still be used; and what auditors have found."""
     rules = [bed.watch.faults.rules.get(number) for number in words["numbers"]]
-    told = [None if rule is None else {**rule.state, "befell": rule.befell} for rule in rules]
+    told = [None if rule is None else {**rule.state, "hit_log": rule.hit_log} for rule in rules]
     answer({"faults": told, "findings": [] if bed.watch.audit is None else bed.watch.audit.findings})
 
 
@@ -120,7 +120,7 @@ def audit(bed: Watched, words: Words, answer: Answer) -> None:
 
 
 def remove_faults(bed: Watched, words: Words, answer: Answer) -> None:
-    """No fault befalls anybody any more."""
+    """No fault hits anybody any more."""
     for number in list(bed.watch.faults.rules):
         bed.watch.faults.remove(number)
     answer(None)
@@ -199,6 +199,6 @@ COMMANDS: dict[str, Command] = {
     "remove_fault": remove_fault,
     "remove_faults": remove_faults,
     "chaos": chaos,
-    "befell": befell,
+    "hit_log": hit_log,
     "audit": audit,
 }

@@ -1,11 +1,11 @@
-"""Which requests something befalls, and what: rules that a test sets, each used so many times."""
+"""Which requests are hit by a fault, and by which: rules that a test sets, each used so many times."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from broker.testbed import acts, befalling, divided
+from broker.testbed import acts, disruptions, divided
 from broker.testbed.error_answers import OF_SESSIONS
 from broker.testbed.plain import about
 from broker.testbed.refused import Refused
@@ -31,7 +31,7 @@ class Rule:
         self.words = words
         self.api_key = api_key(words["api"])
         self.hits = 0
-        self.befell: list[tuple[int, str]] = []  # (when, whom)
+        self.hit_log: list[tuple[int, str]] = []  # (when, whom)
         self._topic: str | None = words.get("topic")
         self._partition: int | None = words.get("partition")
         self._group: str | None = words.get("group")
@@ -54,7 +54,7 @@ class Rule:
         return self._topic in (None, topic) and self._partition in (None, index)
 
     def takes(self, context: RequestContext, request: Any, image: TopicsImage, now_ms: int) -> bool:
-        """Whether it befalls this request; counts it."""
+        """Whether it hits this request; counts it."""
         if self._left == 0 or not self._means(context, request, image):
             return False
         if self._skip:
@@ -63,7 +63,7 @@ class Rule:
         if self._left is not None:
             self._left -= 1
         self.hits += 1
-        self.befell.append((now_ms, context.client_id))
+        self.hit_log.append((now_ms, context.client_id))
         return True
 
     def _means(self, context: RequestContext, request: Any, image: TopicsImage) -> bool:
@@ -89,7 +89,7 @@ class Rule:
 
 
 class Faults:
-    """All rules. The first that takes a request decides what befalls it."""
+    """All rules. The first that takes a request decides what happens to it."""
 
     def __init__(self) -> None:
         self.rules: dict[int, Rule] = {}
@@ -104,7 +104,7 @@ class Faults:
         return self._next
 
     def hit(self, api: int, context: RequestContext, request: Any, image: TopicsImage) -> Act | None:
-        """What befalls this request."""
+        """What happens to this request."""
         for rule in self.rules.values():
             if rule.api_key == api and rule.takes(context, request, image, self.bed.runtime.now_ms()):
                 return rule.act
@@ -117,7 +117,7 @@ class Faults:
             rule.act.release()
 
     def remove(self, number: int) -> None:
-        """It befalls nobody any more, and lets go what it holds."""
+        """It hits nobody any more, and lets go what it holds."""
         self.release(number)
         self.rules.pop(number, None)
 
@@ -133,8 +133,8 @@ def api_key(name: str) -> ApiKey:
 
 
 def _act(api: int, name: str, argument: Any, bed_of: Callable[[], UnderTest]) -> Act:
-    if name == "befall":
-        return befalling.befall(bed_of, **argument)
+    if name == "disrupt":
+        return disruptions.disrupt(bed_of, **argument)
     if name == "silence":
         return acts.silence(argument["ms"], handled=argument["handled"])
     if name == "error":

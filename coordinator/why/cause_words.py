@@ -8,7 +8,7 @@ from coordinator.why.terms import NOBODY, Facts, Namesakes, duration, plural, qu
 
 
 def cause(facts: Facts | None, *, with_host: bool = True, shared: Namesakes | None = None) -> str:
-    """What somebody did, or what befell it."""
+    """What somebody did, or what happened to it."""
     if not facts:
         return "the cause is not known"
     name = who(facts, with_host=with_host, shared=shared)

@@ -200,7 +200,7 @@ class Broker:
 
     @property
     def faults(self) -> Faults:
-        """What befalls requests: `broker.faults.on(API, ...)`."""
+        """What happens to requests: `broker.faults.on(API, ...)`."""
         return self._faults
 
     @property
@@ -362,7 +362,7 @@ class Broker:
         )
 
     def story(self) -> str:
-        """What there is to know of it when a test has failed: what befell its groups, and the end of its log."""
+        """What there is to know of it when a test has failed: what happened to its groups, and the end of its log."""
         told = []
         if self._life.process is not None and not self._life.is_paused:
             told = [self.group(group_id).why() for group_id in self.groups[:_GROUPS_TOLD]]

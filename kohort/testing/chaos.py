@@ -105,16 +105,16 @@ def _fault(chance: random.Random, api: str, kind: str) -> tuple[dict[str, Any], 
     if kind in ("death", "power"):
         what = "kill" if kind == "death" else "power_cut"
         said = "before it was handled" if when == "before" else "handled, and not answered"
-        return _befall(what, when=when), f"{said}: the broker {'was killed' if kind == 'death' else 'lost its power'}"
+        return _disrupt(what, when=when), f"{said}: the broker {'was killed' if kind == 'death' else 'lost its power'}"
     if kind == "pause":
-        return _befall("pause", ms=ms), f"the broker stood still for {ms} ms"
+        return _disrupt("pause", ms=ms), f"the broker stood still for {ms} ms"
     if kind == "groups":
         what = chance.choice(_GROUPS)
-        return _befall(what), f"{what} befell its group"
+        return _disrupt(what), f"{what} happened to its group"
     if kind == "disk":
-        return _befall("disk_full", ms=ms), f"the disk was full for {ms} ms"
+        return _disrupt("disk_full", ms=ms), f"the disk was full for {ms} ms"
     seconds = chance.choice((20, 70))
-    return _befall("shift", ms=seconds * 1_000), f"{seconds} s went by"
+    return _disrupt("shift", ms=seconds * 1_000), f"{seconds} s went by"
 
 
 def _on_the_wire(chance: random.Random, ms: int) -> tuple[dict[str, Any], str]:
@@ -132,8 +132,8 @@ def _on_the_wire(chance: random.Random, ms: int) -> tuple[dict[str, Any], str]:
     }, f"{'handled' if what == 'delay' else 'throttled for'} {ms} ms{' late' * (what == 'delay')}"
 
 
-def _befall(what: str, **how: Any) -> dict[str, Any]:
-    return {"act": "befall", "with": {"what": what, **how}}
+def _disrupt(what: str, **how: Any) -> dict[str, Any]:
+    return {"act": "disrupt", "with": {"what": what, **how}}
 
 
 class Chaos:
@@ -188,19 +188,19 @@ class Chaos:
     def _hits(self) -> list[tuple[dict[str, Any], list[Any]]]:
         now = self._state()["faults"] if self.is_on else [None] * len(self._faults)
         return [
-            (fault, [*before, *(state["befell"] if state else [])])
+            (fault, [*before, *(state["hit_log"] if state else [])])
             for fault, before, state in zip(self._faults, self._before, now, strict=True)
         ]
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = self._life.ask("befell", numbers=self._numbers)
+        state: dict[str, Any] = self._life.ask("hit_log", numbers=self._numbers)
         return state
 
     def put_away(self) -> None:
         """The broker is about to end, because its test says so."""
         state = self._state()
         for at, fault in enumerate(state["faults"]):
-            self._before[at] += fault["befell"]
+            self._before[at] += fault["hit_log"]
             self._faults[at] = {**self._faults[at], "times": fault["left"], "skip": fault["skip"]}
         self._findings += state["findings"]
 

@@ -1,4 +1,4 @@
-"""What befalls requests: `broker.faults.on("OffsetCommit", group="billing").times(2).error("NOT_COORDINATOR")`."""
+"""What happens to requests: `broker.faults.on("OffsetCommit", group="billing").times(2).error("NOT_COORDINATOR")`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Fault:
-    """Something that befalls the requests that are meant: the first one, unless `times`, `always` or `skip` say else.
+    """A fault for the requests that are meant: the first one, unless `times`, `always` or `skip` say else.
 
     It is set by the last word: `error`, `delay`, `drop`, `disconnect`, `hold` or `throttle`. One that was never hit
     fails its test, unless it is `optional`.
@@ -51,7 +51,7 @@ class Fault:
         self.is_optional = True
         return self
 
-    # --- what befalls them
+    # --- what happens to them
 
     def error(self, code: str | int) -> Fault:
         """They are answered with this error, by Kafka's name for it; nothing of what they ask is done."""
@@ -81,11 +81,11 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests it has befallen."""
+        """How many requests it has hit."""
         return self.hits_before + self._state()["hits"]
 
     def wait_hit(self, times: int = 1, within: Span = 10) -> None:
-        """Wait until it has befallen so many. With `hold`, they wait now: this is the barrier."""
+        """Wait until it has hit so many. With `hold`, they wait now: this is the barrier."""
         wait(lambda: self._look(times), within)
 
     async def await_hit(self, times: int = 1, within: Span = 10) -> None:
@@ -97,7 +97,7 @@ class Fault:
         self._faults.ask("release_fault", number=self._set_number())
 
     def remove(self) -> None:
-        """It befalls nobody any more, and needs no hit."""
+        """It hits nobody any more, and needs no hit."""
         if self._number is not None:
             self._faults.ask("remove_fault", number=self._number)
         self._faults.forget(self)
@@ -131,7 +131,7 @@ class Fault:
 
     def _set_number(self) -> int:
         if self._number is None:
-            raise self._refused(f"{self} does not say what befalls them: {_ACTS}")
+            raise self._refused(f"{self} does not say what happens to them: {_ACTS}")
         return self._number
 
     def _state(self) -> dict[str, int]:
@@ -222,7 +222,7 @@ class Faults:
             self._set.clear()
         self.clear()
         if begun:
-            raise AssertionError(f"{begun} does not say what befalls them: {_ACTS}")
+            raise AssertionError(f"{begun} does not say what happens to them: {_ACTS}")
         if missed:
             raise AssertionError(f"never hit{told}: {', '.join(missed)}{requests}")
 

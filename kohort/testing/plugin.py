@@ -70,7 +70,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, Any, Any]:
-    """A fault that was never hit fails its test; no fault of one test befalls the next."""
+    """A fault that was never hit fails its test; no fault of one test hits the next."""
     try:
         result = yield
     except BaseException:
@@ -93,7 +93,7 @@ def pytest_runtest_call() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """A test that fails, or the set-up of one, is shown what befell its brokers."""
+    """A test that fails, or the set-up of one, is shown what happened to its brokers."""
     report = yield
     if report.failed:
         for broker in list(open_brokers.values()):

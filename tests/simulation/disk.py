@@ -16,7 +16,7 @@ from typing import Any
 
 from storage.files import DISK, Disk
 from tests.support.recording_disk import RecordingDisk
-from tests.support.recording_disk import World as Platter
+from tests.support.recording_disk import World as RecordedWorld
 
 _CALLS = ("open", "close", "pwrite", "pread", "fsync", "fdatasync", "rename", "unlink", "mkdir", "ftruncate")
 
@@ -28,7 +28,7 @@ class SimulatedDisk(RecordingDisk):
         super().__init__(root)
         self.random = chance
         self.doubt = 0.0  # how probably an operation fails
-        self._platter = Platter()
+        self._recorded = RecordedWorld()
         for name in ("open", "pwrite", "pread", "rename", "unlink", "mkdir", "ftruncate"):
             setattr(self, name, self._doubtful(self.__dict__.get(name) or getattr(Disk, name)))
         self.refuse_sync = lambda _: self._refuses()  # type: ignore[method-assign]
@@ -71,17 +71,17 @@ class SimulatedDisk(RecordingDisk):
     def lose_power(self, root: Path) -> None:
         """Put below `root` what a power loss leaves, and go on there."""
         self._catch_up()
-        self._platter.lose_power(root, self.random if self.random.random() < 0.7 else None)
+        self._recorded.lose_power(root, self.random if self.random.random() < 0.7 else None)
         self.root = root
-        self._platter = Platter()
+        self._recorded = RecordedWorld()
         self._names = {}
         for path in sorted(root.rglob("*")):
             if path.is_file():
                 self._made += 1
                 self._names[str(path.relative_to(root))] = self._made
-                self._platter.found(str(path.relative_to(root)), self._made, path.read_bytes())
+                self._recorded.found(str(path.relative_to(root)), self._made, path.read_bytes())
 
     def _catch_up(self) -> None:
         for op in self.journal:
-            self._platter.apply(op)
+            self._recorded.apply(op)
         self.journal.clear()

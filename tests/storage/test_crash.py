@@ -38,7 +38,7 @@ class BrokenDisk(Disk):
         self.half = half
         self.broke = ""
         for name in CHANGES:
-            # A process that dies does not lose the page cache, so the tests need not wait for the platter.
+            # A process that dies does not lose the page cache, so the tests need not wait for an fsync.
             call = getattr(Disk, name) if not name.endswith("sync") else lambda _: None
             setattr(self, name, self._guarded(name, call))
 

@@ -21,7 +21,7 @@ from tests.storage.test_crash import TINY, BrokenDisk, Crash, breakages
 pytestmark = pytest.mark.slow  # hundreds of lives each
 
 
-class Platter(BrokenDisk):
+class PowerLossDisk(BrokenDisk):
     """Knows what is really on the disk: contents by inode as of their last fsync, names as of the folder's."""
 
     def __init__(self, at: int, directory: Path) -> None:
@@ -50,7 +50,7 @@ class Platter(BrokenDisk):
         self.contents[status.st_ino] = os.pread(descriptor, status.st_size, 0)
 
     def lose_power(self) -> None:
-        """Leave in the folder what the platter holds."""
+        """Leave in the folder what the disk itself holds."""
         for path in list(self.directory.iterdir()):
             path.unlink()
         for name, inode in self.names.items():
@@ -87,7 +87,7 @@ def test_what_a_flush_promised_is_there_after_a_power_loss(tmp_path: Path, again
             for _ in range(12):
                 log.append(batch(1, value_bytes=100), leader_epoch=0)
             del log
-        disk, promised = Platter(at, directory), [0]
+        disk, promised = PowerLossDisk(at, directory), [0]
         if again:
             # The page cache of the first run is what this one sees; its names are on the disk, its bytes are not.
             disk.names = {path.name: path.stat().st_ino for path in directory.iterdir()}
@@ -115,7 +115,7 @@ def test_a_swap_survives_a_power_loss(tmp_path: Path, monkeypatch: pytest.Monkey
             log.roll()
         log.append(keyed((b"active", b"1")), leader_epoch=0)
         log.close()
-        disk = Platter(0, directory)
+        disk = PowerLossDisk(0, directory)
         log = opened(directory, TINY, disk=disk, clean=True)
         original = pairs(log)
         disk.start()

@@ -21,7 +21,7 @@ from storage.reading.transaction_index import AbortedTransaction
 from storage.state.log_config import LogConfig
 from tests.storage.logs import all_bytes, batch, marker, opened, transactional
 from tests.storage.test_crash import BrokenDisk, Crash, breakages
-from tests.storage.test_power_loss import Platter
+from tests.storage.test_power_loss import PowerLossDisk
 
 TINY = LogConfig(segment_bytes=700, index_interval_bytes=100)
 
@@ -129,7 +129,7 @@ def test_transactions_after_a_power_loss_are_what_the_log_has(tmp_path: Path, se
     directory = tmp_path / "t-0"
     for at in breakages():
         directory.mkdir()
-        disk, points = Platter(at, directory), [0]
+        disk, points = PowerLossDisk(at, directory), [0]
         with suppress(Crash):
             log = opened(directory, TINY, disk=disk)
             life(log, seed, points.append)

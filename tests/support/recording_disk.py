@@ -5,7 +5,7 @@
     world = World()
     for op in disk.journal:
         world.write_to(elsewhere)           # as the page cache had it before `op`
-        world.lose_power(random, elsewhere) # as a platter might have it
+        world.lose_power(random, elsewhere) # as a disk might have it
         world.apply(op)
 
 One life is lived once, and a crash before, in the middle of and after each of its file operations costs no second one.
@@ -169,7 +169,7 @@ class World:
 
     def __init__(self) -> None:
         self.cache: dict[int, bytearray] = {}
-        self.platter: dict[int, bytes] = {}
+        self.durable: dict[int, bytes] = {}
         self.entries: Entries = {}
         self.kept_entries: Entries = {}
         self._folders = -ROOT
@@ -180,7 +180,7 @@ class World:
         """A file that is there from the beginning, for good."""
         entry = self._entry(name)
         self.entries[entry] = self.kept_entries[entry] = file
-        self.cache[file], self.platter[file] = bytearray(content), content
+        self.cache[file], self.durable[file] = bytearray(content), content
 
     def _entry(self, name: str) -> Entry:
         folder = ROOT
@@ -214,7 +214,7 @@ class World:
         if op.kind in ("make", "mkdir", "rename", "unlink"):
             if op.kind == "make":
                 self.cache[op.file] = bytearray()
-                self.platter.setdefault(op.file, b"")
+                self.durable.setdefault(op.file, b"")
             change = self._change_of(op)
             if change is not None:
                 change.make(self.entries)
@@ -241,12 +241,12 @@ class World:
             self._take_unsynced(op.name)
 
     def _sync(self, file: int) -> None:
-        cache, old = self.cache[file], self.platter.get(file, b"")
+        cache, old = self.cache[file], self.durable.get(file, b"")
         new = bytearray(old[: len(cache)])
         new.extend(bytes(len(cache) - len(new)))
         for start, end in self._dirty.pop(file, ()):
             new[start:end] = cache[start:end]
-        self.platter[file] = bytes(new)
+        self.durable[file] = bytes(new)
 
     def _sync_folder(self, name: str) -> None:
         for change in self._take_unsynced(name):
@@ -267,7 +267,7 @@ class World:
         """What a start may find after a power loss: what was fsynced, and `random` parts of the rest, or none of it."""
         entries = dict(self.kept_entries)
         if random is not None:
-            # A journal keeps a prefix; without one some renames reach the platter and others, earlier, do not.
+            # A journal keeps a prefix; without one some renames reach the disk and others, earlier, do not.
             kept = random.randrange(len(self._unsynced) + 1)
             orderly = random.random() < 0.5
             for at, change in enumerate(self._unsynced):
@@ -276,7 +276,7 @@ class World:
         _write(directory, entries, lambda file: self._surviving(file, random))
 
     def _surviving(self, file: int, random: Random | None) -> bytes:
-        old, new = self.platter.get(file, b""), bytes(self.cache[file])
+        old, new = self.durable.get(file, b""), bytes(self.cache[file])
         if random is None or old == new:
             return old
         way = random.randrange(5)

@@ -44,7 +44,7 @@ def test_a_seed_is_always_the_same_and_kinds_are_parts_of_it():
         "was killed",
         "lost its power",
         "stood still",
-        "expire befell",
+        "expire happened to",
         "disk was full",
         "went by",
         "answered N",
@@ -64,7 +64,7 @@ def test_an_acknowledged_record_that_is_lost_is_seen():
     try:
         assert "lost its power" not in str(broker.chaos(3, ["power"])._faults)
         broker.clock.freeze()
-        words = {"act": "befall", "with": {"what": "power_cut"}, "skip": 2, "told": "Produce number 3: no power"}
+        words = {"act": "disrupt", "with": {"what": "power_cut"}, "skip": 2, "told": "Produce number 3: no power"}
         planned = broker.chaos(1)
         planned._faults, planned._before = [{"api": "Produce", "times": 1, **words}], [[]]
         planned.begin()

@@ -162,7 +162,7 @@ def test_what_is_wrong_with_a_fault_is_said(broker: Broker):
         (lambda: on("Fetch").times("two"), "times.'two'.: it takes a number from 1 on"),
         (lambda: on("Fetch").skip(-1), "it takes a number from 0 on"),
         (lambda: on("Fetch").delay("a while"), "no span of time"),
-        (lambda: on("Fetch").hits, "does not say what befalls them"),
+        (lambda: on("Fetch").hits, "does not say what happens to them"),
         (lambda: on(1).drop(), "no API 1: it takes one of"),
         (lambda: on("Fetch").error(None), "no error None: it takes one of"),
         (lambda: on("Fetch", topic=1), "topic=1: it takes text"),

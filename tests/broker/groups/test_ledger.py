@@ -196,7 +196,7 @@ def test_rl12_a_second_process_with_the_same_instance_id(house: House):
     )
 
 
-def test_what_befalls_a_static_member_names_the_process_that_had_moved(house: House):
+def test_what_happens_to_a_static_member_names_the_process_that_had_moved(house: House):
     """A pod that came back on another host and was killed there; DescribeGroups still tells the first host."""
     house.coordinator()
     house.host = "10.0.0.2"

@@ -1,4 +1,4 @@
-"""The ledger replayed says what `__consumer_offsets` says, whatever befell the group (ledger 4, RL17)."""
+"""The ledger replayed says what `__consumer_offsets` says, whatever happened to the group (ledger 4, RL17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may befall the broker itself, or a group, at the moment of a request: faults that a test leaves to chance.
+"""What may happen to the broker itself, or a group, at the moment of a request: faults that a test leaves to chance.
 
 A broker that is killed so is dropped where it stands, with its connections, and opened anew on what it has written: in
 the same process, at the same address. Nothing of the old one is closed in good order, nothing of it goes on.
@@ -28,7 +28,7 @@ _GROUP_COMMANDS: dict[str, Callable[[UnderTest, dict[str, Any], Callable[[Any], 
 }
 
 
-def befall(bed_of: Callable[[], UnderTest], what: str, when: str = "before", ms: int = 0) -> Act:
+def disrupt(bed_of: Callable[[], UnderTest], what: str, when: str = "before", ms: int = 0) -> Act:
     """Let it happen, and then handle the request: what is killed `after` it has handled it, and has not answered."""
 
     def begin(call: Call, promise: Deferred) -> None:
