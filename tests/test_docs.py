@@ -246,6 +246,25 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 
 @each_page
+def test_modules_that_are_named_exist(page: Path) -> None:
+    """`broker.groups.figures` is a module, `storage.log.partition_log.PartitionLog` a name that one has."""
+    if page.name == "CHANGELOG.md":
+        return  # what was then
+    settings = (ROOT / "broker" / "config" / "settings_ignored.py").read_text()  # of Kafka's, some begin like a room
+    for name in re.findall(
+        r"`((?:protocol|coordinator|storage|broker|offline|pipeline|cli)(?:\.\w+)+)", page.read_text()
+    ):
+        parts = name.split(".")
+        known = [ROOT.joinpath(*parts[:count]) for count in range(len(parts), 0, -1)]
+        at = next(index for index, path in enumerate(known) if path.is_dir() or path.with_suffix(".py").exists())
+        module = known[at].with_suffix(".py")
+        rest = parts[len(parts) - at :]
+        text = (module if module.exists() else known[at] / "__init__.py").read_text()
+        there = not rest or re.search(rf"\b{rest[0]}\b", text)
+        assert there or name in settings, name
+
+
+@each_page
 def test_settings_of_ours_that_are_named_exist(page: Path) -> None:
     definitions = Settings({}).definitions
     for name in re.findall(r"\bkohort(?:\.[a-z]+)+(?=[=`:,. )])", page.read_text()):

@@ -111,3 +111,10 @@ def test_no_descriptor_is_taken_out_of_its_file():
         if isinstance(node, ast.Attribute) and node.attr == "fd" and path != ROOT / "storage" / "files.py"
     ]
     assert not taken, taken
+
+
+@pytest.mark.parametrize("seam", ["broker/broker.py", "broker/handlers/context.py", "broker/handlers/dispatch.py"])
+def test_seams_are_typed(seam: str):
+    """What handlers see and what they are told and give back: `Broker`, contexts, `Deferred`, `Handler`."""
+    named = [node.lineno for node in ast.walk(ast.parse((ROOT / seam).read_text())) if getattr(node, "id", "") == "Any"]
+    assert not named

@@ -6,7 +6,7 @@ later, or says that no answer leaves (Produce with acks=0). It never awaits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.groups.peers import Peer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker.authorization.authorizer import Rights
     from broker.quotas.limits import Limits
     from protocol.schema import Message
+    from protocol.schema.wire_types import Buffer
 
 
 class CloseConnection(Exception):
@@ -74,7 +75,7 @@ class Encoded:
 
     __slots__ = ("buffers",)
 
-    def __init__(self, buffers: list[Any]) -> None:
+    def __init__(self, buffers: list[Buffer]) -> None:
         self.buffers = buffers
 
 
@@ -85,9 +86,9 @@ class AnswerRoute(Protocol):
     version: int
     durations: list[int]
     total_ns: int
-    encode: Callable[[Any, int], list[Any]]
+    encode: Callable[[Message, int], list[Buffer]]
 
-    def encode_long(self, response: Any, correlation_id: int) -> list[Any]:
+    def encode_long(self, response: Message, correlation_id: int) -> list[Buffer]:
         """As `encode`, however long the answer is. Any thread."""
 
 
@@ -141,7 +142,7 @@ class Deferred:
         self.correlation_id: int
         self.size_bytes: int
         self.began_ns: int  # when its request came, by the clock of `time.perf_counter_ns`
-        self.parts: list[Any] | None = None  # of its request, if that is a long one
+        self.parts: list[object] | None = None  # of its request, if that is a long one
 
     def complete(self, response: Message | CloseConnection | Encoded | None) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""

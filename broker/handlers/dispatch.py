@@ -6,7 +6,7 @@ resource. An API is advertised when it stands here: its versions are those of `p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Never, cast
 
 from broker.handlers import (
     acls,
@@ -49,9 +49,12 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.context import Deferred, RequestContext
     from protocol.schema import Message
+    from protocol.schema.wire_types import Buffer
 
-    # A handler takes the request of its own API, which `Route` decodes for it: no other type says that here.
-    Handler = Callable[[Broker, RequestContext, Any], Message | Deferred | None]
+    Answer = Message | Deferred | None
+    Handler = Callable[[Broker, RequestContext, Never], Answer]
+    """Takes the request of its own API and no other; `Handle` is the same for `Route`, which decodes just that."""
+    Handle = Callable[[Broker, RequestContext, Message], Answer]
 
 
 def _commit(handle: Handler) -> Divided:
@@ -176,7 +179,7 @@ class Route:
         self.version = version
         self.name = APIS[api_key].name
         self.flows = api_key in FLOWING
-        self.handle = self.handle_long = handler
+        self.handle = self.handle_long = cast("Handle", handler)
         most = MOST_ELEMENTS
         if isinstance(handler, Divided):
             most = min(most, handler.most)  # so that nobody needs to count what is short
@@ -186,12 +189,12 @@ class Route:
         self.durations = [0] * DURATION_BUCKETS
         self.total_ns = 0
 
-    def decode_long(self, frame: bytes, position: int) -> tuple[Any, int]:
+    def decode_long(self, frame: bytes, position: int) -> tuple[Message, int]:
         """As `decode`, however long it takes. Any thread."""
-        decoded: tuple[Any, int] = APIS[self.api_key].request.decoder(self.version)(frame, position)
+        decoded: tuple[Message, int] = APIS[self.api_key].request.decoder(self.version)(frame, position)
         return decoded
 
-    def encode_long(self, response: Any, correlation_id: int) -> list[Any]:
+    def encode_long(self, response: Message, correlation_id: int) -> list[Buffer]:
         """As `encode`, however long it takes. Any thread."""
         return encode_response(self.api_key, self.version, correlation_id, response)
 

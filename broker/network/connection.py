@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from broker.handlers.dispatch import Route
     from broker.network.listener_security import ListenerSecurity
     from broker.network.long_messages import Decoded
-    from broker.network.ports import Owner
+    from broker.network.ports import Owner, Transport
     from broker.quotas.limits import Limits
     from protocol.schema import Message
+    from protocol.schema.wire_types import Buffer
 
 _MAX_REQUESTS_PER_TURN = 256
 _MAX_TURN_NS = 500_000
@@ -130,7 +131,7 @@ class Connection(TransportSide):
 
     # --- called by the event loop
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: Transport) -> None:
         """A client has connected."""
         self._transport = transport
         name = transport.get_extra_info("peername") or ("", 0)
@@ -260,7 +261,7 @@ class Connection(TransportSide):
         """What serves a version of an API, None if nothing does."""
         return self._owner.routes.made.get(api_key << 16 | version) or self._owner.routes.find(api_key, version)
 
-    def answer(self, buffers: list[Any]) -> None:
+    def answer(self, buffers: list[Buffer]) -> None:
         """Send this in its turn; nothing is owed before it."""
         self._put(buffers)
 
@@ -275,7 +276,7 @@ class Connection(TransportSide):
 
         return go_on
 
-    def end_later(self, buffers: list[Any], delay_ms: int) -> None:
+    def end_later(self, buffers: list[Buffer], delay_ms: int) -> None:
         """Read nothing more; after the delay send this and end."""
         self.stop_reading()
         runtime = self._broker.runtime
@@ -604,7 +605,7 @@ class Connection(TransportSide):
         parts = deferred.parts or []
         runtime, owner = self._broker.runtime, self._session
 
-        def written(result: tuple[Encoded, list[Any]]) -> None:
+        def written(result: tuple[Encoded, list[object]]) -> None:
             later.complete(result[0])
             for each in (parts, result[1]):
                 runtime.in_slices(let_go(each), _nothing, _nothing, owner=owner)
@@ -687,7 +688,7 @@ class Connection(TransportSide):
                 if response.__class__ is Encoded:
                     self._put(response.buffers)
                 elif response is not None:
-                    self._put(deferred.route.encode(response, deferred.correlation_id))
+                    self._put(deferred.route.encode(response, deferred.correlation_id))  # type: ignore[arg-type]  # see above
             except LongMessage:
                 deferred.response = response
                 response = None

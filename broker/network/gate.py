@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.handlers.dispatch import Route
     from broker.network.listener_security import ListenerSecurity
     from broker.network.ports import Owner
+    from protocol.schema.wire_types import Buffer
 
 LOGIN_WITHIN_MS = 30_000
 """From a connection's first moment until it has authenticated."""
@@ -63,13 +64,13 @@ class Gated(Protocol):
     def unserved(self, api_key: int, version: int, correlation_id: int) -> None:
         """Answer a version that is not ours."""
 
-    def answer(self, buffers: list[Any]) -> None:
+    def answer(self, buffers: list[Buffer]) -> None:
         """Send this, in its turn."""
 
     def wait_with(self, frame: bytes) -> Callable[[], None]:
         """Do nothing more; what is returned shows this frame again and goes on."""
 
-    def end_later(self, buffers: list[Any], delay_ms: int) -> None:
+    def end_later(self, buffers: list[Buffer], delay_ms: int) -> None:
         """Read nothing more; after the delay send this and end."""
 
     def close(self, reason: str, **facts: Any) -> None:
@@ -213,7 +214,7 @@ class Gate:
         answer = self._judged(frame[4:], frame, now_ms)
         if answer is None:
             return
-        buffers: list[Any] = [len(answer.token).to_bytes(4, "big") + answer.token]
+        buffers: list[Buffer] = [len(answer.token).to_bytes(4, "big") + answer.token]
         self._answered(answer, buffers if answer.failed is None else [])
 
     def _judged(self, token: bytes, frame: bytes, now_ms: int) -> Answer | None:
@@ -224,7 +225,7 @@ class Gate:
         answer.wait(self._connection.wait_with(frame))
         return None
 
-    def _answered(self, answer: Answer, buffers: list[Any]) -> None:
+    def _answered(self, answer: Answer, buffers: list[Buffer]) -> None:
         if answer.failed is not None:
             self._fail(buffers if answer.error else [], answer.failed)
             return
@@ -235,7 +236,7 @@ class Gate:
             self._timers.cancel(("login", id(self._connection)))
             self._connection.authenticated(f"User:{states.user}", watched=not states.lasts)
 
-    def _refusal(self, api_key: int, version: int, correlation_id: int) -> list[Any]:
+    def _refusal(self, api_key: int, version: int, correlation_id: int) -> list[Buffer]:
         """An answer that says ILLEGAL_SASL_STATE, where the API has a place for it."""
         if self._connection.route(api_key, version) is None:
             return []
@@ -244,7 +245,7 @@ class Gate:
             response.error_code = ErrorCode.ILLEGAL_SASL_STATE
         return encode_response(api_key, version, correlation_id, response)
 
-    def _fail(self, buffers: list[Any], reason: str) -> None:
+    def _fail(self, buffers: list[Buffer], reason: str) -> None:
         connection, states = self._connection, self._states
         self._timers.cancel(("login", id(connection)))
         delay_ms, left_out = self._owner.failures.failed(

@@ -27,7 +27,7 @@ class Decoded:
 
     __slots__ = ("end", "parts", "request")
 
-    def __init__(self, request: Any, end: int, parts: list[Any]) -> None:
+    def __init__(self, request: Any, end: int, parts: list[object]) -> None:
         self.request = request
         self.end = end
         self.parts = parts
@@ -46,23 +46,23 @@ def decoded(route: Route, frame: bytes, position: int) -> Generator[InThread, An
 
 def encoded(
     route: AnswerRoute, answer: list[Any], correlation_id: int
-) -> Generator[InThread, Any, tuple[Encoded, list[Any]]]:
+) -> Generator[InThread, Any, tuple[Encoded, list[object]]]:
     """What the one message in `answer`, which is taken out of it, becomes; and the objects that it consisted of.
 
     Raises: EncodeError.
     """
 
-    def write() -> tuple[Encoded, list[Any]]:
+    def write() -> tuple[Encoded, list[object]]:
         response = answer.pop()
         return Encoded(route.encode_long(response, correlation_id)), parts_of(response)
 
-    result: tuple[Encoded, list[Any]] = yield InThread(write)
+    result: tuple[Encoded, list[object]] = yield InThread(write)
     return result
 
 
-def parts_of(message: Any) -> list[Any]:
+def parts_of(message: Any) -> list[object]:
     """Everything that `message` alone may hold, it included, what is inside before what it is in."""
-    parts = [message]
+    parts: list[Any] = [message]
     at = 0
     lists: set[int] = set()  # some are in many places
     while at < len(parts):
@@ -81,7 +81,7 @@ def parts_of(message: Any) -> list[Any]:
     return parts
 
 
-def let_go(parts: list[Any]) -> Generator[None, None, None]:
+def let_go(parts: list[object]) -> Generator[None, None, None]:
     """Forget the parts of a message that nobody else holds, the outermost first: each then holds nothing alone."""
     while parts:
         del parts[-_FREED_A_STEP:]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.network.memory import RequestMemory
     from broker.network.slow_frames import SlowFrames
     from broker.security.failures import Failures
+    from protocol.schema.wire_types import Buffer
 
 
 class Owner(Protocol):
@@ -39,6 +40,37 @@ class Owner(Protocol):
 
     def forget(self, connection: OpenConnection) -> None:
         """It is gone."""
+
+
+class Transport(Protocol):
+    """What bytes go through: the event loop's, or a TLS channel in front of it."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """What is known of the socket: its `peername`, say."""
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """How much may be unsent before writing is to pause, and to go on."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that are unsent."""
+
+    def pause_reading(self) -> None:
+        """Read no further."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def write(self, data: Buffer) -> None:
+        """Send this."""
+
+    def writelines(self, pieces: list[Buffer]) -> None:
+        """Send all of this."""
+
+    def close(self) -> None:
+        """End it once all is sent."""
+
+    def abort(self) -> None:
+        """End it at once."""
 
 
 class OpenConnection(Holder, Protocol):
@@ -75,7 +107,7 @@ class OpenConnection(Holder, Protocol):
     def close(self, reason: str, **facts: Any) -> None:
         """End it, with one log line."""
 
-    def end_later(self, buffers: list[Any], delay_ms: int) -> None:
+    def end_later(self, buffers: list[Buffer], delay_ms: int) -> None:
         """Read nothing more; after the delay send this and end."""
 
     def end(self) -> None:

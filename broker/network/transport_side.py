@@ -6,10 +6,11 @@ too much of this peer's is unanswered or unread, or memory is short for all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.network.ports import Owner
+    from broker.network.ports import Owner, Transport
+    from protocol.schema.wire_types import Buffer
 
 _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than the kernel's looking at each piece
 
@@ -32,8 +33,8 @@ class TransportSide:
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
-        self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
-        self._out: list[Any] = []  # answers in order, not yet given to the transport
+        self._transport: Transport
+        self._out: list[Buffer] = []  # answers in order, not yet given to the transport
         self._out_bytes = 0
         self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
         self.unsent_bytes = 0
@@ -79,7 +80,7 @@ class TransportSide:
         if not self._gated:
             self._transport.resume_reading()
 
-    def _put(self, buffers: list[Any]) -> None:
+    def _put(self, buffers: list[Buffer]) -> None:
         if len(buffers) == 1:
             self._out.append(buffers[0])
             self._out_bytes += len(buffers[0])
