@@ -1,4 +1,4 @@
-"""`kohort why GROUP --from DIR`: the story of a group out of the files of a data directory, Apache Kafka's or Kohort's.
+"""`kohort why GROUP --from DIR`: a group's history out of the files of a data directory, Apache Kafka's or Kohort's.
 
 Nothing runs and nothing is asked: the records of `__consumer_offsets`, and the ledger's where there is one.
 """

@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from broker.http.routes import ROUTES
 from cli import VERBS
 from cli.completion import program
 from cli.kafka_tools import TOOLS
+from coordinator.outcome import Input
 from kohort.testing import Broker
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
@@ -79,6 +81,37 @@ def test_every_api_was_added_as_contributing_says() -> None:
         assert api_key in APIS, name
         assert handler.__name__ == name
         assert handler.__module__.startswith("broker.handlers.")
+
+
+@pytest.mark.parametrize("package", ["classic", "consumer", "offsets", "transactions"])
+def test_every_rule_was_added_as_contributing_says(package: str) -> None:
+    """What can happen is a slotted value of `inputs.py`; `rules.py` names the function, in a module of the package."""
+    inputs = import_module(f"coordinator.{package}.inputs")
+    rules = import_module(f"coordinator.{package}.rules").RULES
+    own = {one for one in vars(inputs).values() if isinstance(one, type) and one.__module__ == inputs.__name__}
+    for one in own:
+        if issubclass(one, Input) and one.__subclasses__() == []:
+            assert "__slots__" in vars(one), one
+            assert one in rules, one
+    assert all(rule.__module__.startswith("coordinator.") for rule in rules.values())
+
+
+def test_every_setting_was_added_as_contributing_says() -> None:
+    """It has a sentence, and is not among those of Kafka's that have no effect."""
+    ignored = (ROOT / "broker" / "config" / "settings_ignored.py").read_text().split()
+    for key, definition in Settings({}).definitions.items():
+        assert definition.doc.endswith("."), key
+        assert key not in ignored, key
+
+
+def test_every_verb_was_added_as_contributing_says() -> None:
+    """One function for its words, one that declares it whole; `docs/cli.md` or the page of its own describes it."""
+    pages = "".join(page.read_text() for page in PAGES)
+    for verb, where in VERBS.items():
+        module = import_module(where.partition(":")[0])
+        assert callable(module.main), verb
+        assert callable(module.parser), verb
+        assert f"kohort {verb}" in pages, verb
 
 
 def test_every_decision_of_the_design_that_is_cited_is_there() -> None:

@@ -75,7 +75,7 @@ def lag(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
 
 
 def why(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
-    """The story of a group, as text, once the ledger has written what has happened."""
+    """The history of a group, as text, once the ledger has written what has happened."""
 
     def look(left: int) -> None:
         if bed.broker.ledger.is_written or not left:

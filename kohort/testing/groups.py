@@ -60,13 +60,13 @@ class Group:
         return sum(lag for name, _, lag in self._life.ask("lag", group=self.group_id) if topic in (None, name))
 
     def why(self) -> str:
-        """Its story: every rebalance, who caused it and why, what moved, who was fenced or refused."""
+        """Its history: every rebalance, who caused it and why, what moved, who was fenced or refused."""
         return str(self._life.ask("why", group=self.group_id))
 
     # --- waiting
 
     def wait_stable(self, members: int | None = None, within: Span = 10) -> list[Member]:
-        """Wait until it is Stable, with so many members; who they are. Raises: AssertionError with its story."""
+        """Wait until it is Stable, with so many members; who they are. Raises: AssertionError with its history."""
         return wait(self._stable(members), within)
 
     async def await_stable(self, members: int | None = None, within: Span = 10) -> list[Member]:

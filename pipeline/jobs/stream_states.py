@@ -38,10 +38,10 @@ def tell_groups(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Call
 
 
 def tell_stuck(
-    inputs: Inputs, write: Callable[[DataFrame, int], None], carry: Path
+    inputs: Inputs, write: Callable[[DataFrame, int], None], state_folder: Path
 ) -> Callable[[DataFrame, int], None]:
     """The rows of partitions that are stuck now and were not at the batch before, or got on in between."""
-    state = StreamState(inputs.spark, carry)
+    state = StreamState(inputs.spark, state_folder)
 
     def each(_fresh: DataFrame, batch: int) -> None:
         told, _ = state.load(batch)

@@ -147,9 +147,9 @@ class _Rebalances:
     def each(self, fresh: DataFrame, batch: int) -> None:
         """Tell what is new, keep what the next batch needs."""
         fresh = fresh.persist()
-        past, facts = self.state.load(batch)
+        before, facts = self.state.load(batch)
         told_us = facts.get("told_us", _ALL_TIME)
-        rows = (fresh if past is None else past.unionByName(fresh)).persist()
+        rows = (fresh if before is None else before.unionByName(fresh)).persist()
         records = rows.where("g IS NOT NULL").select("g.*")
         ledger = rows.where("l IS NOT NULL").select("l.*")
         generations = group_generations(records)
@@ -229,9 +229,9 @@ class _Lag:
 
     def each(self, fresh: DataFrame, batch: int) -> None:
         """Tell the grid points that have come, keep what later ones need."""
-        past, facts = self.state.load(batch)
+        before, facts = self.state.load(batch)
         told_us = facts.get("told_us", _ALL_TIME)
-        rows = (fresh if past is None else past.unionByName(fresh)).persist()
+        rows = (fresh if before is None else before.unionByName(fresh)).persist()
         commits = rows.where("group_id IS NOT NULL").drop(*_BATCH)
         positions = rows.where("group_id IS NULL").select(*TP, *_BATCH)
         end = commits.agg(F.max(micros("logged_at")).alias("end")).first()

@@ -53,7 +53,7 @@ def _behind(group: Row, spans: Sequence[Row], steps: Sequence[Row], *, single: b
     after = "" if now is None else "; it has caught up" if now < messages / 100 else f"; {now:,} at the end"
     why = _cause(at - timedelta(seconds=waited or 0), at, steps)
     text = f"was {counted(messages, 'message')} behind, the oldest had waited {span((waited or 0) * 1000)}{after}. "
-    # Of groups that assign themselves nobody knows owners, and of a long story only the newest are told.
+    # Of groups that assign themselves nobody knows owners, and of a long history only the newest are told.
     told = any(row["owned_from"] <= at for row in spans)
     text += why or ("" if not told else "It had its partitions then" if owned else "Nobody owned its partitions then")
     weight = NOTE if single and not owned else WARNING

@@ -31,7 +31,7 @@ def group_history(*key: str) -> WindowSpec:
 def with_era(frame: DataFrame) -> DataFrame:
     """Adds `era`: when the group's first record came into this log partition.
 
-    A group lives in one log partition, where `log_offset` is the order. Was the number of partitions changed, its story
+    A group lives in one log partition, where `log_offset` is the order. Was their number changed, its history
     goes on in another, whose offsets say nothing about before and after.
     """
     return frame.withColumn("era", F.min("logged_at").over(Window.partitionBy("group_id", "log_partition")))

@@ -10,8 +10,7 @@ import pytest
 from broker.catalogue.topics_image import Topic
 from broker.config.settings import Settings
 from broker.loop.worker import WorkerDied
-from broker.partitions import PartitionLoading
-from broker.partitions import log_manager as log_keeper
+from broker.partitions import PartitionLoading, log_manager
 from broker.partitions.log_manager import LogManager
 from storage.clean.swap import Swap
 from storage.errors import StorageError
@@ -198,7 +197,7 @@ def test_a_log_that_cannot_be_closed_leaves_the_directory_unmarked(kept: Kept, m
 
 def test_many_logs_are_made_durable_at_once(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop with thousands of logs would wait for the fsyncs of as many small files. The marker comes after it."""
-    monkeypatch.setattr(log_keeper, "MANY", 0)
+    monkeypatch.setattr(log_manager, "MANY", 0)
     seen: list[bool] = []
     marker = kept.plane.directory / "clean"
     monkeypatch.setattr(DISK, "syncfs", lambda _: seen.append(marker.exists()), raising=False)
@@ -213,7 +212,7 @@ def test_a_file_system_that_lost_something_leaves_the_directory_unmarked(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And no recovery point tells of what was not flushed."""
-    monkeypatch.setattr(log_keeper, "MANY", 0)
+    monkeypatch.setattr(log_manager, "MANY", 0)
 
     def refuse(_: int) -> None:
         raise OSError(5, "Input/output error")
