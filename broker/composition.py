@@ -34,7 +34,7 @@ from broker.partitions.moves import Moves
 from broker.quotas.client_quotas import ClientQuotas
 from broker.transactions.transactions import Transactions
 from storage.directory.last_stops import LastStops
-from storage.directory.log_directories import LogDirectories, offsets_in, offsets_of
+from storage.directory.log_directories import LogDirectories, offsets_of
 from storage.directory.log_directory import METADATA_FOLDER
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 from storage.reading.checkpoints import LOG_START, RECOVERY_POINT
@@ -96,10 +96,11 @@ class Composition:
         broker.cluster_id = identity.cluster_id
         broker.secret = identity.directory_id
         scans = directories.scans()
-        recovery_points = offsets_in(scans, RECOVERY_POINT)
-        log_starts = offsets_in(scans, LOG_START)
+        recovery_points = directories.offsets_in(scans, RECOVERY_POINT)
+        log_starts = directories.offsets_in(scans, LOG_START)
         # From here on a crash is a crash: what was read so far has changed nothing.
         stops = LastStops.take(directories)
+        scans = [(one, scan) for one, scan in scans if one in directories.logs]
         catalogue = broker.catalogue = Catalogue(
             runtime,
             directories.metadata.path,
@@ -169,13 +170,16 @@ class Composition:
             away=directories.away,
         )
 
-        def disk_changed() -> None:
+        def place() -> None:
             offline = {str(path) for path in partitions.disks.offline}
             online = {one.directory_id: str(one.path) for one in directories.logs if str(one.path) not in offline}
+            cordoned = frozenset(one.directory_id for one in directories.logs if one.path in settings.cordoned)
             if online:  # else nobody gets a new partition anywhere
-                catalogue.placing = replace(catalogue.placing, directories=online)
+                catalogue.placing = replace(catalogue.placing, directories=online, cordoned=cordoned)
 
-        partitions.on_disk_changed = disk_changed
+        place()
+        partitions.on_disk_changed = place
+        settings.on_change(place)
         for path, why in directories.away.items():
             log.error("log_directory_offline", directory=str(path), error=why)
         partitions.unclean = frozenset(one.path for one in stops.unclean)
@@ -195,6 +199,7 @@ class Composition:
             partitions,
             directories.logs,
             record=catalogue.move_partition,
+            cordoned=lambda: settings.cordoned,
             new_uuid=random_uuid,
             remove_later=folders.remove_later,
         )

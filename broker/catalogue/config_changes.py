@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.topic_changes import Refused, check_size
-from broker.config import client_metrics_configs, group_configs, settings_ignored, topic_configs
+from broker.config import client_metrics_configs, cordoned, group_configs, settings_ignored, topic_configs
 from broker.config.config_def import ConfigError, ConfigType
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
@@ -195,10 +195,20 @@ def _validate(
                 raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
             if name in overrides:
                 _parse_for_broker(key, overrides[name])
+                if name == cordoned.KEY:
+                    _check_cordoned(overrides[name] or "", broker.static)
     except client_metrics_configs.BadRequest as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_cordoned(text: str, static: Mapping[str, str | None]) -> None:
+    log_dirs = static.get("log.dirs") or static.get("log.dir") or "data"
+    try:
+        cordoned.cordoned_directories(text.split(","), [one.strip() for one in log_dirs.split(",")])
+    except ConfigError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _parse_for_broker(key: ConfigKey, text: str | None) -> None:

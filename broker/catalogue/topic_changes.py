@@ -61,6 +61,7 @@ class Placing:
     default_replication_factor: int = 1
     directories: Mapping[bytes, str] = field(default_factory=dict)  # those of partitions, id -> path; none: the above
     away: Collection[str] = ()  # the paths of those that could not be opened
+    cordoned: Collection[bytes] = ()  # those of `directories` that get no new partitions
 
     @property
     def directory_ids(self) -> tuple[bytes, ...]:
@@ -71,9 +72,12 @@ class Placing:
 def spread(placing: Placing, counts: Mapping[bytes, int], partitions: int) -> list[bytes]:
     """A directory for each of so many new partitions: the one with the fewest, the first in `log.dirs` among equals.
 
-    `counts` are those of all partitions by directory id. Source: Kafka's LogManager.nextLogDirs.
+    `counts` are those of all partitions by directory id. Cordoned ones get none, unless there is no other.
+    Source: Kafka's LogManager.nextLogDirs.
     """
-    now = {directory: counts.get(directory, 0) for directory in placing.directory_ids}
+    every = placing.directory_ids
+    open_ones = [directory for directory in every if directory not in placing.cordoned] or every
+    now = {directory: counts.get(directory, 0) for directory in open_ones}
     chosen = []
     for _ in range(partitions):
         directory = min(now, key=now.__getitem__)
@@ -129,6 +133,16 @@ def create_topic(
     return made
 
 
+def _check_cordoned(placing: Placing) -> None:
+    """Raises: Refused. Source: Kafka's StripedReplicaPlacer."""
+    if all(one in placing.cordoned for one in placing.directory_ids):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log "
+            "directories cordoned.",
+        )
+
+
 def _partition_count(placing: Placing, wish: NewTopic) -> int:
     if wish.assignments:
         if wish.partition_count != -1:
@@ -168,6 +182,7 @@ def _partition_count(placing: Placing, wish: NewTopic) -> int:
             ErrorCode.INVALID_PARTITIONS,
             f"Number of partitions must be from 1 to {MAX_PARTITIONS}, or -1 to use the default value, not {count}.",
         )
+    _check_cordoned(placing)
     return count
 
 
@@ -176,6 +191,12 @@ def _check_assignment(placing: Placing, brokers: Sequence[int]) -> None:
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment {list(brokers)} must be [{placing.node_id}], the only broker.",
+        )
+    if all(one in placing.cordoned for one in placing.directory_ids):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes broker {placing.node_id}, but all its log directories are "
+            "cordoned.",
         )
 
 
@@ -221,6 +242,8 @@ def create_partitions(
             )
         for brokers in assignments:
             _check_assignment(placing, brokers)
+    else:
+        _check_cordoned(placing)
     directories = spread(placing, state.directory_counts, count - now)
     return [
         _partition(placing, topic_id, partition, directory)

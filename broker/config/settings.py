@@ -12,9 +12,11 @@ Source: Kafka's AbstractKafkaConfig, SocketServerConfigs, ServerLogConfigs, Grou
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from broker.config.config_def import ConfigError, ConfigKey
+from broker.config.cordoned import cordoned_directories
 from broker.config.security_settings import SecuritySettings
 from broker.config.setting_types import (
     Declaration,
@@ -56,6 +58,9 @@ class Settings(SecuritySettings):
     broker_rack: str | None = text(None, "The rack of this broker, as Metadata tells it.")
     log_dirs: tuple[str, ...] = many("data", "Where the partitions lie, one directory a disk. Ours: ./data.")
     log_dir: str | None = text(None, "The directory when log.dirs is not given.")
+    cordoned_log_dirs: tuple[str, ...] = many(
+        "", "Those of log.dirs that get no new partitions; * is all of them.", dynamic=True
+    )
     metadata_log_dir: str | None = text(None, "Where the metadata log lies; the first of log.dirs when not given.")
     listeners: tuple[str, ...] = many(
         "PLAINTEXT://127.0.0.1:9092",
@@ -397,6 +402,13 @@ class Settings(SecuritySettings):
         raise AssertionError
 
     @property
+    def cordoned(self) -> frozenset[Path]:
+        """The log directories that get no new partitions. Entries that are none of log.dirs any more are left out."""
+        known = {Path(one).absolute() for one in self.log_dirs}
+        named = self.cordoned_log_dirs
+        return frozenset(known if "*" in named else known & {Path(one).absolute() for one in named})
+
+    @property
     def static(self) -> dict[str, str | None]:
         """What was set at start, and those of our own defaults that are not Kafka's and stand behind topic configs."""
         return {"log.flush.interval.ms": to_text(self.log_flush_interval_ms), **self.given}
@@ -482,6 +494,10 @@ class Settings(SecuritySettings):
             self.log_dirs = (self.log_dir,)
         if not all(self.log_dirs) or len(set(self.log_dirs)) != len(self.log_dirs) or not self.log_dirs:
             raise SettingsError(f"log.dirs={','.join(self.log_dirs)}: it takes directories, each once")
+        try:
+            cordoned_directories(self.cordoned_log_dirs, self.log_dirs)
+        except ConfigError as error:
+            raise SettingsError(f"cordoned.log.dirs={','.join(self.cordoned_log_dirs)}: {error}") from None
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise SettingsError(
                 f"group.min.session.timeout.ms={self.group_min_session_timeout_ms}: it takes a number of at most "

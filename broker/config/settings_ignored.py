@@ -21,7 +21,7 @@ _KEYS = frozenset(
     controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
     controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
-    controller.socket.timeout.ms cordoned.log.dirs
+    controller.socket.timeout.ms
     delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
     delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable

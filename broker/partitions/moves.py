@@ -28,7 +28,7 @@ from storage.errors import CorruptFile, StorageError
 from storage.log import handover
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from broker.catalogue.requests import Result
     from broker.catalogue.topics_delta import TopicsDelta
@@ -58,6 +58,7 @@ class Moves(TopicsListener):
         directories: Sequence[LogDirectory],
         *,
         record: Callable[[bytes, int, bytes, Callable[[Result], None]], None],
+        cordoned: Callable[[], Collection[Path]],
         new_uuid: Callable[[], bytes],
         remove_later: Callable[[list[Path]], None],
     ) -> None:
@@ -66,6 +67,7 @@ class Moves(TopicsListener):
         self._by_path = {one.path: one for one in directories}
         self._by_id = {one.directory_id: one for one in directories}
         self._record = record
+        self._cordoned = cordoned
         self._new_uuid = new_uuid
         self._remove_later = remove_later
         self._moves: dict[Key, Move] = {}
@@ -136,16 +138,18 @@ class Moves(TopicsListener):
         to = self._by_path.get(path)
         if to is None:
             raise _Refused(ErrorCode.LOG_DIR_NOT_FOUND)
+        if path in self._cordoned():
+            raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
         if self._partitions.has(*key) and self._partitions.is_offline(*key):
             raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         try:
             partition = self._partitions.get(*key)
-        except PartitionLoading:
-            partition = None
+        except PartitionLoading as error:
+            raise _Refused(ErrorCode.REPLICA_NOT_AVAILABLE) from error  # tools come again
         except KafkaError as error:
             raise _Refused(error.code) from error
         if partition is None:
-            raise _Refused(ErrorCode.REPLICA_NOT_AVAILABLE)
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.error is not None:
             raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
         return to, partition

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.directory.log_directory import METADATA_FOLDER
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,9 +28,17 @@ class LastStops:
 
     @classmethod
     def take(cls, directories: LogDirectories) -> LastStops:
-        """Read the markers and remove them, durably: whatever happens next is no clean stop. Raises: StorageError."""
+        """Read the markers and remove them, durably: whatever happens next is no clean stop.
+
+        A directory whose disk refuses is given up. Raises: StorageError, for the metadata log's or the last one.
+        """
         fresh = not (directories.metadata.path / METADATA_FOLDER).exists()
-        found = {one: one.take_clean_marker() for one in directories.logs}
+        found: dict[LogDirectory, int | None] = {}
+        for one in directories.logs:
+            try:
+                found[one] = one.take_clean_marker()
+            except StorageError as error:
+                directories.give_up(one, error)
         epochs = {one: epoch for one, epoch in found.items() if epoch is not None}
         left = frozenset(found) - directories.new
         unclean = frozenset() if fresh else left - epochs.keys()

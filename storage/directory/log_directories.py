@@ -78,7 +78,7 @@ class LogDirectories:
         made.away = away
         return made
 
-    def _give_up(self, directory: LogDirectory, error: Exception) -> None:
+    def give_up(self, directory: LogDirectory, error: Exception) -> None:
         """The disk fails: go on without. Raises: the error, when the metadata log or the last of `logs` is there."""
         if directory is self.metadata or len(self.logs) == 1:
             raise error
@@ -124,7 +124,7 @@ class LogDirectories:
                     one.path, node_id=node_id, new_uuid=new_uuid, cluster_id=identity.cluster_id
                 )
             except StorageError as error:
-                self._give_up(one, error)
+                self.give_up(one, error)
                 continue
             file = one.path / meta_properties.FILE
             if meta.cluster_id != identity.cluster_id:
@@ -162,23 +162,30 @@ class LogDirectories:
             try:
                 found.append((one, one.scan()))
             except OSError as error:
-                self._give_up(one, error)
+                self.give_up(one, error)
         metadata = self.metadata.path / METADATA_FOLDER
         if any(scan.logs for _, scan in found) and not metadata.exists():
             why = "it is not there, and there are folders of partitions"
             raise CorruptFile(metadata, f"{why}: restore it from a copy, name its metadata.log.dir, or move them away")
         return found
 
-
-def offsets_in(scans: Sequence[tuple[LogDirectory, Scan]], name: str) -> list[tuple[Scan, dict[Key, int]]]:
-    """What the checkpoint file of this name says in each of them. Raises: CorruptFile, OSError."""
-    return [(scan, read_offsets(directory.path / name)) for directory, scan in scans]
+    def offsets_in(self, scans: Sequence[tuple[LogDirectory, Scan]], name: str) -> list[tuple[Scan, dict[Key, int]]]:
+        """What the checkpoint file of this name says in each that can be read. Raises: CorruptFile, OSError."""
+        found = []
+        for directory, scan in scans:
+            if directory not in self.logs:
+                continue
+            try:
+                found.append((scan, read_offsets(directory.path / name)))
+            except OSError as error:
+                self.give_up(directory, error)
+        return found
 
 
 def offsets_of(
     found: Sequence[tuple[Scan, Mapping[Key, int]]], topic_id: Callable[[Key], bytes | None]
 ) -> dict[Key, int]:
-    """What `offsets_in` has found: of a partition, the file where its folder is.
+    """What `LogDirectories.offsets_in` has found: of a partition, the file where its folder is.
 
     `topic_id` is that of the partition's topic now: what is said of a folder that an older topic of this name has left,
     in a directory that was away when that was deleted, would throw away the records of the new one.

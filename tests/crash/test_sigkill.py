@@ -1,4 +1,5 @@
-"""The broker is killed by SIGKILL while clients commit and produce, and started again.
+"""The broker is killed by SIGKILL while clients commit and produce, and started again. It has two log directories, and
+partitions are on their way from one to the other when it is killed.
 
 20 rounds in CI, 3 in a plain `make test`, `make crash ROUNDS=1000` for the long run. A run prints its seed;
 KOHORT_CRASH_SEED repeats its moments.
@@ -6,14 +7,21 @@ KOHORT_CRASH_SEED repeats its moments.
 
 import os
 import random
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from protocol.errors import ErrorCode
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.crash import load
@@ -26,13 +34,14 @@ CLIENTS = ("aiokafka", "confluent", "kafka_python", "franz")
 
 @pytest.mark.xdist_group("crash")
 def test_sigkill_under_load_loses_nothing_acknowledged(
-    start_broker: Callable[..., BrokerProcess], spawn: Callable[..., Worker]
+    start_broker: Callable[..., BrokerProcess], spawn: Callable[..., Worker], tmp_path: Path
 ):
     """CR01, CR02, CR03, CR05, CR08, TX11, P01: see `docs/scenarios/crash.md`."""
     seed = int(os.environ.get("KOHORT_CRASH_SEED", random.randrange(1 << 32)))
     print(f"KOHORT_CRASH_SEED={seed}, {ROUNDS} rounds")
     chance = random.Random(seed)
-    broker = start_broker({**QUICK_GROUPS, "num.partitions": 2})
+    disks = tmp_path / "one", tmp_path / "two"
+    broker = start_broker({**QUICK_GROUPS, "num.partitions": 2, "log.dirs": ",".join(map(str, disks))})
     topic = "load"
     harness.create_topic(broker.address, topic)
     groups = {
@@ -57,10 +66,11 @@ def test_sigkill_under_load_loses_nothing_acknowledged(
         harness.wait_until_shared(workers)
     producers = load.Producers(broker.address, topic)
     committers = load.Committers(broker.address, topic)
-    down_ms = []
+    down_ms, moves = [], 0
 
     for number in range(ROUNDS):
         wait_until_all_advance(groups, producers, committers)
+        moves += move_some(broker, chance, topic, disks)
         time.sleep(chance.uniform(0, 0.3))  # the moment of the blow, not a wait for anything
         topic_id = create_by_metadata(broker, f"made-{number}") if number % 2 == 0 else None
         # What has been acknowledged by now must survive; a copy, since acknowledgements go on until the blow.
@@ -93,6 +103,9 @@ def test_sigkill_under_load_loses_nothing_acknowledged(
         for worker in workers:
             worker.leave()
         harness.check_reads(workers, written)
+    assert len(re.findall(r"partition_moved ", broker.log())) > 0, f"{moves} were begun"
+    for key in range(harness.PARTITIONS):
+        assert sum((disk / f"{topic}-{key}").exists() for disk in disks) == 1
     print(f"start to ready after SIGKILL: {min(down_ms):.0f} to {max(down_ms):.0f} ms")
 
 
@@ -109,6 +122,27 @@ def wait_until_all_advance(
         lambda: min(producers.acknowledged[codec, 0] for codec in producers.CODECS), what="producers go on"
     )
     load.until_resumed(lambda: sum(committers.acknowledged.values()), what="commits go on")
+
+
+def move_some(broker: BrokerProcess, chance: random.Random, topic: str, disks: tuple[Path, Path]) -> int:
+    """Have the topic's partitions, and some of the groups', lie in this directory or that one; how many."""
+    wishes: dict[Path, list[tuple[str, int]]] = {disk: [] for disk in disks}
+    keys = [(topic, partition) for partition in range(harness.PARTITIONS)]
+    keys += [("__consumer_offsets", chance.randrange(50)) for _ in range(10)]
+    for key in keys:
+        wishes[chance.choice(disks)].append(key)
+    dirs = [
+        AlterReplicaLogDir(
+            path=str(disk), topics=[AlterReplicaLogDirTopic(name=name, partitions=[index]) for name, index in its]
+        )
+        for disk, its in wishes.items()
+    ]
+    with Wire(broker.address) as wire:
+        wire.send(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+        for result in wire.receive().results:
+            for partition in result.partitions:
+                assert partition.error_code in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE), result
+    return len(keys)
 
 
 def ends_of(broker: BrokerProcess, topic: str) -> dict[int, int]:

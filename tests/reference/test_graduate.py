@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +14,11 @@ from confluent_kafka import KafkaException
 
 from coordinator.routing import partition_for
 from offline.graduate.partition_files import inspect_partition
+from protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -385,8 +391,28 @@ def _folders(*paths: Path) -> dict[str, set[str]]:
     }
 
 
+def _moved(address: str, to: Path, topic: str) -> list[int]:
+    """Have partition 0 moved; what that and wishes that cannot be met are answered."""
+    answers = []
+    with Wire(address) as wire:
+        for path, name, partition in (
+            (to, topic, 0),
+            (to / "nowhere", topic, 1),
+            (to, "nobody", 0),
+            (to, topic, 99),
+            (to, "x" * 220, 0),
+            (to / "nowhere", "x" * 220, 0),
+        ):
+            its = [AlterReplicaLogDirTopic(name=name, partitions=[partition])]
+            wire.send(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=its)]), 2)
+            [result] = wire.receive().results
+            answers.append(result.partitions[0].error_code)
+    assert answers[0] == 0
+    return answers
+
+
 def test_several_directories_go_from_kohort_to_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
-    """JBOD: each partition stays where it lies, whoever put it there, after a clean stop and after a kill."""
+    """JBOD: each partition stays where it lies, whoever put or moved it there, after a clean stop and after a kill."""
     port = free_port()
     one, two = tmp_path / "one", tmp_path / "two"
     kohort = tidy(g.kohort_on(tmp_path / "kohort", port))
@@ -396,6 +422,16 @@ def test_several_directories_go_from_kohort_to_kafka_and_back(tmp_path: Path, ti
     for partition in range(3):
         g.write(kohort.address, "orders", b"first", partition=partition)
     g.commit(kohort.address, "group", "orders", 1)
+    assert "orders-0" in _folders(one, two)["one"]
+    ours = _moved(kohort.address, two, "orders")
+    eventually(lambda: "orders-0" in _folders(one, two)["two"], deadline_s=60, what="the partition has moved")
+    plan = tmp_path / "plan.json"
+    wish = {"topic": "orders", "partition": 1, "replicas": [1], "log_dirs": [str(one)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [wish]}))
+    words = ("--bootstrap-server", kohort.address, "--reassignment-json-file", plan, "--execute")
+    said = g.tool("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", *words)
+    assert f"Successfully started moving log directory to {one}" in said
+    eventually(lambda: "orders-1" in _folders(one, two)["one"], deadline_s=60, what="the tool has moved another")
     placed = _folders(one, two)
     assert all(placed.values())
     kohort.stop()
@@ -409,6 +445,15 @@ def test_several_directories_go_from_kohort_to_kafka_and_back(tmp_path: Path, ti
         g.write(kafka.address, "orders", b"second", partition=partition)
         assert [value for _, value in g.records(kafka.address, "orders", partition)] == [b"first", b"second"]
     assert g.committed(kafka.address, "group", "orders")[0] == 1
+    assert _moved(kafka.address, one, "orders") == ours
+    # Kafka gives the copy its name before it takes that of the source away.
+    lies = [{"orders-0"}, set()]
+    eventually(
+        lambda: [its & {"orders-0"} for its in _folders(one, two).values()] == lies,
+        deadline_s=60,
+        what="Kafka has moved it back",
+    )
+    placed = {"one": placed["one"] | {"orders-0"}, "two": placed["two"] - {"orders-0"}}
     by_kafka = _folders(one, two)
     assert all(placed[name] < by_kafka[name] for name in placed)
     kafka.kill()

@@ -233,6 +233,32 @@ def test_a_start_goes_on_without_a_folder_that_cannot_be_used(tmp_path: Path, st
     assert whole.stop()
 
 
+def test_a_disk_that_fails_at_its_marker_is_left_out_of_the_start(tmp_path: Path, fail: Any) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    for partition in range(2):
+        write(whole, "t", partition, b"v")
+    assert whole.stop()
+
+    fail(tmp_path / "b")
+    whole = start(tmp_path)
+    assert list(whole.broker.partitions.disks.offline) == [tmp_path / "b"]
+    assert told(whole, "t") == [(0, 1, []), (5, -1, [1])]
+    write(whole, "t", 0, b"taken")
+    assert whole.create("u", 2) is ErrorCode.NONE
+    assert folders(tmp_path / "a", "u") == ["u-0", "u-1"]
+    assert not whole.stop()
+    assert (tmp_path / "b" / CLEAN_MARKER).exists()
+    fail(tmp_path / "a")
+    with pytest.raises(StorageError):  # the metadata log's
+        start(tmp_path)
+
+    fail(None)
+    whole = start(tmp_path)
+    assert ends(whole, "t", 2) == [2, 1]
+    assert whole.stop()
+
+
 def test_a_start_without_any_folder_or_the_metadata_log_is_refused(tmp_path: Path) -> None:
     assert start(tmp_path).stop()
     (tmp_path / "a").rename(tmp_path / "unplugged")

@@ -89,8 +89,8 @@ def test_a_wish_that_cannot_be_met_has_kafkas_errors(tmp_path: Path) -> None:
     whole.create(long, 1)
     assert alter(whole, tmp_path / "b", long) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert alter(whole, tmp_path / "c") == [ErrorCode.LOG_DIR_NOT_FOUND]
-    assert alter(whole, tmp_path / "b", "nobody") == [ErrorCode.REPLICA_NOT_AVAILABLE]
-    assert alter(whole, tmp_path / "b", "t", 7) == [ErrorCode.REPLICA_NOT_AVAILABLE]
+    assert alter(whole, tmp_path / "b", "nobody") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert alter(whole, tmp_path / "b", "t", 7) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert alter(whole, tmp_path / "a") == [ErrorCode.NONE]
     whole.runtime.advance(1_000)
     assert folders(tmp_path / "a") == ["t-0"]
