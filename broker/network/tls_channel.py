@@ -40,6 +40,21 @@ _NOTHING = ssl.MemoryBIO()
 log = get_logger()
 
 
+class _Nobody:
+    """The connection of a channel that is gone."""
+
+    peer = host = ""
+
+    def pause_writing(self) -> None:
+        """It writes no more."""
+
+    def end(self) -> None:
+        """It has."""
+
+
+_NOBODY: Any = _Nobody()
+
+
 class TlsChannel:
     """One accepted socket on a listener with TLS."""
 
@@ -142,10 +157,11 @@ class TlsChannel:
         self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         self._pending.clear()
         self._connection.connection_lost(error)
-        # What OpenSSL holds, a hundred kilobytes, goes now: this and its connection know each other, and would wait for
-        # the garbage collector.
+        # This and its connection know each other, and would wait for the garbage collector, a hundred kilobytes of
+        # OpenSSL's with them.
         del self._tls
         self._incoming = self._outgoing = _NOTHING
+        self._connection = _NOBODY
 
     # --- the transport of the connection
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from broker.security.mechanisms import OTHER_AUTHORIZATION_ID, Proven, Rejected
+from broker.security.mechanisms import Proven, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_TOKEN_BYTES = 65_536
 
+_OTHER = "Authentication failed: Client requested an authorization id"
 _NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _FIRST = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01", re.DOTALL)
 _AUTH = re.compile(r"bearer +([-_~+/.A-Za-z0-9]+=*)", re.IGNORECASE)
@@ -59,6 +60,7 @@ class OAuthBearer:
             return bad.told.encode()
         authorization_id = (match[1] or "").replace("=2C", ",").replace("=3D", "=")
         if authorization_id and authorization_id != proven.user:
-            raise Rejected(OTHER_AUTHORIZATION_ID, told=OTHER_AUTHORIZATION_ID, user=proven.user)
+            told = f"{_OTHER} ({authorization_id}) that is different from the token's principal name ({proven.user})"
+            raise Rejected("another authorization id than the token's user", told=told, user=proven.user)
         self.proven = proven
         return b""

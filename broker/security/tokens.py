@@ -137,6 +137,8 @@ def _in_time(
     issued_ms, from_ms = _moment_ms(claims, "iat"), _moment_ms(claims, "nbf")
     if expires_ms is None or (needs_issued_at and issued_ms is None):
         raise BadToken("it does not say from when until when it is good")
+    if expires_ms < (issued_ms or 0):
+        raise BadToken("it ends before it begins")
     if expires_ms + skew_ms <= now_ms:
         raise BadToken("it has expired")
     if max(issued_ms or 0, from_ms or 0) - skew_ms > now_ms:

@@ -54,6 +54,8 @@ class Doors:
             "listener.name.ssl.ssl.client.auth": "requested",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{folder}/keys.json",
+            "sasl.oauthbearer.expected.audience": "kafka",
+            "sasl.oauthbearer.expected.issuer": "https://issuer",
             **{
                 f"listener.name.{listener}.{name.lower()}.sasl.jaas.config": line
                 for listener in ("sasl_plaintext", "sasl_ssl")
