@@ -48,12 +48,13 @@ _OWN: dict[str, tuple[str, ...]] = {
     "exact": ("lag",),
     "by_date": ("commits", "generations", "rebalances", "membership", "lag", "stuck", "resets", "growth", "records"),
     "now": ("lag",),
+    "transactions": ("commits",),
     "lasting": ("stuck", "report"),
     "offsets_retention": ("groups", "report"),
     "execute": ("restore",),
 }
 _STREAM_ONLY = ("checkpoint", "once", "trigger", "watermark", "as_group", "max_offsets", "on_loss", "compact")
-_NOT_STREAMED = ("until", "limit", "exact", "now")
+_NOT_STREAMED = ("until", "limit", "exact", "now", "transactions")
 _LONGEST_MS = 36_500 * 86_400_000
 _MOST = 2**31 - 2
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
@@ -83,6 +84,7 @@ class Command:
     retention_ms: int = 7 * 86_400_000
     exact: bool = False
     now: bool = False
+    transactions: bool = False
     on_corrupt: str = "error"
     strict: bool = False
     dedupe_replicas: bool = False
@@ -180,6 +182,11 @@ def parser() -> argparse.ArgumentParser:
     add("--at", metavar="T", help="state (now), restore: the moment")
     add("--every", metavar="SPAN", help="lag: the distance of grid points (1m); growth: of windows (1h)")
     add("--exact", action="store_true", help="lag: read the oldest waiting record for its time, not only batch headers")
+    add(
+        "--transactions",
+        action="store_true",
+        help="commits: a table of those that were written in transactions too, pending and aborted ones among them",
+    )
     add("--now", action="store_true", help="lag: only how it is now")
     add("--for", dest="lasting", metavar="SPAN", help="stuck: standing still for at least so long (10m)")
     add("--offsets-retention", metavar="SPAN", help="groups: offsets.retention.minutes of the broker (7d)")
@@ -267,6 +274,7 @@ def read(words: list[str]) -> Command:
         retention_ms=_span("--offsets-retention", given.offsets_retention or "7d"),
         exact=given.exact,
         now=given.now,
+        transactions=given.transactions,
         on_corrupt=given.on_corrupt,
         strict=given.strict,
         dedupe_replicas=given.dedupe_replicas,

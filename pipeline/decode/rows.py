@@ -11,6 +11,7 @@ from pipeline.decode.batches import CODECS, Headers
 from pipeline.decode.columns import choose, constant, headers_column, integers, moments, spans
 from pipeline.decode.records import Records, header_spans
 from pipeline.decode.schemas import BATCHES, HEADERS, RAW
+from storage.reading.batches import read_marker
 
 
 def raw_rows(records: Records, topic: str, partition: int, *, headers: bool) -> list[Any]:
@@ -48,8 +49,9 @@ def source_columns(records: Records, file: str, *, leader_epoch: bool) -> list[A
     ]
 
 
-def batch_rows(headers: Headers, topic: str, partition: int, file: str) -> pa.RecordBatch:
-    """One row a batch header."""
+def batch_rows(headers: Headers, data: bytearray, origin: int, place: tuple[str, int, str]) -> pa.RecordBatch:
+    """One row a batch header. `data` begins at `origin` of the file; `place` is topic, partition and file."""
+    topic, partition, file = place
     count = len(headers)
     producer = headers.column("producer_id")
     columns = [
@@ -67,5 +69,20 @@ def batch_rows(headers: Headers, topic: str, partition: int, file: str) -> pa.Re
         pa.array(headers.is_control),
         constant(file, count, pa.string()),
         integers(headers.position, None, pa.int64()),
+        _markers(headers, data, origin),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=BATCHES)
+
+
+def _markers(headers: Headers, data: bytearray, origin: int) -> pa.Array:
+    """The word of each control batch that ends a transaction."""
+    control = np.flatnonzero(headers.is_control).tolist()
+    if not control:
+        return pa.nulls(len(headers), pa.string())
+    words: list[str | None] = [None] * len(headers)
+    for index in control:
+        at = int(headers.position[index]) - origin
+        marker = read_marker(data[at : at + int(headers.size_bytes[index])])
+        if marker is not None:
+            words[index] = "abort" if marker[0] else "commit"
+    return pa.array(words, pa.string())

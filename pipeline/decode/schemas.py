@@ -64,9 +64,13 @@ BATCHES = pa.schema(
         ("is_control", pa.bool_()),
         ("file", pa.string()),
         ("position", pa.int64()),
+        ("marker", pa.string()),
     ]
 )
-"""One batch header: `records=batch`. Last offset inclusive; producer_id null when there is none."""
+"""One batch header: `records=batch`. Last offset inclusive; producer_id null when there is none.
+
+marker: how a transaction ended, `commit` or `abort`; null in any other batch.
+"""
 
 PROBLEMS = pa.schema(
     [

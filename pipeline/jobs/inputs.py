@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from pipeline import decode
 from pipeline.command import NO_GROUPS
+from pipeline.decode import schemas
 from pipeline.errors import UsageError
 from pipeline.sources import log_ends, log_growth, plan
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, clusters_of, is_there
@@ -94,13 +95,17 @@ class Inputs:
         )
         return self._chosen(whole)
 
+    def sourced_records(self) -> DataFrame:
+        """Group records that are asked for, of open and aborted transactions too, with the columns `GROUP_SOURCE`."""
+        return self._chosen(self._read_records(uncommitted=True, pruned=True, sourced=True))
+
     def keep(self, frame: DataFrame) -> DataFrame:
         """The frame, computed once."""
         kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._kept.append(kept)
         return kept
 
-    def _read_records(self, *, uncommitted: bool = False, pruned: bool = False) -> DataFrame:
+    def _read_records(self, *, uncommitted: bool = False, pruned: bool = False, sourced: bool = False) -> DataFrame:
         options = {"records": "group", "topic": GROUPS_TOPIC}
         if uncommitted:
             options["isolationLevel"] = "read_uncommitted"
@@ -109,13 +114,13 @@ class Inputs:
         if self.command.broker is None and not any(part.topic == GROUPS_TOPIC for part in self.partitions()):
             raise UsageError(NO_GROUPS.format(paths=",".join(self.command.paths)))
         doubled = self._doubled(GROUPS_TOPIC)
-        if doubled:
+        if doubled or sourced:
             options["includeSource"] = "true"
         rows = self._read(options)
         if not doubled:
             return rows
         rows = self._up_to_agreed(rows.withColumn("log", F.lit(GROUPS_TOPIC)), ("log", "log_partition"), "log_offset")
-        return decode.dedupe(rows).drop("log", "file", "position", "producer_id", "is_transactional")
+        return decode.dedupe(rows).drop("log", *(() if sourced else schemas.GROUP_SOURCE.names))
 
     def _chosen(self, rows: DataFrame) -> DataFrame:
         command = self.command
@@ -188,8 +193,6 @@ class Inputs:
         there = [topic for topic in topics if topic in self.topics()]
         if there:
             return self._read({"records": records, "topic": ",".join(there)})
-        from pipeline.decode import schemas  # noqa: PLC0415
-
         columns = schemas.ddl(schemas.BATCHES if records == "batch" else schemas.RAW)
         return self.spark.createDataFrame([], columns)
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 100
 DATES = {
     "offset_commits": "logged_at",
+    "transactional_commits": "logged_at",
     "rebalances": "finished_at",
     "lag": "at",
     "growth": "window_start",

@@ -106,7 +106,8 @@ class Decoder:
         if self.options.records == "batch":
             headers = window.headers[self._wanted(window.headers, start_offset, end_offset, aborted, control=True)]
             if len(headers):
-                yield batch_rows(headers, self.topic, self.partition, window.file)
+                place = self.topic, self.partition, window.file
+                yield batch_rows(headers, window.data, window.origin, place)
             return
         for records in self.records(window, start_offset, end_offset, aborted):
             yield self._make(records, window.file)

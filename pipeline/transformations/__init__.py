@@ -7,7 +7,7 @@ All give the same under ANSI mode and without. docs/pipeline-verbs.md lists ever
 
 from __future__ import annotations
 
-from pipeline.transformations.commits import committed_offsets, offset_commits
+from pipeline.transformations.commits import committed_offsets, offset_commits, transactional_commits
 from pipeline.transformations.generations import consumer_group_records, group_generations, topic_names
 from pipeline.transformations.groups import groups
 from pipeline.transformations.growth import growth, growth_partitions
@@ -35,5 +35,6 @@ __all__ = [
     "state_at",
     "stuck_partitions",
     "topic_names",
+    "transactional_commits",
     "worst_lag",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from pipeline import decode
@@ -37,6 +38,41 @@ def committed_offsets(commits: DataFrame) -> DataFrame:
     # Tombstones go last: dropped first, the commit that they delete would come back to life.
     newest_rows = newest(commits.select(*PAIR, "log_partition", *facts), PAIR)
     return newest_rows.where(F.col("committed_offset").isNotNull()).select(*PAIR, *facts)
+
+
+def transactional_commits(records: DataFrame, batches: DataFrame) -> DataFrame:
+    """One row per offset commit that was written in a transaction, with what became of that.
+
+    In:  records (group records, read_uncommitted, with includeSource); batches (`records=batch` of the topic).
+    Out: log_partition, log_offset, logged_at, group_id, topic, partition, committed_offset bigint, leader_epoch int
+         null, metadata, committed_at, producer_id bigint, outcome string, decided_at timestamp null, marker_offset
+         bigint null.
+         outcome: `committed`, `aborted`, or `pending`, when there is no marker of its producer behind it (yet). Until
+         the marker nobody is told of the offset, and with `aborted` nobody ever is. decided_at and marker_offset are
+         the marker's, null while it is pending.
+    """
+    facts = ("committed_offset", "leader_epoch", "metadata", "committed_at")
+    ours = ("log_partition", "log_offset", "logged_at", *PAIR, *facts, "producer_id")
+    written = records.where("is_transactional AND record_type = 'offset_commit' AND problem IS NULL AND NOT tombstone")
+    markers = batches.where("marker IS NOT NULL").select(
+        F.col("partition").alias("log_partition"),
+        "producer_id",
+        F.col("base_offset").alias("log_offset"),
+        F.struct("marker", F.col("base_timestamp").alias("at"), F.col("base_offset").alias("offset")).alias("end"),
+    )
+    order = Window.partitionBy("log_partition", "producer_id").orderBy("log_offset")
+    behind = order.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    both = written.select(*ours).unionByName(markers, allowMissingColumns=True)
+    ended = both.withColumn("decision", F.first("end", ignorenulls=True).over(behind)).where("end IS NULL")
+    words = F.when(F.col("decision.marker") == "commit", "committed").when(
+        F.col("decision.marker") == "abort", "aborted"
+    )
+    return ended.select(
+        *ours,
+        F.coalesce(words, F.lit("pending")).alias("outcome"),
+        F.col("decision.at").alias("decided_at"),
+        F.col("decision.offset").alias("marker_offset"),
+    )
 
 
 def framed_bytes() -> Column:

@@ -205,6 +205,26 @@ def test_pl27_restore_writes_what_kafkas_tool_reads(
     assert f"--group aio --group kp --from-file {tmp_path / 'f'}" in err
 
 
+def test_commits_in_transactions_are_told_with_their_outcome(
+    run: Any, kohort: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """One that was committed and one that was aborted: the second is in this table only."""
+    directory, _ = kohort
+    words = ("commits", "--transactions", "--from", directory, "--group", "transactional", "--format", "json")
+    code, out, _ = run(*words, "--to", tmp_path / "out")
+    assert (code, out) == (0, "")
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for file in (tmp_path / "out" / table).glob("part-*") for line in file.open()]
+
+    told = sorted(
+        (row["committed_offset"], row["outcome"], row["decided_at"] >= row["logged_at"])
+        for row in rows("transactional_commits")
+    )
+    assert told == [(3, "committed", True), (666, "aborted", True)]
+    assert [row["committed_offset"] for row in rows("offset_commits")] == [3]
+
+
 def test_globs_and_moments_choose_rows(run: Any, kohort: tuple[Path, dict[str, Any]]) -> None:
     """--group, --topic, --since, --until; a glob is no regular expression."""
     directory, _ = kohort

@@ -1,13 +1,14 @@
 """Offset commits, where groups stand, and where they stood."""
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from pipeline.decode.schemas import GROUP_RECORDS
-from pipeline.transformations import committed_offsets, offset_commits, state_at
+from pipeline.decode.schemas import BATCHES, GROUP_RECORDS, GROUP_SOURCE
+from pipeline.transformations import committed_offsets, offset_commits, state_at, transactional_commits
 from pipeline.transformations.commits import framed_bytes
-from tests.pipeline.rows import at, commit, frame, shuffled, table
+from tests.pipeline.rows import at, batch, commit, frame, shuffled, table
 
 STATE = "group_id string, topic string, partition int, committed_offset bigint, exact boolean"
 
@@ -61,6 +62,28 @@ def test_only_sound_commits_are_in_the_table(spark: SparkSession) -> None:
     """What could not be decoded is no commit, and no other type is."""
     rows = [commit(1, 1, 10), commit(2, 2, 11, problem="truncated at byte 17"), commit(3, 3, 1, record_type="unknown")]
     assert [row.log_offset for row in offset_commits(frame(spark, GROUP_RECORDS, rows)).collect()] == [1]
+
+
+def test_what_became_of_commits_in_transactions(spark: SparkSession) -> None:
+    """Producer 7 commits, aborts and has one open; 8 ends nothing, and nobody's marker is another's."""
+    source = {"is_transactional": True, "file": "0.log", "position": 0}
+    offsets = [(1, 7), (2, 8), (4, 7), (5, 7), (7, 7)]
+    written = [commit(at_offset, at_offset, at_offset * 10, producer_id=pid, **source) for at_offset, pid in offsets]
+    plain = commit(8, 8, 80, **source | {"is_transactional": False})
+    records = frame(spark, pa.schema([*GROUP_RECORDS, *GROUP_SOURCE]), [*written, plain])
+    marker = {"topic": "__consumer_offsets", "partition": 7, "producer_id": 7, "is_transactional": True}
+    marker |= {"is_control": True}
+    ends = [(3, "commit"), (6, "abort")]
+    rows = [batch(offset, offset, offset, **marker | {"marker": word}) for offset, word in ends]
+    elsewhere = batch(9, 9, 9, **marker | {"partition": 8, "marker": "commit"})
+
+    found = transactional_commits(shuffled(records, 3), frame(spark, BATCHES, [*rows, elsewhere]))
+
+    columns = "committed_offset bigint, outcome string, decided_at timestamp, marker_offset bigint"
+    expected = [(10, "committed", at(3), 3), (20, "pending", None, None), (40, "aborted", at(6), 6)]
+    expected += [(50, "aborted", at(6), 6), (70, "pending", None, None)]
+    told = found.select("committed_offset", "outcome", "decided_at", "marker_offset")
+    assertDataFrameEqual(told, table(spark, columns, expected))
 
 
 @pytest.mark.parametrize(("key", "value", "framed"), [(17, 24, 48), (70, 24, 103), (17, 0, 24), (17, 9000, 9028)])

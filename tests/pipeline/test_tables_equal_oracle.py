@@ -114,8 +114,17 @@ class Both:
         places = [(log.partition, log.first_dirty_offset, log.log_start_offset) for log in logs]
         columns = "log_partition int, first_dirty_offset bigint, log_start_offset bigint"
         cleaning = self.spark.createDataFrame(places, columns)
-        partitions = t.growth_partitions(everything, self._read(topic="__consumer_offsets", records="batch"), cleaning)
+        group_batches = self._read(topic="__consumer_offsets", records="batch")
+        partitions = t.growth_partitions(everything, group_batches, cleaning)
+        sourced = {"isolationLevel": "read_uncommitted", "includeSource": "true"}
+        in_transactions = self._read(topic="__consumer_offsets", records="group", **sourced)
+        all_rows = oracle.group_records(self.log.records())
         return [
+            *differs(
+                "transactional_commits",
+                t.transactional_commits(in_transactions, group_batches),
+                oracle.transactional_commits(all_rows, logs),
+            ),
             *differs("growth_partitions", partitions, oracle.growth_partitions(logs)),
             *differs("offset_commits", self.our_commits, self.commits),
             *differs("consumer_group_records", self.our_consumer, self.consumer_rows),

@@ -19,6 +19,7 @@ from tests.pipeline.oracle.tables import (
     offset_resets,
     rebalances,
     state_at,
+    transactional_commits,
 )
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "rebalances",
     "state_at",
     "stuck",
+    "transactional_commits",
     "with_ledger",
     "worst_lag",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
+from tests.pipeline.oracle.files import PartitionLog
 from tests.pipeline.oracle.records import Row, assignment, subscription
 
 COMMIT_COLUMNS = [
@@ -72,6 +73,28 @@ def offset_commits(rows: Iterable[Row]) -> list[Row]:
         for row in sound(rows)
         if row["record_type"] == "offset_commit"
     ]
+
+
+def transactional_commits(rows: Iterable[Row], logs: Iterable[PartitionLog]) -> list[Row]:
+    """Commits in transactions: each partition is walked backwards, so that a producer's next marker is known."""
+    sources = {
+        (log.partition, record.offset): batch for log in logs for batch in log.batches for record in batch.records
+    }
+    markers: dict[tuple[int, int], tuple[str, int, int]] = {}
+    by_place = {(row["log_partition"], row["log_offset"]): row for row in offset_commits(rows)}
+    found = []
+    for place, batch in sorted(sources.items(), reverse=True):
+        producer = (place[0], batch.producer_id)
+        if batch.is_control:
+            word = {0: "aborted", 1: "committed"}[int.from_bytes((batch.records[0].key or b"")[2:4], "big")]
+            markers[producer] = (word, batch.base_timestamp_ms, place[1])
+        elif batch.is_transactional and place in by_place and not by_place[place]["tombstone"]:
+            dropped = ("expires_at", "topic_id", "value_version", "tombstone", "record_bytes")
+            row = {name: value for name, value in by_place[place].items() if name not in dropped}
+            outcome, decided_at, marker_offset = markers.get(producer, ("pending", None, None))
+            facts = {"outcome": outcome, "decided_at": decided_at, "marker_offset": marker_offset}
+            found.append(row | {"producer_id": batch.producer_id} | facts)
+    return found
 
 
 def group_generations(rows: Iterable[Row]) -> list[Row]:
