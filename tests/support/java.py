@@ -31,7 +31,7 @@ def class_path(source: Path, cache: Path, version: str = "", libraries: str = ""
     if not (classes / f"{source.stem}.class").exists():
         # Compiled beside and renamed, so that another test process never sees half of it.
         building = cache / f"classes-{source.stem}-{version}-{os.getpid()}"
-        building.mkdir(parents=True)
+        building.mkdir(parents=True, exist_ok=True)  # of a try that took too long
         command = ["javac", "-cp", f"{libraries}/*", "-d", str(building), str(source)]
         subprocess.run(command, check=True, timeout=120)
         with contextlib.suppress(OSError):  # another was first

@@ -18,6 +18,7 @@ MODULES = (
     "transactions",
     "pending",
     "undecided",
+    "producers",
     "consumer",
     "newest",
     "cluster",
