@@ -280,6 +280,7 @@ def _authorizer(settings: Settings, runtime: Runtime, catalogue: Catalogue) -> A
         super_users=[one.strip() for one in settings.super_users.split(";")],
         allow_everyone=settings.allow_everyone_if_no_acl_found,
         now_ms=runtime.now_ms,
+        at=lambda deadline_ms, callback: runtime.timers.set(("audit", "span"), deadline_ms, callback),
     )
 
 

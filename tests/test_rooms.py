@@ -74,12 +74,12 @@ def test_rooms_are_imported_by_from_only():
     assert not wrong
 
 
-WITHIN = {"loop_clock.py", "path.py"}
-"""Benchmarks that measure the broker from within: its loop's own clock, its path without a socket."""
+WITHIN = {"decisions.py", "loop_clock.py", "path.py"}
+"""Benchmarks that measure the broker from within: one rule, its loop's own clock, its path without a socket."""
 
 
 def test_benchmarks_import_nothing_of_the_broker():
-    """They drive it as a process, but for the two that look inside."""
+    """They drive it as a process, but for those that look inside."""
     wrong = [
         f"{file.relative_to(ROOT)} imports {name}"
         for file in sorted((ROOT / "benchmarks").rglob("*.py"))

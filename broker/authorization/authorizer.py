@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.authorization.acl_types import Operation, ResourceType
-from broker.authorization.audit import Audit
+from broker.authorization.audit import Audit, Refusal
 from broker.authorization.rule import AclIndex, Verdict, allowed_on_any, decide
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
@@ -47,36 +47,44 @@ class Rights:
         self._host = host
         self.generation = authorizer.generation
         self.verdicts: dict[tuple[int, int, str], bool] = {}  # (operation, resource type, name): all that is allowed
-        self.refusals: dict[tuple[int, int, str], str] = {}  # by which rule: all that is not
+        self.refusals: dict[tuple[int, int, str], Refusal] = {}  # all that is not
         self._on_any: dict[tuple[int, int], bool] = {}  # (operation, resource type): whether it is, on some resource
 
     def may(self, operation: int, resource: int, name: str, *, tell: bool = True) -> bool:
         """Whether it may; with `tell` the audit log hears of it."""
         authorizer = self.authorizer
-        self._follow()
+        if self.generation != authorizer.generation:
+            self._follow()
         key = (operation, resource, name)
         if key in self.verdicts:
             return True
-        refused_by = self.refusals.get(key)
-        if refused_by is not None:
-            allowed, rule = False, refused_by
-        else:
-            allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
-            if len(name) <= LONGEST_NAME:
-                self._remember(key, allowed=allowed, rule=rule, told=tell and log.debugs)
+        refusal = self.refusals.get(key)
+        if refusal is not None:
+            seen = refusal.seen
+            if seen is not None and not seen.over:
+                seen.count += tell
+            elif tell:
+                refusal.seen = authorizer.audit.decided(
+                    False, self.principal, self._host, operation, resource, name, refusal.rule
+                )
+            return False
+        allowed, rule = authorizer.verdict(self.principal, self._host, operation, resource, name)
+        seen = None
         if tell and (not allowed or log.debugs):
-            authorizer.audit.decided(allowed, self.principal, self._host, operation, resource, name, rule)
+            seen = authorizer.audit.decided(allowed, self.principal, self._host, operation, resource, name, rule)
+        if len(name) <= LONGEST_NAME:
+            if not allowed:
+                self._make_room()
+                self.refusals[key] = Refusal(rule, seen)
+            elif not (tell and log.debugs):  # else the audit log is to hear of it each time
+                self._make_room()
+                self.verdicts[key] = True
         return allowed
 
-    def _remember(self, key: tuple[int, int, str], *, allowed: bool, rule: str, told: bool) -> None:
+    def _make_room(self) -> None:
+        """For one verdict more."""
         if len(self.verdicts) + len(self.refusals) >= MOST_VERDICTS:
             self.forget()
-        if not allowed:
-            self.refusals[key] = rule
-        elif told:
-            return  # the audit log is to hear of it each time
-        else:
-            self.verdicts[key] = True
         self.authorizer.remembered()
 
     def forget(self) -> None:
@@ -86,7 +94,8 @@ class Rights:
 
     def may_on_any(self, operation: int, resource: int) -> bool:
         """Whether it may do it to some resource of a type."""
-        self._follow()
+        if self.generation != self.authorizer.generation:
+            self._follow()
         key = (operation, resource)
         found = self._on_any.get(key)
         if found is None:  # it looks at every ACL of the type: a refusal is remembered too
@@ -96,10 +105,9 @@ class Rights:
         return found
 
     def _follow(self) -> None:
-        if self.generation != self.authorizer.generation:
-            self.forget()
-            self._on_any.clear()
-            self.generation = self.authorizer.generation
+        self.forget()
+        self._on_any.clear()
+        self.generation = self.authorizer.generation
 
 
 class Authorizer(TopicsListener):
@@ -112,9 +120,10 @@ class Authorizer(TopicsListener):
         super_users: Iterable[str],
         allow_everyone: bool,
         now_ms: Callable[[], int],
+        at: Callable[[int, Callable[[], None]], None],
     ) -> None:
         self.acls = AclIndex(acls)
-        self.audit = Audit(now_ms)
+        self.audit = Audit(now_ms, at)
         self.generation = 0
         self._super_users = frozenset(super_users)
         self._allow_everyone = allow_everyone

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
+from typing import TYPE_CHECKING, Any
 
+from broker.authorization.acl_types import Operation, ResourceType
 from broker.authorization.audit import Audit
+from broker.authorization.authorizer import Authorizer
 from broker.loop import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Told:
@@ -15,7 +22,8 @@ class Told:
         self.stream = io.StringIO()
         logs.configure(level=level, stream=self.stream)
         self.now_ms = 1_000_000
-        self.audit = Audit(lambda: self.now_ms)
+        self.timers: list[tuple[int, Callable[[], None]]] = []
+        self.audit = Audit(lambda: self.now_ms, lambda *timer: self.timers.append(timer))
 
     def decide(self, allowed: bool, name: str = "t", times: int = 1) -> None:
         for _ in range(times):
@@ -63,3 +71,34 @@ def test_refusals_of_ever_new_names_are_a_hundred_lines_a_second() -> None:
     told.now_ms += 1_000
     told.decide(False)
     assert told.lines[100].endswith("authorization_denials_left_out count=900")
+
+
+def test_a_refusal_that_is_remembered_is_counted_and_calls_nothing() -> None:
+    """So that a refused heartbeat costs no more than one that is allowed."""
+    told = Told()
+    judge = Authorizer((), super_users=(), allow_everyone=False, now_ms=lambda: told.now_ms, at=lambda *_: None)
+    judge.audit = told.audit
+    bob = judge.rights("User:bob", "127.0.0.1")
+    asked = Operation.READ, ResourceType.GROUP, "g"
+    assert not bob.may(*asked)
+    called: list[str] = []
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call":
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    refused = not bob.may(*asked)
+    sys.setprofile(None)
+    assert refused
+    assert called == ["may"]
+
+    assert not bob.may(*asked, tell=False)
+    for _ in range(97):
+        assert not bob.may(*asked)
+    assert len(told.lines) == 1
+    ((ends_ms, end),) = told.timers
+    told.now_ms = ends_ms
+    end()
+    assert not bob.may(*asked)
+    assert told.lines[1].endswith("count=99")

@@ -70,7 +70,9 @@ def said(acls: Iterable[Acl], operation: int, name: str = "t", principal: str = 
 
 
 def authorizer(*acls: Acl, super_users: tuple[str, ...] = (), allow_everyone: bool = False) -> Authorizer:
-    return Authorizer(acls, super_users=super_users, allow_everyone=allow_everyone, now_ms=lambda: 0)
+    return Authorizer(
+        acls, super_users=super_users, allow_everyone=allow_everyone, now_ms=lambda: 0, at=lambda *_: None
+    )
 
 
 @pytest.mark.parametrize("operation", [Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER])

@@ -43,7 +43,9 @@ def test_verdicts_are_those_of_kafkas_own_authorizer(tmp_path: Path) -> None:
     for number in range(int(os.environ.get("KOHORT_ACL_SETS", "3000"))):
         rng = random.Random(f"{seed}/{number}")
         everyone = rng.random() < 0.3
-        judge = Authorizer((), super_users=["User:admin"], allow_everyone=everyone, now_ms=lambda: 0)
+        judge = Authorizer(
+            (), super_users=["User:admin"], allow_everyone=everyone, now_ms=lambda: 0, at=lambda *_: None
+        )
         lines.append(f"new\tUser:admin\t{str(everyone).lower()}")
         for _ in range(rng.choice((0, 1, 2, 4, 8, 16))):
             one = acl(

@@ -213,6 +213,24 @@ def test_only_api_versions_and_handshakes_may_come_first(api_key: int):
     assert peer.transport.closed != served
 
 
+@pytest.mark.parametrize("api_key", range(93))
+def test_behind_api_versions_only_a_handshake_may_come(api_key: int):
+    """SE14"""
+    peer = Peer()
+    peer.sends(versions())
+    peer.answers()
+    if api_key == ApiKey.SASL_HANDSHAKE:
+        peer.sends(handshake())
+    elif api_key == ApiKey.API_VERSIONS:
+        peer.sends(versions())
+    else:
+        body = pack(">hhih", api_key, 0, 1, -1)
+        peer.sends(pack(">i", len(body)) + body)
+    served = api_key == ApiKey.SASL_HANDSHAKE
+    assert len(peer.answers()) == served
+    assert peer.transport.closed != served
+
+
 def test_api_versions_comes_once_and_may_be_tried_again_after_an_error():
     """SE14"""
     peer = Peer()
