@@ -161,9 +161,7 @@ def is_homogeneous(group: ConsumerGroup) -> bool:
     everybody = len(group.members)
     if not group.regex_counts:
         return all(count == everybody for count in group.name_counts.values())
-    if list(group.regex_counts.values()) != [everybody]:
-        return False
-    return not any(resolved.topics & group.name_counts.keys() for resolved in group.regexes.values())
+    return list(group.regex_counts.values()) == [everybody] and not group.name_counts
 
 
 def preferred_assignor(group: ConsumerGroup, configured: tuple[str, ...]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,7 @@ def group_type(address: str, group: str) -> ConsumerGroupType | None:
     return next((one.type for one in found if one.group_id == group), None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+POLICIES = pytest.mark.parametrize(
     ("policy", "upgrades", "downgrades", "takes_classic"),
     [
         ("bidirectional", True, True, True),
@@ -34,6 +34,11 @@ def group_type(address: str, group: str) -> ConsumerGroupType | None:
         ("disabled", False, False, False),
     ],
 )
+IN_FULL = pytest.mark.skipif(not os.environ.get("KOHORT_POLICIES"), reason="half a minute of Java: make test-all")
+
+
+@pytest.mark.slow
+@POLICIES
 def test_members_that_live_move_a_group_as_the_policy_allows(
     against: str, tmp_path: Path, policy: str, upgrades: bool, downgrades: bool, takes_classic: bool
 ):
@@ -82,3 +87,65 @@ def _down(begin: Callable[..., Member], address: str, *, downgrades: bool, takes
     eventually(lambda: len(classic.owned) == 4)
     wanted = ConsumerGroupType.CLASSIC if downgrades else ConsumerGroupType.CONSUMER
     eventually(lambda: group_type(address, "down") is wanted)
+
+
+@pytest.mark.slow
+@POLICIES
+@pytest.mark.parametrize("client", ["franz", pytest.param("java", marks=IN_FULL)])
+def test_java_and_franz_go_move_a_group_as_the_policy_allows(
+    against: str,
+    tmp_path: Path,
+    spawn: Any,
+    client: str,
+    policy: str,
+    upgrades: bool,
+    downgrades: bool,
+    takes_classic: bool,
+):
+    """K09, K10, K67: as above, with processes of theirs."""
+    kind = Kafka if against == "kafka" else Kohort
+    with kind(tmp_path / "broker", {**QUICK_CONSUMERS, "group.consumer.migration.policy": policy}) as broker:
+        harness.create_topic(broker.address, "orders")
+
+        def begin(group: str, assignor: str) -> harness.Worker:
+            worker: harness.Worker = spawn(
+                client,
+                mode="group",
+                bootstrap=broker.address,
+                topic="orders",
+                group=group,
+                assignor=assignor,
+                client_id=f"{group}-{assignor}",
+                session_timeout_ms=6_000,
+                rebalance_timeout_ms=10_000,
+                commit_every_ms=100,
+            )
+            return worker
+
+        def refused(worker: harness.Worker) -> None:
+            eventually(lambda: worker.seen("fatal") or worker.seen("fetch_failed"), what="it is told", deadline_s=60)
+            assert not worker.owned()
+
+        classic = begin("up", "range")
+        harness.wait_until_shared([classic])
+        newcomer = begin("up", "consumer")
+        if upgrades:
+            harness.wait_until_shared([classic, newcomer])
+        else:
+            refused(newcomer)
+            harness.wait_until_shared([classic])
+        wanted = ConsumerGroupType.CONSUMER if upgrades else ConsumerGroupType.CLASSIC
+        assert group_type(broker.address, "up") is wanted
+
+        first = begin("down", "consumer")
+        harness.wait_until_shared([first])
+        classic = begin("down", "range")
+        if not takes_classic:
+            refused(classic)
+            harness.wait_until_shared([first])
+            return
+        harness.wait_until_shared([first, classic])
+        first.leave()
+        harness.wait_until_shared([classic])
+        wanted = ConsumerGroupType.CLASSIC if downgrades else ConsumerGroupType.CONSUMER
+        eventually(lambda: group_type(broker.address, "down") is wanted)

@@ -26,6 +26,7 @@ class Frames:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.member_ids: list[str] = [""]  # told by whoever reads the answers
+        self.consumers: list[tuple[str, Any]] = []  # groups and their members of the new protocol, told likewise
         self._apis = list(APIS.values())
         self._recent: list[bytes] = []
 

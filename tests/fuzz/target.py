@@ -35,6 +35,9 @@ _SETTINGS = {
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    "group.consumer.max.size": "12",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "2",
 }
 
@@ -47,6 +50,7 @@ class Target:
         self.frames = frames
         self.answers = 0
         self.closed = 0
+        self.highest_epoch = 0  # that a member of the new protocol came to
         self.log = io.StringIO()
         self._lifetime = lifetime
         self._left = 0
@@ -75,6 +79,8 @@ class Target:
             self._settle(connection, transport, sent)
             assert "Traceback" not in self.log.getvalue(), f"{self.log.getvalue()}\nsent: {[f.hex() for f in sent]}"
             self._learn_members()
+            if rng.random() < 0.01:
+                self._runtime.advance(rng.choice((100, 12_000)))
             self.answers += transport.writes
             self.closed += connection.closed
             transport.closed = True
@@ -100,14 +106,22 @@ class Target:
 
     def _learn_members(self) -> None:
         """Tell the source who is in the groups: a stranger's requests are refused before they get far."""
-        groups = self._broker.broker.groups
+        shards = [leader.shard for leader in self._broker.broker.groups.leaders]
         known = [
             member_id
-            for leader in groups.leaders
-            for group in leader.shard.groups.values()
+            for shard in shards
+            for group in shard.groups.values()
             for member_id in (*group.members, *group.pending_members)
         ]
-        self.frames.member_ids = ["", *known[:10]]
+        consumers = [
+            (group_id, member)
+            for shard in shards
+            for group_id, group in shard.consumer_groups.items()
+            for member in group.members.values()
+        ]
+        self.highest_epoch = max([member.epoch for _, member in consumers] + [self.highest_epoch])
+        self.frames.member_ids = ["", *known[:10], *[member.member_id for _, member in consumers[:10]]]
+        self.frames.consumers = consumers
 
     def _settle(self, connection: Connection, transport: FakeTransport, sent: list[bytes]) -> None:
         self._runtime.turn()

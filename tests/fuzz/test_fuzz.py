@@ -22,6 +22,7 @@ from protocol.frames import decode_response, encode_request
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.fuzz.doors import Doors
 from tests.fuzz.frames import Frames
+from tests.fuzz.heartbeats import Heartbeats
 from tests.fuzz.target import Target
 from tests.support.broker_process import Kohort
 
@@ -50,6 +51,15 @@ def test_frames_in_process_end_in_an_answer_or_a_closed_connection(tmp_path: Pat
     assert target.answers > FRAMES // 50
     assert target.closed > FRAMES // 50
     assert _memory_bytes() - before < 64 * 1024 * 1024
+
+
+def test_mutilated_heartbeats_of_members_that_are_there_end_in_an_answer_or_a_closed_connection(tmp_path: Path):
+    """KIP-848: from their ids, epochs and partitions; wrong in some fields, or in some bytes, or not at all."""
+    target = Target(tmp_path / "data", Heartbeats(SEED), lifetime=max(20_000, FRAMES // 20))
+    target.run(FRAMES // 10 if FRAMES < 100_000 else FRAMES)
+
+    assert target.highest_epoch > 20
+    assert target.answers > FRAMES // 50
 
 
 def _hang_up(client: socket.socket) -> None:

@@ -8,9 +8,11 @@ import time
 import pytest
 
 from coordinator.consumer.answers import Refused
+from coordinator.consumer.assignors import ASSIGNORS
 from coordinator.consumer.inputs import RegexesResolved, ResolveRegexes
 from coordinator.consumer.regexes import compiled, matching
 from coordinator.offsets.inputs import DeleteOffsets
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from tests.coordinator.consumer.driver import Driver
@@ -258,6 +260,20 @@ def test_k53_names_and_an_expression_are_a_union():
         E.GROUP_SUBSCRIBED_TO_TOPIC,
         E.NONE,
     ]
+
+
+def test_k53_a_topic_that_one_names_beside_everybodys_expression_is_that_ones():
+    """K53, 11.4: with a name beside it the subscriptions differ, whatever the expression matches."""
+    broker = Driver({"pt1": 2, "pt2": 2, "other": 2})
+    broker.settings = altered(broker.settings, assignors=ASSIGNORS)
+    broker.join("a", [], regex="pt.")
+    broker.join("b", ["other"], regex="pt.")
+    broker.advance(1_000)
+    broker.settle("a", "b")
+    broker.settle("a", "b")
+    assert broker.held("b")["other"] == [0, 1]
+    assert "other" not in broker.held("a")
+    assert sum(map(len, [*broker.held("a").values(), *broker.held("b").values()])) == 6
 
 
 def test_a_deleted_topic_drops_out_before_the_next_look_up():
