@@ -41,7 +41,22 @@ async function main() {
   });
   await consumer.connect();
   await consumer.subscribe({ topics: [options.topic], fromBeginning: true });
-  await consumer.run({ autoCommit: false, eachBatch: async () => {} });
+  await consumer.run({
+    autoCommit: false,
+    eachBatch: async ({ batch }) => {
+      if (!options.commits) return;
+      const offset = Number(batch.lastOffset()) + 1;
+      const offsets = { [batch.partition]: offset };
+      emit("committing", { offsets });
+      try {
+        await consumer.commitOffsets([{ topic: batch.topic, partition: batch.partition, offset: String(offset) }]);
+        emit("committed", { offsets });
+      } catch (error) {
+        emit("commit_failed", { offsets, error: error.type ?? error.name });
+        throw error;
+      }
+    },
+  });
 }
 
 main();
