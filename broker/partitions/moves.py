@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
-from broker.partitions.errors import PartitionLoading
 from broker.partitions.move import Key, Move, Step
+from broker.partitions.move_folders import retire, take_name_later
+from broker.partitions.move_wishes import MoveRefused, checked
 from broker.partitions.settings import tail_of
 from protocol.errors import ErrorCode, KafkaError
-from storage.directory.log_directory import suffixed_name
 from storage.errors import CorruptFile, StorageError
 from storage.log import handover
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 AT_A_TIME = 2
 AGAIN_MS = 100
 """Until a partition is looked at again that could not be copied just now: it is loading, failed, or being cleaned."""
-_MOST_NAME_BYTES = 255
 _REFUSALS = (StorageError, CorruptFile, OSError, ValueError, KafkaError)
 
 log = get_logger()
@@ -108,8 +107,8 @@ class Moves(TopicsListener):
             self._after.setdefault(key, []).append(lambda: self.ask(key, path, answer))
             return
         try:
-            to, partition = self._checked(key, path)
-        except _Refused as refusal:
+            to, partition = checked(key, path, self._partitions, self._by_path, self._cordoned())
+        except MoveRefused as refusal:
             answer(refusal.code)
             return
         if known is not None and known.to is not to:
@@ -127,32 +126,6 @@ class Moves(TopicsListener):
         else:
             self._answers[key] = [answer]
             self._make(Move(key, partition.topic_id, to, None))
-
-    def _checked(self, key: Key, path: Path) -> tuple[LogDirectory, Partition]:
-        """Raises: _Refused. Source: Kafka's ReplicaManager.alterReplicaLogDirs, in its order."""
-        topic, index = key
-        if len(suffixed_name("", index, bytes(16), "future").encode()) + len(topic) > _MOST_NAME_BYTES:
-            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if path in self._partitions.disks.offline:
-            raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
-        to = self._by_path.get(path)
-        if to is None:
-            raise _Refused(ErrorCode.LOG_DIR_NOT_FOUND)
-        if path in self._cordoned():
-            raise _Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-        if self._partitions.has(*key) and self._partitions.is_offline(*key):
-            raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
-        try:
-            partition = self._partitions.get(*key)
-        except PartitionLoading as error:
-            raise _Refused(ErrorCode.REPLICA_NOT_AVAILABLE) from error  # tools come again
-        except KafkaError as error:
-            raise _Refused(error.code) from error
-        if partition is None:
-            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if partition.error is not None:
-            raise _Refused(ErrorCode.KAFKA_STORAGE_ERROR)
-        return to, partition
 
     def _make(self, move: Move) -> None:
         key = move.key
@@ -293,23 +266,9 @@ class Moves(TopicsListener):
         return retired
 
     def _retire(self, directory: LogDirectory, key: Key) -> Path | Exception:
-        unique = self._new_uuid()
         if self._stopped:
             return StorageError("is left to the next start:", directory.folder(*key))
-        try:
-            target = directory.retire(*key, unique=unique)
-        except StorageError as error:
-            target = directory.path / suffixed_name(*key, unique, "delete")
-            if not target.exists():
-                return error
-            try:
-                directory.give_back(target, *key)
-            except OSError:
-                # The name is gone, though perhaps not durably: then a start finds the partition twice, and refuses.
-                log.error("folder_not_flushed", topic=key[0], partition=key[1], error=str(error))
-                return target
-            return error
-        return target if target is not None else StorageError("is not there:", directory.folder(*key))
+        return retire(directory, key, self._new_uuid())
 
     def publish(self, image: TopicsImage, delta: TopicsDelta, retired: dict[Key, Path | Exception]) -> None:
         """The copies whose sources are out of the way get their names; those of deleted topics go."""
@@ -344,7 +303,7 @@ class Moves(TopicsListener):
             move.copy.state.relocate(to.rename_future(folder, *key))
         except OSError as error:
             # It counts all the same: no other folder has the name. It is renamed when the log is loaded anew.
-            self._partitions.unmade[key] = partial(_rename_if_there, to, folder, key)
+            self._partitions.unmade[key] = partial(take_name_later, to, folder, key)
             partition.handed_over()
             partition.fail(StorageError("cannot rename", folder, error))
         else:
@@ -395,15 +354,3 @@ class Moves(TopicsListener):
             self._runtime.soon(again)
         while self._waiting and len(self._active) < AT_A_TIME:
             self._go_on(self._waiting.popleft())
-
-
-class _Refused(Exception):
-    def __init__(self, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.code = code
-
-
-def _rename_if_there(to: LogDirectory, folder: Path, key: Key) -> None:
-    if not to.folder(*key).exists():
-        to.rename_future(folder, *key)
-        to.sync()
