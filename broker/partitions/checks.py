@@ -31,8 +31,12 @@ class UnexpectedFailure(KafkaError):
     """A fault of ours while a batch was looked into; its trace is in the log."""
 
 
+USUAL_BYTES = 64 << 20
+"""What one batch may be decompressed to where its topic does not take batches that are larger than that."""
+
+
 class Checks:
-    """What waits for a thread, of all partitions. `limit_bytes`: what one batch may be decompressed to."""
+    """What waits for a thread, of all partitions. `limit_bytes`: what one batch may be decompressed to at most."""
 
     def __init__(self, runtime: Runtime, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> None:
         self._runtime = runtime
@@ -53,7 +57,8 @@ class Checks:
             self._look_into_next(self._turns.popleft())
 
     def _look_into_next(self, partition: Partition) -> None:
-        batch, settings, limit_bytes = partition.unchecked[0], partition.settings, self.limit_bytes
+        batch, settings = partition.unchecked[0], partition.settings
+        limit_bytes = min(self.limit_bytes, max(USUAL_BYTES, settings.max_message_bytes))
         self._runtime.in_thread(
             lambda: prepare(batch.records, settings, batch.now_ms, batch.version, partition.name, limit_bytes),
             lambda prepared: self._looked(partition, prepared),

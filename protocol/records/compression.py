@@ -148,13 +148,35 @@ def _decompress_raw_snappy(data: Buffer, limit_bytes: int) -> bytearray:
         raise CorruptStream(f"compressed records are damaged: {error}") from error
 
 
-def _decompress_xerial(data: Buffer, limit_bytes: int) -> bytes:
+def _decompress_xerial(data: Buffer, limit_bytes: int) -> bytearray:
+    cramjam = _cramjam()
+    blocks = _xerial_blocks(data)
+    if len(blocks) == 1:
+        return _decompress_raw_snappy(blocks[0], limit_bytes)
+    try:
+        # What each block becomes stands in front of it: nothing is made for a stream that becomes too much.
+        sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+        if sum(sizes) > limit_bytes:
+            raise DecompressedTooLarge(limit_bytes)
+        output = bytearray(sum(sizes))
+        at = 0
+        with memoryview(output) as view:
+            for block, size in zip(blocks, sizes, strict=True):
+                with view[at : at + size] as room:
+                    if cramjam.snappy.decompress_raw_into(block, room) != size:
+                        raise CorruptStream("a snappy block is not as long as it says")
+                at += size
+    except cramjam.DecompressionError as error:
+        raise CorruptStream(f"compressed records are damaged: {error}") from error
+    return output
+
+
+def _xerial_blocks(data: Buffer) -> list[memoryview]:
     position, end = len(_XERIAL_HEADER), len(data)
     if end < position:
         raise CorruptStream("snappy stream ends inside its header")
     view = memoryview(data)
-    parts = []
-    room_bytes = limit_bytes
+    blocks = []
     while position < end:
         if position + 4 > end:
             raise CorruptStream("snappy stream ends inside a block length")
@@ -162,14 +184,9 @@ def _decompress_xerial(data: Buffer, limit_bytes: int) -> bytes:
         position += 4
         if size < 0 or position + size > end:
             raise CorruptStream(f"snappy block of {size} bytes passes the end of its stream")
-        try:
-            part = _decompress_raw_snappy(view[position : position + size], room_bytes)
-        except DecompressedTooLarge:
-            raise DecompressedTooLarge(limit_bytes) from None
-        room_bytes -= len(part)
-        parts.append(part)
+        blocks.append(view[position : position + size])
         position += size
-    return b"".join(parts)
+    return blocks
 
 
 def _compress_xerial(data: Buffer) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -154,6 +155,23 @@ def test_what_one_batch_may_become_is_bounded(slow: DataPlane) -> None:
     waiting = slow.produce_request("t", records)
     slow.runtime.run_work()
     assert answered(waiting) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize(("max_message_bytes", "fits"), [(100_000, False), (12_000_000, True)])
+def test_topics_of_large_batches_may_hold_as_much_decompressed(
+    slow: DataPlane, monkeypatch: pytest.MonkeyPatch, codec: int, max_message_bytes: int, fits: bool
+) -> None:
+    """SE61"""
+    monkeypatch.setattr(checks, "USUAL_BYTES", 10_000_000)
+    slow.partition("t").settings = replace(slow.partition("t").settings, max_message_bytes=max_message_bytes)
+    value = bytes(11_000_000)
+    batch = encode_batch([Record(0, NOW_MS, b"k", value)], compression=codec)
+    if len(batch) > max_message_bytes:
+        return  # snappy's is refused for its size
+    waiting = slow.produce_request("t", bytes(batch))
+    slow.runtime.run_work()
+    assert answered(waiting) == ((0, 0) if fits else (ErrorCode.MESSAGE_TOO_LARGE, -1))
 
 
 def test_few_are_looked_into_at_once_and_partitions_take_turns(slow: DataPlane) -> None:
