@@ -37,6 +37,12 @@ class Markers:
         self._runtime = runtime
         self._partitions = partitions
 
+    def coordinator_epoch(self, topic: str, index: int, producer_id: int) -> int:
+        """Of the producer's last marker in that partition, -1 when there is none."""
+        partition = self._partitions.get(topic, index) if self._partitions.has(topic, index) else None
+        entry = None if partition is None else partition.log.producers.entries.get(producer_id)
+        return -1 if entry is None else entry.coordinator_epoch
+
     def write(self, topic: str, index: int, marker: Marker, done: Done) -> None:
         """Append `marker` to the partition; `done(NONE)` once it is committed, perhaps before this returns.
 

@@ -59,9 +59,19 @@ class TransactionWork:
             work.producer_id, work.producer_epoch, work.committed, leader.leader_epoch, work.transaction_version
         )
         writing = _Writing(work, self._written)
-        for topic, index in sorted(work.partitions):
-            self._markers.write(topic, index, marker, partial(writing.done, (topic, index)))
+        for place in sorted(work.partitions):
+            self._markers.write(*place, marker, partial(self._answered, writing, place, marker))
         writing.started()
+
+    def _answered(self, writing: _Writing, place: TopicPartition, marker: Marker, error: ErrorCode) -> None:
+        if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            # There is no later coordinator: somebody wrote a marker by hand, and must not hang the transaction by it.
+            known = self._markers.coordinator_epoch(*place, marker.producer_id)
+            if known > marker.coordinator_epoch:
+                again = marker._replace(coordinator_epoch=known)
+                self._markers.write(*place, again, partial(self._answered, writing, place, again))
+                return
+        writing.done(place, error)
 
     def _written(self, work: WriteMarkers, errors: dict[TopicPartition, ErrorCode]) -> None:
         result = MarkersWritten(work.transactional_id, work.producer_id, work.producer_epoch, errors)
