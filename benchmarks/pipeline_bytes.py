@@ -113,10 +113,9 @@ def main() -> None:
         end = write(directory, size_bytes)
         at = [datetime.fromtimestamp((end - minutes * 60_000) / 1000, UTC).isoformat() for minutes in (20, 19)]
         command: dict[str, list[str]] = {
-            "commits": ["commits"],
-            "state": ["state"],
-            "groups": ["groups"],
-            "growth": ["growth"],
+            **{verb: [verb] for verb in ("commits", "records", "generations", "membership", "resets", "rebalances")},
+            **{verb: [verb] for verb in ("state", "groups", "growth")},
+            "restore": ["restore", "--at", at[1]],
             "lag of one minute": ["lag", "--since", at[0], "--until", at[1]],
             "lag, every minute": ["lag"],
             "lag --every 1s": ["lag", "--every", "1s"],
