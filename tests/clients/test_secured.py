@@ -193,7 +193,7 @@ def test_kafka_python_produces_and_consumes(secured: Kohort, mechanism: str, nam
     consumer.close()
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:2])
 def test_confluent_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
     """SE29: its error callback has our words; calls end when their time is out."""
     told: list[KafkaError] = []
@@ -206,7 +206,7 @@ def test_confluent_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
     assert KafkaError._AUTHENTICATION in [error.code() for error in told]
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:2])
 async def test_aiokafka_is_told_of_a_wrong_password(secured: Kohort, mechanism: str):
     """SE29"""
     producer = AIOKafkaProducer(**python_settings(secured, mechanism, PASSWORD + "x"))
@@ -215,7 +215,7 @@ async def test_aiokafka_is_told_of_a_wrong_password(secured: Kohort, mechanism: 
     await producer.stop()
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS[1:2])
 def test_kafka_python_gives_up_with_a_wrong_password(secured: Kohort, mechanism: str):
     """SE29"""
     settings = python_settings(secured, mechanism, PASSWORD + "x")

@@ -12,45 +12,20 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AIOKafkaError
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import ResourceType
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
 from broker.handlers.dispatch import HANDLERS
 from protocol.api_keys import ApiKey
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from protocol.registry import APIS
-from protocol.schema import Struct
-from protocol.schema.layout import message_layout
-from tests.broker.handlers.test_authorizer import one_of_everything
-from tests.clients.harness import create_topic
-from tests.reference import graduation as g
-from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
-from tests.support.wire import Wire
+from tests.support.broker_process import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.support.broker_process import BrokerProcess
+    from tests.reference.beside import Side
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
 
-PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 # Who one is, what there is, and what is a node's own or made up anew each time: told without rights, or not ours.
 LEFT_OUT = {
     ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
@@ -63,155 +38,6 @@ STAGES: dict[str, tuple[tuple[ResourceType, str], ...]] = {
     "topics": ((ResourceType.TOPIC, "t"),),
 }
 DESTROYS = {ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS, ApiKey.CREATE_PARTITIONS}
-
-
-class Side:
-    """One broker, and alice, who logs in to it."""
-
-    def __init__(self, broker: BrokerProcess, sasl: str) -> None:
-        self.broker = broker
-        self.sasl = sasl
-        create_topic(broker.address, "t", 1)
-        with Wire(broker.address) as wire:
-            eventually(lambda: wire.coordinator_error("g") == 0)
-        self._wire: Wire | None = None
-        with Wire(broker.address) as wire:
-            topics = wire.call(_metadata(), 12).topics
-            self.topic_id: bytes = next(topic.topic_id for topic in topics if topic.name == "t")
-            served = wire.call(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3).api_keys
-        self.served = {one.api_key: (one.min_version, one.max_version) for one in served}
-
-    def grant(self, rights: tuple[tuple[ResourceType, str], ...]) -> None:
-        """All operations on these, and nothing else."""
-        admin = AdminClient({"bootstrap.servers": self.broker.address, **g.QUIET})
-        anything = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
-        for future in admin.delete_acls([anything]).values():
-            future.result(60)
-        who = ("User:alice", "*", AclOperation.ALL, AclPermissionType.ALLOW)
-        wanted = [AclBinding(kind, name, ResourcePatternType.LITERAL, *who) for kind, name in rights]
-        for future in (admin.create_acls(wanted) if wanted else {}).values():
-            future.result(60)
-
-    def keep(self, user: str, password: str) -> None:
-        """A SCRAM credential."""
-        admin = AdminClient({"bootstrap.servers": self.broker.address, **g.QUIET})
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
-        upsertion = UserScramCredentialUpsertion(user, info, password.encode())
-        for future in admin.alter_user_scram_credentials([upsertion]).values():
-            future.result(60)
-
-    def told(self, key: int, version: int) -> Any:
-        """The error codes of an answer, each with its place in it; how the connection ended where there is none."""
-        request = one_of_everything(message_layout(APIS[key].request, version), self.topic_id)
-        for name in ("timeout_ms", "transaction_timeout_ms"):
-            if hasattr(request, name):
-                setattr(request, name, 5_000)
-        try:
-            answer = self.wire.call(request, version)
-        except TimeoutError:
-            self._drop()
-            return "no answer"
-        except (OSError, AssertionError):
-            self._drop()
-            return "closed"
-        return list(codes(answer))
-
-    @property
-    def wire(self) -> Wire:
-        """A connection of alice's."""
-        if self._wire is None:
-            self._wire = Wire(self.sasl, timeout_s=30)
-            assert self._wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-            token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
-            assert self._wire.call(token, 2).error_code == 0
-        return self._wire
-
-    def _drop(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-            self._wire = None
-
-
-def _metadata() -> Any:
-    return APIS[ApiKey.METADATA].request(topics=None)
-
-
-def codes(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
-    """Each error code, by its place; and how long each list is."""
-    if isinstance(value, Struct):
-        for field in value.FIELDS:
-            inner = getattr(value, field.name)
-            if field.name.endswith("error_code"):
-                yield f"{place}.{field.name}", int(inner)
-            else:
-                yield from codes(inner, f"{place}.{field.name}")
-    elif isinstance(value, list) and any(isinstance(inner, Struct) for inner in value):
-        yield place, len(value)
-        for inner in value:
-            yield from codes(inner, f"{place}[]")
-
-
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
-    """Kohort and Apache Kafka, with the same listeners and the same rule."""
-    need("java", "mvn")
-    folder = tmp_path_factory.mktemp("refused")
-    with kohort_of(folder) as (ours, our_sasl), kafka_of(folder) as (theirs, their_sasl), ours, theirs:
-        yield Side(ours, our_sasl), Side(theirs, their_sasl)
-
-
-class _Made:
-    """A broker that is not started yet, and where alice logs in."""
-
-    def __init__(self, broker: BrokerProcess, sasl: str) -> None:
-        self._both = broker, sasl
-
-    def __enter__(self) -> tuple[BrokerProcess, str]:
-        return self._both
-
-    def __exit__(self, *_: object) -> None:
-        """It ends by itself."""
-
-
-def _settings(plain: str, sasl: str) -> dict[str, object]:
-    return {
-        "listeners": f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl}",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM,
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": PLAIN,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-        "auto.create.topics.enable": "false",
-        "num.partitions": 1,
-        "offsets.topic.num.partitions": 1,
-        "transaction.state.log.num.partitions": 1,
-    }
-
-
-def kohort_of(folder: Path) -> _Made:
-    """Ours."""
-    made, sasl = Kohort(folder / "kohort"), f"127.0.0.1:{free_port()}"
-    made.settings = _settings(made.address, sasl)
-    return _Made(made, sasl)
-
-
-def kafka_of(folder: Path) -> _Made:
-    """Theirs."""
-    made = Kafka(folder / "kafka", environment={"KAFKA_VERSION": "4.4.0", **g.HEAP})
-    sasl, controller = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    settings = _settings(made.address, sasl)
-    told = str(settings["listeners"])
-    names = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
-    made.settings = {
-        **settings,
-        "listeners": f"{told},CONTROLLER://{controller}",
-        "advertised.listeners": told,
-        "listener.security.protocol.map": names,
-        "controller.quorum.voters": f"1@{controller}",
-    }
-    return _Made(made, sasl)
 
 
 @pytest.mark.parametrize("stage", STAGES)
