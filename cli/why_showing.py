@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.why import cause_words, inferred_departures, terms, words
+from coordinator.why import cause_words, inferred_departures, story, terms, words
 from coordinator.why.findings import LIVE_RULES
 from coordinator.why.gaps import GAP
-from coordinator.why.verdicts import DEPARTURES, traces_of, verdict
+from coordinator.why.verdicts import traces_of
 from coordinator.why.window import Window
 
 if TYPE_CHECKING:
     from cli.why_reading import Told
     from coordinator.why.window import Finding
 
-_VERDICTS_MAX = 3
 _GONE = {"left": "left", "silent": "fell silent"}
 """By what is inferred of it; of most who are gone nothing is."""
 Row = tuple[str, str, str, str, list[str]]
@@ -82,8 +81,7 @@ def heading(told: Told, now_ms: int) -> str:
 def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
     records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
-    traces = traces_of(told.known)
-    reads = {one["rebalance_id"]: one for one in told.known if one["kind"] == "partitions_read"}
+    traces, reads = traces_of(told.known), story.reads_of(told.known)
     others = 0
     for record in reversed(records):
         kind = record["kind"]
@@ -133,26 +131,17 @@ def _rebalance(
     verbose: bool,
 ) -> Row:
     at_ms = record.get("ended_at_ms") or record["at_ms"]
-    before = record.get("from_generation")
-    same = record.get("outcome") in ("superseded", "interrupted") and record.get("to_generation") == before
-    generations = f"{'?' if before is None else before} -> {'' if same else record.get('to_generation')}"
     inferred = record.get("source") == "inferred"
     why = _inferred(record) if inferred else words.causes(record)
-    below = [] if inferred else [text for text in [words.consequences(record)] if text]
-    below += [text for text in [words.unread(reads.get(str(record.get("rebalance_id"))))] if text]
-    below += [
-        f"{terms.who(one, with_host=False, shared=terms.namesakes(record))}: {verdict(one, traces, now_ms=now_ms)[1]}"
-        for one in (record.get("first_cause"), *(record.get("further_causes") or ()))
-        if one and one.get("trigger") in DEPARTURES
-    ][:_VERDICTS_MAX]
-    below += [
-        f"{terms.who(one, with_host=False)}: {inferred_departures.verdict(one)[1]}"
-        for one in (record.get("departures") or ())
-        if inferred
-    ][:_VERDICTS_MAX]
+    below = [] if inferred else list(story.followed(record, traces, reads, now_ms=now_ms))
+    if inferred:
+        below += [
+            f"{terms.who(one, with_host=False)}: {inferred_departures.verdict(one)[1]}"
+            for one in (record.get("departures") or ())
+        ][: story.VERDICTS_MAX]
     if verbose:
         below += _details(record)
-    return _when(at_ms, now_ms), generations, terms.duration(record.get("duration_ms")), why, below
+    return _when(at_ms, now_ms), story.generations(record), terms.duration(record.get("duration_ms")), why, below
 
 
 def _inferred(record: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from coordinator.why.findings import findings
+from coordinator.why.story import story
 from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 
 EVENTS_READ = 5_000
 """So many ledger records of a group, the newest, are looked at for findings."""
+LINES_SHOWN = 100
+"""Of each group's story."""
+_Events = dict[str, Sequence[dict[str, Any]]]
 _DEFAULT_EVERY_MS = 60_000
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
 _NAMED = 20
@@ -116,9 +120,10 @@ def collected(inputs: Inputs) -> ReportData:
         since=command.since,
         until=command.until,
     )
-    of_ledger = _findings(ledger, names, inputs) if ledger is not None else []
+    events, at_ms = _events(ledger, names, inputs) if ledger is not None else ({}, 0)
+    of_ledger = _findings(events, at_ms)
     rows = (data.membership, data.rebalances, data.stuck, data.resets)
-    return replace(data, findings=of_ledger + of_rows(groups, *rows, of_ledger))
+    return replace(data, findings=of_ledger + of_rows(groups, *rows, of_ledger), story=_story(events, at_ms))
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
@@ -223,8 +228,8 @@ def _growth(growth: DataFrame, inputs: Inputs) -> list[Row]:
     return rows_of(rows.where(shown).select(*small.columns)) + rows_of(small)
 
 
-def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[Row]:
-    """What the ledger's records of each group say is wrong with it."""
+def _events(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> tuple[_Events, int]:
+    """The ledger's newest records of each group, the oldest first, and when they are looked at, ms since 1970."""
     command = inputs.command
     sound = ledger.where(F.col("problem").isNull() & F.col("group_id").isin(list(groups)))
     sound = _since(sound, "at", inputs)
@@ -238,6 +243,29 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
     if command.broker is None:
         # A directory is looked at as it was when its last record was written.
         now_ms = max((int(one.get("at_ms") or 0) for records in events.values() for one in records), default=now_ms)
+    return {name: of_last_rebalances(records, JUDGED) for name, records in events.items()}, now_ms
+
+
+def _story(events: _Events, now_ms: int) -> list[Row]:
+    """What happened to each group, in the words of `kohort why`."""
+    return [
+        {
+            "group_id": group_id,
+            "at": _of_ms(line.at_ms),
+            "generations": line.generations,
+            "took_ms": line.took_ms,
+            "text": line.says,
+            "below": line.below,
+            "record": line.record,
+            "verdicts": line.verdicts,
+        }
+        for group_id, records in events.items()
+        for line in story(records, now_ms=now_ms)[:LINES_SHOWN]
+    ]
+
+
+def _findings(events: _Events, now_ms: int) -> list[Row]:
+    """What the ledger's records of each group say is wrong with it."""
     return [
         {
             "group_id": group_id,
@@ -248,7 +276,7 @@ def _findings(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> list[
             "last_at": _of_ms(found["last_at_ms"]),
         }
         for group_id, records in events.items()
-        for found in findings(of_last_rebalances(records, JUDGED), now_ms=now_ms)
+        for found in findings(records, now_ms=now_ms)
     ]
 
 

@@ -64,7 +64,7 @@ def all_reported(kept: Path) -> Iterator[tuple[str, dict[str, Score]]]:
 
     for name, told in reported(kept):
         print(f"  report of {name}: {', '.join(sorted(told.said))}", file=sys.stderr, flush=True)
-        yield name, {"report": score(CORPUS[name], told, findings_alone=True)}
+        yield name, {"report": score(CORPUS[name], told)}
 
 
 class Table:

@@ -84,7 +84,7 @@ def _paused(client: str, **options: object) -> Callable[[Stage], None]:
         stage.until("cause:session_expired:b")
         stage.resume(b)
         stage.until("event:departure_traced")
-        eventually(lambda: any(one["saw"] == "returned" for one in stage.records("departure_traced")))
+        stage.back_again()
         harness.wait_until_shared([a, b])
 
     return play
@@ -233,7 +233,7 @@ def _namesakes(stage: Stage, client: str, end: Callable[[Worker], None]) -> None
         stage.until("cause:session_expired:worker")
         harness.wait_until_shared([a, c])
         stage.resume(b)
-        eventually(lambda: any(one["saw"] == "returned" for one in stage.records("departure_traced")))
+        stage.back_again()
         harness.wait_until_shared([a, b, c])
     else:
         d = stage.member(client, "d", client_id="worker")

@@ -16,7 +16,7 @@ from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import collected
 from pipeline.session import build
 from tests.incidents.kept import put_together, together
-from tests.incidents.stage import Diagnosis
+from tests.incidents.stage import Diagnosis, said_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,16 +45,22 @@ def session() -> SparkSession:
 
 
 def reported(kept: Path) -> Iterator[tuple[str, Diagnosis]]:
-    """Of each incident the report's findings, with everybody whom they name; it tells neither events nor verdicts."""
+    """Of each incident the report's findings, with everybody whom they name, and its story."""
     for notes in together(kept):
         with TemporaryDirectory(prefix="together-") as name:
             put_together(kept, notes, Path(name) / "data")
             until = datetime.fromtimestamp(max(one.until_ms for one in notes) / 1_000, UTC)
             command = read(["report", "--from", f"{name}/data", "--to", f"{name}/report.html"])
             with Inputs(session(), replace(command, asked_at=until)) as inputs:
-                found = collected(inputs).findings
+                told = collected(inputs)
         for one in notes:
-            yield one.name, Diagnosis(_said([row for row in found if row["group_id"] == one.group]))
+            lines = [row for row in told.story if row["group_id"] == one.group]
+            found = [row for row in told.findings if row["group_id"] == one.group]
+            said = _said(found) | said_of([row["record"] for row in lines], [], [])
+            said |= {f"verdict:{kind}:{who.split(' ')[0]}" for row in lines for kind, who in row["verdicts"]}
+            said |= {"event:partitions_read" for row in lines for text in row["below"] if "went unread" in text}
+            text = [each for row in lines for each in (row["text"], *row["below"])]
+            yield one.name, Diagnosis(said, "\n".join([*text, *[row["text"] for row in found]]))
 
 
 def _said(rows: Iterable[Row]) -> set[str]:

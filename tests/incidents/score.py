@@ -22,11 +22,10 @@ class Score(NamedTuple):
         return not self.missed and not self.false
 
 
-def score(incident: Incident, diagnosis: Diagnosis, *, findings_alone: bool = False) -> Score:
-    """Of one surface; with `findings_alone` of one that tells nothing else."""
+def score(incident: Incident, diagnosis: Diagnosis) -> Score:
+    """Of one surface."""
     said = diagnosis.said | {f"text:{diagnosis.text}"}
-    must = [one for one in incident.must if not findings_alone or one.startswith(("finding:", "hint:"))]
-    missed = tuple(one for one in must if not any(fnmatchcase(told, one) for told in said))
+    missed = tuple(one for one in incident.must if not any(fnmatchcase(told, one) for told in said))
     allowed = (*incident.must, *incident.may)
     false = {told[:200] for told in said if any(fnmatchcase(told, one) for one in incident.never)}
     false |= {

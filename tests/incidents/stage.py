@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
+from coordinator.why.story import story
 from protocol.records.ledger import LEDGER_TOPIC
 from tests.clients import harness, ledger_reading
 from tests.clients.harness import Worker
@@ -124,6 +125,13 @@ class Stage:
         """Wait until something is said, as `Diagnosis` names it."""
         eventually(lambda: said in self.diagnose_records(), what=said, deadline_s=deadline_s, every_s=0.3)
 
+    def back_again(self) -> None:
+        """Wait until somebody who had gone was seen again: a client may take its time to notice."""
+        eventually(
+            lambda: any(one["saw"] == "returned" for one in self.records("departure_traced")),
+            what="seen again", deadline_s=150, every_s=0.3,
+        )  # fmt: skip
+
     def rested(self) -> None:
         """Wait until the group has come to rest, and what is traced of who left has been."""
         time.sleep(3.5)
@@ -152,7 +160,7 @@ class Stage:
 
     def diagnose_records(self) -> set[str]:
         """Causes, events and findings out of the topic alone."""
-        return _said_of(self.records(), [], findings(self.records(), now_ms=int(time.time() * 1_000)))
+        return said_of(self.records(), [], findings(self.records(), now_ms=int(time.time() * 1_000)))
 
     def diagnose(self) -> dict[str, Diagnosis]:
         """On each surface: the command line, HTTP, and the rules as the pipeline calls them."""
@@ -163,16 +171,23 @@ class Stage:
         assert told.returncode == 0, told.stderr
         answer = json.loads(told.stdout)
         text = ledger_reading.why(self.broker.address, *words).stdout
-        with urlopen(f"{self.broker.http}/groups/{self.group}/findings?since_ms={self.since_ms}", timeout=20) as one:
-            over_http = json.load(one)
+        over_http = self._over_http(f"findings?since_ms={self.since_ms}")
+        in_answer = self._over_http("rebalances?last=100")["records"]
+        in_answer = [one for one in in_answer if one["at_ms"] >= self.since_ms]
+        lines = [line.says for line in story(in_answer, now_ms=int(time.time() * 1_000))]
+        lines += [one["says"] for one in (*over_http["verdicts"], *over_http["findings"])]
         ours = self.records()
         return {
-            "cli": Diagnosis(_said_of(answer["records"], answer["verdicts"], answer["findings"]), text),
-            "http": Diagnosis(_said_of(ours, over_http["verdicts"], over_http["findings"]), text),
+            "cli": Diagnosis(said_of(answer["records"], answer["verdicts"], answer["findings"]), text),
+            "http": Diagnosis(said_of(in_answer, over_http["verdicts"], over_http["findings"]), "\n".join(lines)),
             "pipeline": Diagnosis(
-                _said_of(ours, answer["verdicts"], findings(ours, now_ms=int(time.time() * 1_000))), text
+                said_of(ours, answer["verdicts"], findings(ours, now_ms=int(time.time() * 1_000))), text
             ),
         }
+
+    def _over_http(self, what: str) -> Any:
+        with urlopen(f"{self.broker.http}/groups/{self.group}/{what}", timeout=20) as answer:
+            return json.load(answer)
 
     def cable(self, source: str) -> Cable:
         """A way to the second listener that lasts until everything has been said."""
@@ -193,7 +208,8 @@ class Stage:
         self._cables.close()
 
 
-def _said_of(records: list[dict[str, Any]], verdicts: list[Any], found: list[Any]) -> set[str]:
+def said_of(records: list[dict[str, Any]], verdicts: list[Any], found: list[Any]) -> set[str]:
+    """What records, verdicts and findings say, as `Diagnosis` names it."""
     said = set()
     for one in records:
         causes = [one.get("cause"), one.get("first_cause"), *(one.get("further_causes") or ())]

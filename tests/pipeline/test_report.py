@@ -141,7 +141,12 @@ def evil_data() -> ReportData:
             {"group_id": EVIL, "topic": EVIL, "partition": 0, "at": NOON, "lag_messages": 9, "lag_seconds": 2.5}
         ],
         resets=[reset(EVIL, topic=EVIL, client_id=EVIL, kind=EVIL, set_by=EVIL)],
+        story=[told(EVIL, EVIL, EVIL)],
     )
+
+
+def told(group_id: str, text: str, *below: str) -> dict[str, Any]:
+    return {"group_id": group_id, "at": NOON, "generations": "1 -> 2", "took_ms": 300, "text": text, "below": below}
 
 
 def test_text_of_the_data_is_shown_and_not_run():
@@ -165,6 +170,14 @@ def test_the_page_asks_nobody_for_anything():
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", ours)
     assert "default-src 'none'" in ours
     assert "{{" not in ours
+
+
+def test_what_happened_to_a_group_is_told_line_by_line():
+    page = render(ReportData("s", NOON, [group("g")], story=[told("g", "b left", "nothing moved", "b: it ended")]))
+
+    assert "<h3>What happened</h3>" in page
+    assert "<td>1 -&gt; 2</td><td class=number>300</td><td>b left<br>nothing moved<br>b: it ended</td>" in page
+    assert "What happened" not in render(ReportData("s", NOON, [group("g")]))
 
 
 def test_an_empty_directory_gives_a_page_that_says_so():

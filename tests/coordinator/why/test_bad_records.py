@@ -14,6 +14,7 @@ from cli.why_reading import Told
 from cli.why_showing import lines
 from coordinator.why.findings import findings
 from coordinator.why.replay import replay
+from coordinator.why.story import story as story_of
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import NewerRecord, decode_whole
@@ -98,6 +99,7 @@ def test_records_with_anything_in_any_place_end_no_reader(seed: int):
         told.choose(last=10, judged=100, since_ms=None, until_ms=None, triggers=None)
         assert list(lines(told, NOW + MINUTE, verbose=True)), (seed, records[at])
         findings(whole, now_ms=NOW + MINUTE)
+        assert len(story_of(whole, now_ms=NOW + MINUTE)) <= len(whole)
         verdicts(whole, now_ms=NOW)
     assert 5 < kept < 145, "some mutations matter, some do not"
 
