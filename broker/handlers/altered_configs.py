@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_size
+from broker.handlers import broker_loggers
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
 from broker.handlers.gathering import Gathering, Steps, deferring, each, tallied
 from protocol.errors import ErrorCode
@@ -43,6 +50,8 @@ def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigs
             gathering.put(index, _altered(AlteredResource, resource, result.error, result.message))
 
         refusal = _refusal(context, resource, times[resource], len(one.configs))
+        if refusal is None and one.resource_type == BROKER_LOGGER_RESOURCE:
+            refusal = ErrorCode.INVALID_REQUEST, f"Configs of resource type {one.resource_type} cannot be replaced"
         values = {} if refusal is not None else {config.name: config.value for config in one.configs}
         if refusal is None and len(values) < len(one.configs):
             refusal = ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
@@ -78,6 +87,13 @@ def incremental_alter_configs(
         if refusal is not None:
             gathering.put(index, _altered(IncrementallyAlteredResource, resource, *refusal))
             return
+        if one.resource_type == BROKER_LOGGER_RESOURCE:
+            wrong = broker_loggers.wrong_node(one.resource_name, broker.node_id)
+            found = ErrorCode.INVALID_REQUEST, wrong
+            if wrong is None:
+                found = broker_loggers.alter(one.configs, validate_only=request.validate_only)
+            gathering.put(index, _altered(IncrementallyAlteredResource, resource, *found))
+            return
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]
         broker.catalogue.alter_configs(resource, changes, altered, validate_only=request.validate_only)
 
@@ -95,7 +111,7 @@ def _refusal(
             return ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.TOPIC, name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
-    elif kind in (BROKER_RESOURCE, CLIENT_METRICS_RESOURCE):
+    elif kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE):
         if not authorize(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
     elif kind == GROUP_RESOURCE:

@@ -5,15 +5,23 @@ Source: KIP-133, KIP-226, KIP-569; Kafka's ConfigHelper.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.catalogue.cluster_state import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from broker.catalogue.topic_changes import Refused, check_name
 from broker.config import topic_configs
 from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
 from broker.config.setting_types import ConfigSource
 from broker.config.settings_ignored import DYNAMIC
+from broker.handlers import broker_loggers
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
 from broker.handlers.gathering import one_by_one
 from protocol.errors import ErrorCode
@@ -31,6 +39,9 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.config.config_def import ConfigKey
     from broker.handlers.context import Deferred, RequestContext
+
+Chain: TypeAlias = "list[tuple[str, str | None, ConfigSource]]"
+"""(name, value, source) of everything that could give a key its value, the strongest first."""
 
 Entries = dict[Any, list[DescribeConfigsResourceResult]]
 """What was worked out for one answer already, by overrides and names; shared by its resources, never changed."""
@@ -93,6 +104,14 @@ def _describe(
             error, message = ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
         else:
             entries = _client_metrics_entries(broker, name, keys, *options)
+    elif kind == BROKER_LOGGER_RESOURCE:
+        wrong = broker_loggers.wrong_node(name, broker.node_id)
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Authorization failed."
+        elif wrong is not None:
+            error, message = ErrorCode.INVALID_REQUEST, wrong
+        else:
+            entries = broker_loggers.described(keys)
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"Kohort has no configs of resource type {kind}"
     return DescribeConfigsResult(
@@ -162,13 +181,27 @@ def topic_entries(
         chain = list(_behind(broker, key, layers)) if key.synonyms else []
         if key.name in overrides:
             chain.insert(0, (key.name, overrides[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
-        value, source = _first(chain, key)
-        entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
+        value, _ = _first(chain, key)
+        shown = _shown(chain, key)
+        source = shown[0][2] if shown else ConfigSource.DEFAULT_CONFIG
+        entries.append(_entry(key, value, source, shown if synonyms else [], documentation))
     made[key_of_made] = entries
     return entries
 
 
-def _first(chain: list[tuple[str, str | None, ConfigSource]], key: ConfigKey) -> tuple[str | None, ConfigSource]:
+def _shown(chain: Chain, key: ConfigKey) -> Chain:
+    """What a client is told of the chain: nothing before the first that has the foremost name, `log.retention.ms`.
+
+    So a topic's value that comes from `log.retention.hours` alone is called a default. Source: Kafka's
+    ConfigHelper.configSynonyms.
+    """
+    if chain and chain[0][2] is ConfigSource.DYNAMIC_TOPIC_CONFIG:
+        return [chain[0], *_shown(chain[1:], key)]
+    foremost = key.synonyms[0] if key.synonyms else key.name
+    return list(dropwhile(lambda one: one[0] != foremost, chain))
+
+
+def _first(chain: Chain, key: ConfigKey) -> tuple[str | None, ConfigSource]:
     """The value that holds. A default is the topic key's own: a synonym may count in other units."""
     if chain and chain[0][2] is not ConfigSource.DEFAULT_CONFIG:
         return chain[0][1], chain[0][2]

@@ -41,6 +41,17 @@ def configure(*, json: bool = False, level: str = "info", stream: TextIO | None 
     _Settings.logger = None
 
 
+def level() -> str:
+    """The least that is written, as `configure` calls it."""
+    return next(name for name, number in LEVELS.items() if number == _Settings.level)
+
+
+def set_level(name: str) -> None:
+    """Write lines of this level and above from now on."""
+    _Settings.level = LEVELS[name.lower()]
+    _Settings.logger = None
+
+
 def say_in(words: Words) -> None:
     """Use whole sentences where `words(event, facts)` has one, as for what Kafka's own broker says of groups."""
     _Settings.words = words
