@@ -7,6 +7,7 @@ groups. Only then may the listeners accept.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.authorization.authorizer import Authorizer
@@ -21,6 +22,7 @@ from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.startup import found_directory_ids, logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
+from broker.config.listener_settings import passed_over
 from broker.groups.groups import Groups
 from broker.groups.ledger import Ledger
 from broker.groups.transactions import GroupTransactions
@@ -132,6 +134,7 @@ class Composition:
                 has_folders=any(scan.logs for _, scan in scans),
                 directory_ids=found_directory_ids(scans),
                 acls_hold=bool(settings.authorizer_class_name),
+                passed_over=partial(passed_over, settings, [name for name, _, _ in endpoints]),
             )
             torn = catalogue.open(endpoints, found, protocols)
         except (CorruptFile, DirectoryRefused):

@@ -18,7 +18,7 @@ from protocol.records import metadata_records as records
 from storage.errors import CorruptFile, DirectoryRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.snapshots import MetadataBatch
@@ -39,6 +39,8 @@ class Found:
         default_factory=dict
     )  # the ids of the directories that each partition lies in
     acls_hold: bool = False  # there is an authorizer
+    passed_over: Callable[[Mapping[str, str]], list[str]] = lambda _: []
+    """Which of the broker's configs would keep somebody out and do not hold here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ def open_and_register(
     for record in opening:
         state.apply(record)
     startup.check(state, placing, quorum, found.directory_ids, acls_hold=found.acls_hold)
+    startup.check_configs(state, placing, found.passed_over)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from broker.catalogue.cluster_state import TOPIC_RESOURCE
+from broker.catalogue.cluster_state import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.snapshots import BOOTSTRAP, read_snapshot
 from broker.catalogue.topic_changes import spread
 from protocol.records import metadata_records as records
@@ -23,7 +23,7 @@ from storage.files import DISK, Disk
 from storage.state.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.cluster_state import ClusterState, PartitionState
@@ -138,6 +138,20 @@ def check(
     if state.kept.acls and not acls_hold:
         raise DirectoryRefused(
             f"the directory holds {len(state.kept.acls)} ACLs, which would not hold: authorizer.class.name is not set"
+        )
+
+
+def check_configs(state: ClusterState, placing: Placing, passed_over: Callable[[Mapping[str, str]], list[str]]) -> None:
+    """Raises: DirectoryRefused for configs of the broker that would keep somebody out, and would not hold."""
+    of_broker = {
+        **state.configs.get((BROKER_RESOURCE, ""), {}),
+        **state.configs.get((BROKER_RESOURCE, str(placing.node_id)), {}),
+    }
+    lost = passed_over(of_broker)
+    if lost:
+        raise DirectoryRefused(
+            f"the directory holds {', '.join(lost)}, which Kafka changed while it ran and which would not hold: set "
+            "them at the start to what they are there, or delete them with Kafka's kafka-configs first"
         )
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.config.config_def import ConfigError
+from broker.config.security_settings import SecuritySettings
 from broker.config.setting_types import SettingsError
 from broker.config.settings import LISTENER_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from broker.config.settings import Settings
 
@@ -90,6 +91,29 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
         if rest not in settings.definitions and rest not in REFUSED and not has_no_effect(rest):
             unknown.append(key)
     return unknown
+
+
+def passed_over(settings: Settings, listeners: Iterable[str], changed: Mapping[str, str]) -> list[str]:
+    """The keys among `changed`, what Kafka changed while it ran, that say who is let in and would not hold.
+
+    Those hold that this start says too. Source: Kafka's DynamicBrokerConfig (DynamicSecurityConfigs,
+    DynamicListenerConfig).
+    """
+    from broker.config.settings_ignored import REFUSED  # noqa: PLC0415  few directories have any
+
+    said = {key.lower(): value for key, value in {**settings.given, **settings.of_listeners}.items()}
+    prefixes = tuple(f"{LISTENER_PREFIX}{name.lower()}." for name in listeners)
+    lost = []
+    for key, value in changed.items():
+        low = key.lower()
+        prefix = next((prefix for prefix in prefixes if low.startswith(prefix)), "")
+        if not prefix and low.startswith(LISTENER_PREFIX):
+            continue  # of a listener that is not there
+        bare = _of_any_mechanism(low.removeprefix(prefix))
+        known = bare in settings.definitions if prefix else bare.replace(".", "_") in SecuritySettings.__annotations__
+        if (known or bare in REFUSED) and said.get(low, "").strip() != value.strip():
+            lost.append(key)
+    return sorted(lost)
 
 
 def _of_any_mechanism(key: str) -> str:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cli.conftest import Ended, kohort
 from tests.reference import graduation as g
-from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
+from tests.support.broker_process import BrokerDiedError, Kafka, Kohort, eventually, free_port, need
 from tests.support.data_plane import batch
 from tests.support.wire import Wire
 
@@ -162,11 +162,16 @@ def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> Non
     theirs(kafka, ACLS, "--remove", "--topic", "closed", "--force")
     bob = ("--entity-type", "users", "--entity-name", "bob")
     theirs(kafka, CONFIGS, *bob, "--alter", "--add-config", "SCRAM-SHA-512=[password=x]")
+    limit = "listener.name.plaintext.max.connections"
+    theirs(kafka, CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", f"{limit}=900")
     kafka.stop()
 
     again = g.kohort_on(tmp_path / "again", port, ours.data)
     again.settings.update(AUTHORIZED)
     again = tidy(again)
+    with pytest.raises(BrokerDiedError, match=f"the directory holds {limit}, which Kafka changed while it ran"):
+        again.start()
+    again.settings[limit] = 900
     again.start()
     assert refused(again, "open") and not refused(again, "closed")
     assert waits(again, "slower") > waits(again, "slow") > 0

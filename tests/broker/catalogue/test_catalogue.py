@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.catalogue import startup
+from broker.catalogue.cluster_state import BROKER_RESOURCE, ClusterState
 from broker.catalogue.config_changes import ConfigChange, ConfigOperation
 from broker.catalogue.opening import Found
-from broker.catalogue.topic_changes import NewTopic
+from broker.catalogue.topic_changes import NewTopic, Placing
 from broker.catalogue.topics_delta import TopicsDelta
 from broker.config.config_def import ConfigKey, ConfigType
 from protocol.errors import ErrorCode
@@ -17,7 +19,7 @@ from protocol.records import batch as record_batch
 from protocol.records import control_records, metadata_records
 from storage.errors import CorruptFile, DirectoryRefused
 from storage.files import Disk
-from tests.support.catalogue_fixture import CatalogueDriver
+from tests.support.catalogue_fixture import DIRECTORY_ID, CatalogueDriver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -487,3 +489,13 @@ def test_a_malformed_quorum_state_is_refused_and_a_higher_epoch_is_taken(tmp_pat
     state.write_text("not json")
     with pytest.raises(CorruptFile, match="quorum-state"):
         CatalogueDriver(tmp_path, seed=2)
+
+
+def test_configs_that_would_keep_somebody_out_and_do_not_hold_refuse_the_directory():
+    state, placing = ClusterState(), Placing(1, DIRECTORY_ID, default_partitions=1)
+    for node, key in (("", "a"), ("1", "b"), ("2", "c")):
+        record = metadata_records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=node, name=key, value=node)
+        state.apply(record)
+    startup.check_configs(state, placing, lambda _: [])
+    with pytest.raises(DirectoryRefused, match="the directory holds a, b, which Kafka changed while it ran"):
+        startup.check_configs(state, placing, sorted)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.config.listener_settings import ListenerSettings, check_own
+from broker.config.listener_settings import ListenerSettings, check_own, passed_over
 from broker.config.listeners import SecurityProtocol, parse_listeners
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
@@ -110,3 +110,25 @@ def test_what_asks_nobody_is_told(capfd: pytest.CaptureFixture[str]):
     told = capfd.readouterr().err
     assert "setting_without_effect key=ssl.client.auth" in told
     assert "setting_without_effect key=sasl.enabled.mechanisms" in told
+
+
+JAAS = "listener.name.in.plain.sasl.jaas.config"
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost"),
+    [
+        ({JAAS: "other"}, [JAAS]),
+        ({JAAS.upper().replace("LISTENER.NAME", "listener.name"): "said"}, []),
+        ({JAAS: " said "}, []),
+        ({"listener.name.in.ssl.truststore.location": "/t"}, ["listener.name.in.ssl.truststore.location"]),
+        ({"listener.name.in.max.connections": "5"}, ["listener.name.in.max.connections"]),
+        ({"principal.builder.class": "x.Mine", "ssl.client.auth": "required"},
+         ["principal.builder.class", "ssl.client.auth"]),
+        ({"listener.name.controller.ssl.truststore.location": "/t", "listener.name.in.num.network.threads": "3",
+          "max.connections": "5", "advertised.listeners": "IN://x:1", "com.example": "x"}, []),
+    ],
+)  # fmt: skip
+def test_what_kafka_changed_while_it_ran_is_not_passed_over(changed: dict[str, str], lost: list[str]):
+    settings = Settings({**BASE, JAAS: "said"})
+    assert passed_over(settings, ["IN"], changed) == lost
