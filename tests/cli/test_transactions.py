@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
+import urllib.request
+from collections.abc import Callable
+
 from confluent_kafka import Producer
 
-from tests.cli.conftest import Run, fill
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.cli.conftest import Run, fill, kohort
+from tests.clients.harness import create_topic
 from tests.support.broker_process import BrokerProcess
+from tests.support.data_plane import batch
+from tests.support.wire import Wire
 
 
 def opened(broker: BrokerProcess, name: str) -> Producer:
@@ -91,3 +99,30 @@ def test_why_asks_the_coordinator_where_nobody_speaks_http(run: Run, broker: Bro
     assert "Ongoing" in told.out and "Only a Kohort tells" in told.out
     assert run("why", "--transaction", f"{name}-x", "--http", "127.0.0.1:1").code == 1
     assert run("why", "g", "--transaction", name).code == 2
+
+
+def test_what_hangs_is_found_and_ended_and_metrics_count_what_is_open(
+    start_broker: Callable[..., BrokerProcess],
+):
+    """TX67: written without verification an hour ago; no coordinator knows of it, as it does of the other one."""
+    broker = start_broker({"transaction.partition.verification.enable": "false"})
+    create_topic(broker.address, "t", 1)
+    long_ago = int(time.time() * 1000) - 3_600_000
+    data = batch(b"x", timestamp=long_ago, producer_id=77_777, producer_epoch=0, base_sequence=0, transactional=True)
+    topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=data)])]
+    with Wire(broker.address) as wire:
+        request = ProduceRequest(transactional_id="gone", acks=-1, timeout_ms=5_000, topic_data=topics)
+        assert wire.call(request, 11).responses[0].partition_responses[0].error_code == 0
+    producer = opened(broker, "t")
+
+    def hanging() -> list[tuple[str, str]]:
+        found = kohort("transactions", "find-hanging", "--bootstrap-server", broker.address)
+        return [(row["ProducerId"], row["StartOffset"]) for row in found.rows("Topic")]
+
+    assert hanging() == [("77777", "0")]
+    with urllib.request.urlopen(f"{broker.http}/metrics", timeout=30) as answer:
+        assert "\nkohort_transactions_open 1\n" in answer.read().decode()
+    where = ("--topic", "t", "--partition", "0", "--start-offset", "0", "--bootstrap-server", broker.address)
+    assert kohort("transactions", "abort", *where).code == 0
+    assert hanging() == []
+    producer.commit_transaction(30)
