@@ -118,6 +118,11 @@ class Command:
         return self.to is not None or self.to_uri is not None
 
     @property
+    def is_one_file(self) -> bool:
+        """Whether the answer is a file, and not a folder of tables."""
+        return self.verb in _ONE_FILE
+
+    @property
     def access(self) -> Access:
         """The cluster that is read, or that a directory's answer goes to. Raises: UsageError."""
         return access(self.broker or self.bootstrap or "", dict(self.client))
@@ -357,9 +362,9 @@ def _source(text: str, file_system: Mapping[str, str]) -> tuple[tuple[str, ...],
 
 
 def _is_elsewhere(given: argparse.Namespace) -> bool:
-    """Whether --to is a place that Spark writes to by itself, through Hadoop."""
+    """Whether --to is a place that is written to through Hadoop."""
     local = local_path(given.to) is not None or given.to.startswith("file:")
-    return not local and given.verb not in _ONE_FILE and not given.stream
+    return not local and not given.stream
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -441,7 +446,7 @@ def _check(command: Command) -> None:
         raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
     if command.format != "table" and verb in _ONE_FILE:
         raise UsageError(f"{verb} has a format of its own; leave --format out")
-    if verb == "report" and command.to is None:
+    if verb == "report" and not command.has_target:
         raise UsageError("report needs --to PAGE.html")
     for option, number in (
         ("--limit", command.limit),

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import UsageError
 
+_SAME = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs", "webhdfs": "hdfs", "swebhdfs": "hdfs"}
 _REMOTE = re.compile(r"[a-z][a-z0-9+.-]*:/", re.IGNORECASE)
 
 
@@ -26,8 +27,8 @@ def place_of(option: str, text: str) -> Path:
     path = local_path(text)
     if path is None:
         raise UsageError(
-            f"{option} {text}: this is written to this machine, or what is mounted there; other places take the "
-            "tables of verbs, without --stream"
+            f"{option} {text}: this is written to this machine, or what is mounted there; other places take what "
+            "verbs answer, without --stream"
         )
     return Path(path)
 
@@ -66,10 +67,10 @@ def check_remote_target(option: str, uri: str, sources: Sequence[str]) -> None:
 
 def _plain(uri: str) -> str:
     """One name for what has several: Arrow says s3 where Hadoop says s3a; abfss is abfs over TLS; an HDFS may be named
-    with its port, or as the default one, so that only the path tells.
+    with either of its ports, or as the default one, so that only the path tells.
     """
     scheme, _, rest = uri.partition("://")
-    scheme = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "gcs": "gs"}.get(scheme.lower(), scheme.lower())
+    scheme = _SAME.get(scheme.lower(), scheme.lower())
     host, _, path = rest.partition("/")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return "/".join((f"{scheme}://{'' if scheme == 'hdfs' else host}", *parts))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class HadoopPlace:
-    """A folder that is written whole: made beside as `PATH.partial`, and renamed when all of it is there."""
+    """A folder or a file that is written whole: made beside as `PATH.partial`, and renamed when all of it is there."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         """Raises: UsageError where nothing of Spark's knows the scheme."""
@@ -19,9 +19,9 @@ class HadoopPlace:
         self.partial = f"{self.uri}.partial"
         jvm: Any = spark._jvm
         context: Any = spark.sparkContext._jsc
-        self._path, self._partial = (jvm.org.apache.hadoop.fs.Path(text) for text in (self.uri, self.partial))
+        self._path: Any = jvm.org.apache.hadoop.fs.Path
         try:
-            self._system = self._path.getFileSystem(context.hadoopConfiguration())
+            self._system = self._path(self.uri).getFileSystem(context.hadoopConfiguration())
         except Exception as error:
             raise UsageError(
                 f"--to {uri}: {_first_line(error)}; --jars or --conf spark.jars.packages=... bring it"
@@ -29,19 +29,34 @@ class HadoopPlace:
 
     def is_taken(self) -> bool:
         """Whether something lies there that would be lost. Raises: whatever Spark raises."""
-        if not self._system.exists(self._path):
+        place = self._path(self.uri)
+        if not self._system.exists(place):
             return False
-        return self._system.getFileStatus(self._path).isFile() or bool(len(self._system.listStatus(self._path)))
+        return self._system.getFileStatus(place).isFile() or bool(len(self._system.listStatus(place)))
+
+    def is_folder(self) -> bool:
+        """Whether a folder lies there. Raises: whatever Spark raises."""
+        place = self._path(self.uri)
+        return bool(self._system.exists(place) and self._system.getFileStatus(place).isDirectory())
 
     def begin(self) -> None:
         """Away with what a run that was killed has left."""
-        self._system.delete(self._partial, True)
+        self._system.delete(self._path(self.partial), True)
 
     def finish(self) -> None:
         """Put what was written in place of what is there. Raises: DataError."""
-        self._system.delete(self._path, True)
-        if not self._system.rename(self._partial, self._path):
+        self._system.delete(self._path(self.uri), True)
+        if not self._system.rename(self._path(self.partial), self._path(self.uri)):
             raise DataError(f"{self.partial} is written, and cannot be renamed to {self.uri}")
+
+    def put_text(self, text: str) -> None:
+        """Write it as one file, whole or not at all. Raises: DataError, whatever Spark raises."""
+        out = self._system.create(self._path(self.partial), True)
+        try:
+            out.write(bytearray(text.encode()))
+        finally:
+            out.close()
+        self.finish()
 
 
 def _first_line(error: Exception) -> str:

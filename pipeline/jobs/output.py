@@ -108,7 +108,18 @@ def target(spark: SparkSession, command: Command) -> HadoopPlace:
     place = HadoopPlace(spark, command.to_uri)
     if not command.overwrite and place.is_taken():
         raise UsageError(f"--to {command.to_uri} exists and is not empty; --overwrite replaces it")
+    if command.is_one_file and place.is_folder():
+        raise UsageError(f"--to {command.to_uri} is a directory; name the file that is to be written")
     return place
+
+
+def put_answer(inputs: Inputs, text: str) -> None:
+    """Write the one file of a verb where it is asked, whole or not at all."""
+    command = inputs.command
+    if command.to is not None:
+        put_text(command.to, text)
+    else:
+        target(inputs.spark, command).put_text(text)
 
 
 def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) -> int:

@@ -20,7 +20,7 @@ from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.lag import grid_moments
-from pipeline.jobs.output import put_text
+from pipeline.jobs.output import put_answer
 from pipeline.report import (
     GROUPS_LISTED,
     GROUPS_SHOWN,
@@ -56,10 +56,8 @@ _SEVERITY = {"warning": "warning", "hint": "note"}
 
 def execute(inputs: Inputs) -> int:
     """Write the page; return the number of groups on it."""
-    to = inputs.command.to
-    assert to is not None, "the command line asks for it"
     data = collected(inputs)
-    put_text(to, render(data))
+    put_answer(inputs, render(data))
     return len(data.groups)
 
 

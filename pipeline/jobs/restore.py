@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import DataError
 from pipeline.jobs import cluster, state
 from pipeline.jobs.inputs import matches
-from pipeline.jobs.output import put_text
+from pipeline.jobs.output import put_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -41,8 +41,8 @@ def execute(inputs: Inputs) -> int:
         )
     _warn(rows, _bounds(inputs, {row.topic for row in rows}))
     text = lines(rows, len(groups) > 1)
-    if command.to is not None:
-        put_text(command.to, text)
+    if command.has_target:
+        put_answer(inputs, text)
     elif not command.execute:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -95,7 +95,7 @@ def _warn(rows: list[Row], bounds: Bounds) -> None:
 
 def _advise(inputs: Inputs, groups: list[str]) -> None:
     command = inputs.command
-    file = shlex.quote(str(command.to)) if command.to is not None else "FILE"
+    file = shlex.quote(str(command.to or command.to_uri)) if command.has_target else "FILE"
     named = " ".join(f"--group {shlex.quote(group)}" for group in groups)
     where = command.bootstrap or "HOST:PORT"
     print(

@@ -1,7 +1,7 @@
 """Where the files of logs lie, behind one small interface: list a folder, read a range.
 
 On this machine (or mounted there), or wherever `pyarrow.fs` reaches: S3 and what speaks like it, Google's and Azure's
-stores, HDFS. A value that travels to the tasks; connections are made where they are used.
+stores, HDFS; and HDFS over HTTP. A value that travels to the tasks; connections are made where they are used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-REMOTE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs")
+REMOTE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "webhdfs", "swebhdfs")
 """The schemes of places that are not this machine's."""
 _FLAGS = {"anonymous", "force_virtual_addressing", "check_directory_existence_before_creation"}
 _LONGEST = 300
@@ -202,6 +202,8 @@ def _said(path: str) -> Iterator[None]:
             raise
         # Without libjvm or libhdfs every place that was looked at is named.
         text = " ".join(str(error).partition("dlopen(")[0].split())
+        if "Unable to load lib" in text:
+            text += " (webhdfs://HOST:PORT/... is read without it)"
         raise OSError(errno.EIO, text[:_LONGEST], path) from None
 
 
@@ -230,11 +232,6 @@ def _typed(name: str, text: str) -> object:
     if name in _FLAGS:
         return text.lower() == "true"
     return float(text) if name in _NUMBERS else text
-
-
-def files_of(path: str, settings: Mapping[str, str]) -> Files:
-    """The file system that a place is in."""
-    return Remote(tuple(sorted(settings.items()))) if is_remote(path) else LOCAL
 
 
 def is_remote(path: str) -> bool:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
 from pipeline.paths import local_path
-from pipeline.sources.files import LOCAL, REMOTE, Files, files_of, read_whole
+from pipeline.sources.files import LOCAL, REMOTE, Files, read_whole
+from pipeline.sources.places import files_of
 from pipeline.sources.tiered import Tiered, is_tier
 from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, PARTITION_METADATA, parse_folder_name, parse_topic_id

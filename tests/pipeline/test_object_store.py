@@ -88,11 +88,18 @@ def test_one_partition_of_an_object_store(store: Store):
         ("s3://other/logs", {}, DataError, "s3://other/logs cannot be read: .*bucket does not exist"),
         ("s3://logs/kohort/meta.properties", {}, UsageError, "is a file; give the log directory"),
         ("s3://logs/kohort", {"acces_key": "x"}, UsageError, "acces_key"),
-        ("hdfs://nobody:9/logs", {}, DataError, "hdfs://nobody:9/logs cannot be read: Unable to load lib(jvm|hdfs)"),
+        (
+            "hdfs://nobody:9/logs",
+            {},
+            DataError,
+            "hdfs://nobody:9/logs cannot be read: Unable to load lib(jvm|hdfs).*webhdfs:",
+        ),
+        ("webhdfs://127.0.0.1:9/logs", {}, DataError, "webhdfs://127.0.0.1:9/logs cannot be read: connection refused"),
+        ("webhdfs://127.0.0.1:9/logs", {"usr": "x"}, UsageError, "usr is no setting of it; user and token are"),
     ],
 )
 def test_what_cannot_be_read_is_named(store: Store, path: str, more: dict[str, str], error: type[Exception], says: str):
-    settings = {} if path.startswith("hdfs") else store[1] | more
+    settings = more if "hdfs" in path else store[1] | more
     with pytest.raises(error, match=says):
         log_dir.scan(path, settings)
 

@@ -118,6 +118,13 @@ def test_what_hadoop_reaches_is_written_to(run: Any, log: Path, tmp_path: Path, 
     assert run(*words, "--overwrite")[0] == 0
     assert sorted((tmp_path / "out").rglob("*.csv")) != [path for path in before if path.suffix == ".csv"]
     assert not list(tmp_path.glob("*.partial"))
+    offsets = ["restore", "--from", log, "--at", "2100-01-01", "--to", "viewfs://store/data/offsets.csv"]
+    code, _, err = run(*offsets)
+    assert code == 0, err
+    assert (tmp_path / "offsets.csv").read_text().count("\n") == int(err.split(" row")[0].split()[-1]) > 0
+    code, _, err = run(*offsets[:-1], "viewfs://store/data/out", "--overwrite")
+    assert code == 2
+    assert "is a directory; name the file" in err
     code, _, err = run(*words[:-3], "nowhere://store/data/out")
     assert code == 2
     assert "No FileSystem for scheme" in err

@@ -1,0 +1,118 @@
+"""Hadoop's own HDFS, a name and a data node: logs are read from it over HTTP, answers written by Hadoop's client."""
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import DataError, UsageError
+from pipeline.sources import log_dir
+from tests.pipeline.capture import unpack
+from tests.pipeline.test_cli import run
+from tests.pipeline.test_object_store import rows
+from tests.support.broker_process import eventually
+from tests.support.java import jars_of
+
+__all__ = ["run"]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.environ.get("KOHORT_HDFS"), reason="a name node, a data node: make test-all"),
+]
+CLUSTER = "org.apache.hadoop.test.MiniDFSClusterManager"
+
+
+class Hdfs(NamedTuple):
+    """A cluster that runs, with a directory of Kohort's in it."""
+
+    process: subprocess.Popen[bytes]
+    local: Path
+    read: str
+    written: str
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Hdfs]:
+    jars = jars_of(Path(__file__).with_name("hdfs.xml"), "3.5.0", of="hadoop")
+    folder = tmp_path_factory.mktemp("hdfs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    details = folder / "details.json"
+    options = ["-datanodes", "1", "-nnport", "0", "-httpport", str(port), "-format", "-writeDetails", str(details)]
+    jvm = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    path = f"{jars}/*:{Path(pyspark.__file__).parent}/jars/*"
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*jvm, "-cp", path, CLUSTER, *options], cwd=folder, stdout=log, stderr=log)
+    try:
+
+        def ready() -> bool:
+            assert process.poll() is None, (folder / "log").read_text()[-2000:]
+            return details.exists() and details.read_text().endswith("}")
+
+        eventually(ready, what="an HDFS", deadline_s=400)
+        written = f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}"
+        local, _ = unpack("kohort", folder)
+        jvm_of: Any = spark._jvm
+        path_of, context = jvm_of.org.apache.hadoop.fs.Path, spark.sparkContext
+        system = path_of(written).getFileSystem(context._jsc.hadoopConfiguration())
+        system.copyFromLocalFile(path_of(local.as_uri()), path_of(f"{written}/logs"))
+        yield Hdfs(process, local, f"webhdfs://127.0.0.1:{port}", written)
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def test_it_gives_what_the_same_files_give(hdfs: Hdfs) -> None:
+    several: list[dict[str, str]] = [
+        {"records": "group"},
+        {"isolationLevel": "read_committed", "upTo": "highWatermark"},
+        {"startingTimestamp": "2020-01-01", "topic": "__consumer_offsets", "splitBytes": "4k"},
+    ]
+    for options in several:
+        found = rows(f"{hdfs.read}/logs", {"user": "reader"}, **options)
+        assert found == rows(str(hdfs.local), {}, **options)
+        assert found
+    for place, error, says in (
+        ("/nothing/here", UsageError, "/nothing/here does not exist"),
+        ("/logs/meta.properties", UsageError, "is a file; give the log directory"),
+    ):
+        with pytest.raises(error, match=says):
+            log_dir.scan(f"{hdfs.read}{place}")
+    nobody = hdfs.written.replace("hdfs", "webhdfs")  # the port that does not speak HTTP
+    with pytest.raises(DataError, match=r"webhdfs://.*/logs cannot be read: "):
+        log_dir.scan(f"{nobody}/logs")
+
+
+def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, spark: SparkSession) -> None:
+    """Tables and single files; whole, and never over what is there."""
+    source, out = f"{hdfs.read}/logs", f"{hdfs.written}/out"
+    count = len(rows(str(hdfs.local), {}, records="group"))
+    code, _, err = run("records", "--from", source, "--to", f"{out}/records")
+    assert code == 0, err
+    assert spark.read.parquet(f"{out}/records/group_records").count() == count
+    code, _, err = run("records", "--from", source, "--to", f"{out}/records")
+    assert (code, "exists and is not empty" in err) == (2, True)
+    code, _, err = run("records", "--from", source, "--to", f"{hdfs.written}/logs/inside")
+    assert (code, "lie in one another" in err) == (2, True)
+
+    restore = ["restore", "--from", source, "--group", "kp", "--at", "2100-01-01"]
+    code, printed, err = run(*restore)
+    assert code == 0, err
+    code, _, err = run(*restore, "--to", f"{out}/offsets.csv")
+    assert code == 0, err
+    assert spark.read.text(f"{out}/offsets.csv").count() == len(printed.splitlines()) > 0
+
+
+def test_one_that_is_gone_is_one_sentence(run: Any, hdfs: Hdfs) -> None:
+    hdfs.process.kill()
+    hdfs.process.wait(30)
+    code, _, err = run("groups", "--from", f"{hdfs.read}/logs")
+    assert code == 1
+    assert err.startswith(f"kohort pipeline: {hdfs.read}/logs cannot be read: connection refused")
