@@ -6,11 +6,13 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from broker.http.routes import ROUTES
 from tests.cli.conftest import kohort
 from tests.clients.test_secured import SCRAM
-from tests.support.broker_process import Kohort, free_port
+from tests.support.broker_process import Kohort, eventually, free_port
 from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PLANTED = "planted"
+
+
+def asked(url: str, shown: str) -> str:
+    """What a page of the HTTP listener says to who shows this."""
+    request = urllib.request.Request(url, headers={"Authorization": shown})
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return str(error.read().decode())
 
 
 def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Path) -> None:
@@ -65,13 +77,24 @@ def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Pa
             )
             assert (ended.code == 0) is (word != "planted-wrong"), ended
             said.append(ended.out + ended.err)
+        consumer = Consumer({
+            "bootstrap.servers": sasl, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "ann", "sasl.password": "planted-scram", "group.id": "billing", "log_level": 0,
+        })  # fmt: skip
+        assert kohort("topics", "create", "orders", "-b", plain).code == 0
+        consumer.subscribe(["orders"])
+        eventually(lambda: consumer.poll(0.1) or consumer.assignment(), what="a member", every_s=0)
+        consumer.close()
         for shown in ("Bearer planted-token", "Bearer planted-wrong"):
-            asked = urllib.request.Request(f"{broker.http}/metrics", headers={"Authorization": shown})
-            try:
-                with urllib.request.urlopen(asked, timeout=20) as answer:
-                    said.append(answer.read().decode())
-            except urllib.error.HTTPError as error:
-                said.append(error.read().decode())
+            said += [asked(f"{broker.http}{path.format(group='billing', id='x')}", shown) for path in ROUTES]
+        why = ("why", "billing", "-b", sasl, "--command-config", str(config))
+        config.write_text(config.read_text().replace("planted-wrong", "planted-scram"))
+        ledger = ("consume", "__kohort_rebalances", "--from-beginning", "--max-messages", "1")
+        for words in (why, (*ledger, *why[2:])):
+            ended = kohort(*words)
+            assert ended.code == 0, ended
+            assert "billing" in ended.out
+            said.append(ended.out + ended.err)
         admin = AdminClient({"bootstrap.servers": plain})
         resource = ConfigResource(ConfigResource.Type.BROKER, "1")
         (told,) = admin.describe_configs([resource]).values()

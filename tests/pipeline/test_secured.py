@@ -200,5 +200,7 @@ def test_verbs_on_a_secured_apache_kafka(run: Any, tmp_path: Path):  # noqa: F81
         words = ("--from", f"127.0.0.1:{ports['SASL_SSL']}", "--command-config", str(file), "--format", "json")
         code, out, err = run("lag", "--now", *words)
         assert (code, [json.loads(line)["lag_messages"] for line in out.splitlines()]) == (0, [18]), err
+        assert PASSWORD not in out + err
         code, out, err = run("groups", *words)
         assert (code, [json.loads(line)["group_id"] for line in out.splitlines()]) == (0, ["shop"]), err
+        assert PASSWORD not in out + err
