@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from coordinator.why.terms import duration, plural
-from coordinator.why.window import Facts, Finding, Window, finding, name_of
+from coordinator.why.window import Facts, Finding, Window, finding, identity, name_of
 
 COMMITS_PER_SECOND = 5
 EXPIRES_WITHIN_MS = 24 * 60 * 60_000
@@ -32,8 +32,10 @@ def commit_per_record(window: Window) -> Finding | None:
 def refused_commits(window: Window) -> Finding | None:
     """Commits were refused: what they spoke of is read again, unless the member kept its partitions."""
     every = window.of_kind("commits_refused")
-    refused = [record for record in every if not _reads_on(record, window)]
-    told = refused or every
+    members = _members(window)
+    strangers = [record for record in every if record.get("member_id") == "" and identity(record) not in members]
+    refused = [record for record in every if record not in strangers and not _reads_on(record, window)]
+    told = refused or [record for record in every if record not in strangers] or strangers
     if not told:
         return None
     total = sum(int(record.get("count") or 1) for record in told)
@@ -47,7 +49,13 @@ def refused_commits(window: Window) -> Finding | None:
         f"{plural(total, 'commit')} of {', '.join(name for name, _ in by.most_common(3))} "
         f"{'was' if total == 1 else 'were'} refused: "
     )
-    if refused:
+    if told == strangers:
+        # Who left and commits with no member id was a member of that time, if it is told.
+        other = "" if members else ", or one that left before"
+        says += (
+            f"it was no member then: a tool, or a consumer that assigns itself its partitions{other}; nothing was set"
+        )
+    elif refused:
         it, its = ("it", "its") if len(by) == 1 else ("they", "their")
         says += f"what {it} read of {names or f'{its} topics'} since {its} last good commit is processed twice, {again}"
     elif len(by) == 1:
@@ -56,6 +64,12 @@ def refused_commits(window: Window) -> Finding | None:
         says += f"nothing is processed twice for it, since they kept what they read of {names or 'their topics'}"
     facts = {"count": total, "topics": topics, "errors": sorted({str(record.get("error")) for record in told})}
     return finding("refused_commits", says, {**facts, "twice": bool(refused)}, told, hint=not refused)
+
+
+def _members(window: Window) -> set[tuple[str, str] | None]:
+    """Everybody who is told to have been in the group."""
+    there = [one for record in window.ended for one in record.get("members") or ()]
+    return {identity(one) for one in (*there, *window.all_causes())}
 
 
 def _reads_on(refused: Facts, window: Window) -> bool:

@@ -25,8 +25,8 @@ _ALIVE_MS = 10_000  # who was heard of so short ago sends heartbeats: no client'
 _LEFT_UNSEEN = "untold", "whether it ended or was too slow cannot be told: nothing is known of its connection"
 _SILENT_UNSEEN = (
     "hung",
-    "it hangs, is paused or was cut off, and which of these cannot be told: its connection is open, and nothing comes "
-    "over it",
+    "it hung, was paused or was cut off, and which of these cannot be told: its connection was open then, and nothing "
+    "came over it",
 )
 _LATE_UNSEEN = "untold", "whether it was too slow, hung or was cut off cannot be told"
 _OPEN = frozenset({_LEFT_UNSEEN, _SILENT_UNSEEN, _LATE_UNSEEN})

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -508,6 +509,21 @@ def _idle(stage: Stage) -> None:
     stage.rested()
 
 
+def _stranger(stage: Stage) -> None:
+    stage.members("confluent", "ab")
+    stage.begins()
+    own = {"bootstrap.servers": stage.broker.address, "group.id": stage.group, "enable.auto.commit": False}
+    tool = Consumer({**own, "client.id": "tool"})
+    place = TopicPartition(stage.topic, 0, 1)
+    tool.assign([place])
+    for _ in range(3):
+        with suppress(KafkaException):
+            tool.commit(offsets=[place], asynchronous=False)
+    tool.close()
+    stage.until("event:commits_refused")
+    time.sleep(1.5)
+
+
 _add(
     "a topic grows",
     _grew,
@@ -527,6 +543,12 @@ _add(
     ("event:offsets_changed", "finding:offsets_moved:*"),
     ("cause:*",),
     cheap=True,
+)
+_add(
+    "a consumer that assigns itself partitions commits for the group",
+    _stranger,
+    ("event:commits_refused", "hint:refused_commits", "text:*tool*no member*"),
+    ("cause:*", "verdict:*", "text:*processed twice*"),
 )
 _add("more members than partitions", _idle, ("hint:idle_members", "cause:member_joined:g"), _quiet)
 

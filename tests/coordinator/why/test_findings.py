@@ -278,6 +278,23 @@ def test_nothing_is_processed_twice_where_a_member_keeps_its_partitions(
     assert ("is processed twice, " in finding["says"]) == (severity == "warning")
 
 
+def test_who_was_never_a_member_reads_nothing_twice():
+    """A tool, or a consumer that assigns itself its partitions, under the id of a group that others read."""
+    own = {"client_host": "/10.0.0.1", "error": "UNKNOWN_MEMBER_ID", "member_id": "", "count": 3, "topics": ["orders"]}
+    came = rebalance(NOW, cause("member_joined", "worker-1"))
+    for records, client, said in (
+        (came, "tool", "partitions; nothing was set"),
+        ([], "tool", "or one that left before; nothing was set"),
+        (came, "worker-1", "is processed twice"),
+    ):
+        finding = RULES["refused_commits"](
+            Window([*records, event("commits_refused", client_id=client, **own)], {}, NOW)
+        )
+        assert finding is not None
+        assert said in finding["says"]
+        assert ("processed twice" in finding["says"]) == (client == "worker-1")
+
+
 def test_who_has_a_group_to_itself_may_start_and_stop():
     ways = [("member_joined", 0), ("member_left", 1)] * 4
     told = [rebalance(NOW + at, cause(trigger)) for at, (trigger, _) in enumerate(ways)]
