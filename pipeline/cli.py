@@ -19,13 +19,13 @@ DONE, LOSS, MISUSED = 0, 1, 2
 
 def main(words: list[str]) -> int:
     """Run a command; return the exit code."""
-    from pipeline import command  # noqa: PLC0415  argparse is not wanted by those who import this for its exit codes
+    from pipeline import command_line  # noqa: PLC0415  argparse is not wanted by those who import this for its exit codes
 
     try:
         if not words or words[0] in ("-h", "--help", "help") or {"-h", "--help"} & set(words):
-            command.parser().print_help(sys.stdout if words else sys.stderr)
+            command_line.parser().print_help(sys.stdout if words else sys.stderr)
             return DONE if words else MISUSED
-        request = command.read(words)
+        request = command_line.read(words)
         from pipeline.session import check_environment  # noqa: PLC0415
 
         check_environment()
@@ -48,9 +48,9 @@ def main(words: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What shell completion is made of."""
-    from pipeline import command  # noqa: PLC0415  as above
+    from pipeline import command_line  # noqa: PLC0415  as above
 
-    return command.parser()
+    return command_line.parser()
 
 
 def _refuse(message: str, code: int) -> int:

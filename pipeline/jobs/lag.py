@@ -48,10 +48,10 @@ def found(inputs: Inputs) -> DataFrame:
         headers = None if command.broker is not None else inputs.keep(inputs.growth(topics, now_ms))
         return lag_now(commits, bounds, command.asked_at, positions=headers, records=records)
     if command.broker is not None:
-        moments = grid_moments(commits, command.since, until, command.every_ms)
+        moments = grid_moments(commits, command.since, until, command.step_ms)
     else:
         newest = min(round(until.timestamp() * 1000), max(inputs.newest_ms(topics), 1))
-        moments = _moments(commits, command.since, newest, command.every_ms, _MOST_LOOKED_AT)
+        moments = _moments(commits, command.since, newest, command.step_ms, _MOST_LOOKED_AT)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     _check_grid(commits, positions, inputs, until)
     # Of a broker that was asked now, now is known; what is younger than a step would have no point at all.
@@ -59,7 +59,7 @@ def found(inputs: Inputs) -> DataFrame:
     return lag_over_time(
         commits,
         positions,
-        command.every_ms,
+        command.step_ms,
         partitions=bounds,
         records=records,
         since=command.since,
@@ -100,7 +100,7 @@ def _check_grid(commits: DataFrame, positions: DataFrame, inputs: Inputs, until:
     if found["first"] is None:
         return
     start = max(found["first"], inputs.command.since or found["first"])
-    points = (min(found["latest"], until) - start).total_seconds() * 1000 / inputs.command.every_ms
+    points = (min(found["latest"], until) - start).total_seconds() * 1000 / inputs.command.step_ms
     if points > MOST_POINTS:
         _too_many(points, start)
 

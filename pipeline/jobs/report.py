@@ -78,7 +78,7 @@ def collected(inputs: Inputs) -> ReportData:
     bounds = inputs.keep(inputs.bounds(topics))
     live = command.asked_at if command.broker is not None else None
     until = command.asked_at if command.until is None else min(command.until, command.asked_at)
-    every_ms = command.every_ms if command.every_given else _step_ms(commits, command.since, until)
+    every_ms = command.every_ms or _step_ms(commits, command.since, until)
     # A broker would have to send the whole topics for their headers.
     moments = [] if live is None else grid_moments(commits, command.since, until, every_ms)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))

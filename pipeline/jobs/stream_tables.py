@@ -247,7 +247,7 @@ class _Lag:
             bounds = now.bounds(set(now.committed_topics(commits)) - hidden)
             since = command.since if told_us == _ALL_TIME else _moment(told_us + 1)
             until = _moment(mark_us)
-            table = lag_over_time(commits, positions, command.every_ms, partitions=bounds, since=since, until=until)
+            table = lag_over_time(commits, positions, command.step_ms, partitions=bounds, since=since, until=until)
             self.write(table, batch)
         self.state.keep(self._kept(rows, commits, positions, mark_us), {"told_us": mark_us}, batch)
         rows.unpersist()

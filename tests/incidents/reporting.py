@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pipeline.command import read
+from pipeline.command_line import read
 from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import collected
 from pipeline.session import build

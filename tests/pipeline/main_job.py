@@ -31,7 +31,7 @@ def rows_of(spark: SparkSession, source: str) -> dict[str, Rows]:
     """The tables of a directory or a broker (host:port), through the jobs of the command line, by verb."""
     import importlib
 
-    from pipeline.command import read
+    from pipeline.command_line import read
     from pipeline.jobs.inputs import Inputs
 
     out: dict[str, Rows] = {}
@@ -135,7 +135,7 @@ def main() -> int:
                 print(f"  {'same' if same else 'DIFFERENT'}: {question}", flush=True)
                 if not same:
                     print(f"    clients:  {theirs}\n    pipeline: {ours}")
-        from pipeline.command import read
+        from pipeline.command_line import read
         from pipeline.jobs import report
         from pipeline.jobs.inputs import Inputs
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import class_archive, command, session
+from pipeline import class_archive, command_line, session
 from pipeline.errors import UsageError
 
 
@@ -83,4 +83,4 @@ def _unknown(*_: object) -> Any:
 
 
 def test_any_verb_takes_it():
-    assert command.read(["commits", "--from", "localhost:9092", "--archive-classes"]).archive_classes
+    assert command_line.read(["commits", "--from", "localhost:9092", "--archive-classes"]).archive_classes

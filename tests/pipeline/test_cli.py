@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import command, jobs
+from pipeline import command, command_line, jobs, options
 from pipeline.cli import main
 from pipeline.errors import DataError, UsageError
 from pipeline.jobs.output import _cell
@@ -123,12 +123,12 @@ def test_pl33_without_java_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 def test_moments_are_written_as_people_do() -> None:
     """ISO 8601 with and without a zone, epoch milliseconds, ago."""
-    assert command.parse_moment("2026-03-01T12:00:00Z", NOW) == NOW
-    assert command.parse_moment("2026-03-01T13:00:00+01:00", NOW) == NOW
-    assert command.parse_moment("2026-03-01 12:00", NOW) == NOW
-    assert command.parse_moment(str(int(NOW.timestamp() * 1000)), NOW) == NOW
-    assert command.parse_moment("-2h", NOW) == NOW - timedelta(hours=2)
-    asking = command.read(["lag", "--from", "localhost:9092,[::1]:9092", "--since", "-90m"])
+    assert options.parse_moment("2026-03-01T12:00:00Z", NOW) == NOW
+    assert options.parse_moment("2026-03-01T13:00:00+01:00", NOW) == NOW
+    assert options.parse_moment("2026-03-01 12:00", NOW) == NOW
+    assert options.parse_moment(str(int(NOW.timestamp() * 1000)), NOW) == NOW
+    assert options.parse_moment("-2h", NOW) == NOW - timedelta(hours=2)
+    asking = command_line.read(["lag", "--from", "localhost:9092,[::1]:9092", "--since", "-90m"])
     assert asking.since is not None
     assert (asking.asked_at - asking.since, asking.broker) == (timedelta(minutes=90), "localhost:9092,[::1]:9092")
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import command, session
+from pipeline import command_line, session
 from pipeline.errors import UsageError
 from tests.pipeline.logs import Log, commit
 from tests.pipeline.test_cli import run
@@ -79,7 +79,7 @@ def test_what_the_user_has_settled_elsewhere_is_known(tmp_path: Path, monkeypatc
 )
 def test_what_cannot_be_is_refused_before_anything_runs(words: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
-        command.read(["commits", "--from", "localhost:9092", *words])
+        command_line.read(["commits", "--from", "localhost:9092", *words])
 
 
 def test_files_may_be_uris(run: Any, log: Path, tmp_path: Path, spark: SparkSession) -> None:

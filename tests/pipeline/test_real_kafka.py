@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pipeline import command, group_commit
+from pipeline import command_line, group_commit
 from pipeline.jobs import stream_tables
 from pipeline.jobs.inputs import Inputs
 from pipeline.sources import log_ends
@@ -135,7 +135,7 @@ def test_lag_of_topics_made_later_and_of_internal_ones_is_told_as_it_is(
 ) -> None:
     """A stream goes on as topics come; a log that it does not see has no lag, rather than none to speak of."""
     words = ["--to", str(tmp_path / "to"), "--checkpoint", str(tmp_path / "checkpoint"), "--every", "1s"]
-    asking = command.read(["lag", "--from", orders.address, "--stream", *words, "--watermark", "1s"])
+    asking = command_line.read(["lag", "--from", orders.address, "--stream", *words, "--watermark", "1s"])
     commit(orders, "before", "orders", 1)
     told: dict[tuple[str, str, int], list[Any]] = {}
 
@@ -173,7 +173,7 @@ def test_a_stream_that_commits_to_a_group_does_not_feed_itself(
 ) -> None:
     """Its own commits lie in the topic that it reads: on a broker where nobody else does anything it comes to rest."""
     words = ["--to", str(tmp_path / "to"), "--checkpoint", str(tmp_path / "checkpoint"), "--as-group", "itself"]
-    asking = command.read(["commits", "--from", orders.address, "--stream", *words])
+    asking = command_line.read(["commits", "--from", orders.address, "--stream", *words])
     rows: list[Any] = []
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "500")
     with Inputs(spark, asking) as inputs:

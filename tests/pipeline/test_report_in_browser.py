@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.command import read
+from pipeline.command_line import read
 from pipeline.jobs import report
 from pipeline.jobs.inputs import Inputs
 from pipeline.report import ReportData, render

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.command import read
+from pipeline.command_line import read
 from pipeline.jobs.inputs import Inputs
 from pipeline.jobs.report import _story, _thinned, events_of, rows_of
 from pipeline.report import POINTS_SHOWN
