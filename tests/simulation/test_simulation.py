@@ -21,11 +21,15 @@ import pytest
 
 from broker.loop import logs
 from broker.testbed.auditing.auditors import Everything, values
+from broker.testbed.auditing.exchange import Exchange
+from broker.testbed.auditing.owners import Owners
+from coordinator.consumer.group import ConsumerState
 from coordinator.group import GroupState
 from tests.simulation.clients import Administrator, Producer
 from tests.simulation.consumer import Consumer
 from tests.simulation.cooperative import CooperativeConsumer
 from tests.simulation.deleter import Deleter
+from tests.simulation.epochs import EpochConsumer
 from tests.simulation.scratch import Scratch
 from tests.simulation.world import World
 
@@ -46,6 +50,22 @@ def seeds() -> list[int]:
     return list(range(int(first), int(last or first) + 1))
 
 
+class Auditors(Everything):
+    """With the one of groups of the consumer protocol."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epochs = Owners()
+
+    def arrived(self, exchange: Exchange) -> None:
+        super().arrived(exchange)
+        self.epochs.arrived(exchange)
+
+    def answered(self, exchange: Exchange) -> None:
+        super().answered(exchange)
+        self.epochs.answered(exchange)
+
+
 class History:
     """One seed."""
 
@@ -53,7 +73,7 @@ class History:
         self.seed = seed
         self.random = random.Random(seed)
         self.world = World(seed, directory, **settings)
-        self.auditor = self.world.auditor = Everything()
+        self.auditor = self.world.auditor = Auditors()
         self.consumers: dict[str, Consumer] = {}
         self.producers = [Producer(f"producer-{at}", seed, topic) for at, topic in enumerate(("orders", "refunds"))]
         self.admin = Administrator("admin", seed, {"orders": 3, "refunds": 1})
@@ -91,9 +111,17 @@ class History:
         group = group or self.random.choice(list(GROUPS))
         self.numbers += 1
         name = f"{group}-{self.numbers}"
-        kind = Consumer if group in EAGER else CooperativeConsumer
+        kind = self.kind(group, static)
         self.consumers[name] = kind(name, self.seed, self.auditor, group, GROUPS[group], static)
         self.world.spawn(name, self.consumers[name].life())
+
+    def kind(self, group: str, static: str | None) -> type[Consumer]:
+        """By the seed one group speaks the consumer protocol, or one has members of both and changes between them."""
+        if group == "shared":
+            return EpochConsumer if self.seed % 3 == 1 else CooperativeConsumer
+        if group == "audit" and self.seed % 3 == 2 and static is None:
+            return self.random.choice((Consumer, EpochConsumer))
+        return Consumer
 
     def one(self) -> Consumer | None:
         """A member that is alive."""
@@ -202,8 +230,8 @@ class History:
         alive = [consumer for name, consumer in self.consumers.items() if name in world.clients]
         for group, topics in GROUPS.items():
             mine = [consumer for consumer in alive if consumer.group == group]
-            live = world.broker.groups.leader_of(group).shard.groups[group]
-            assert live.state is GroupState.STABLE, f"{group} is {live.state}"
+            live = world.broker.groups.leader_of(group).shard.states[group]
+            assert live.state in (GroupState.STABLE, ConsumerState.STABLE), f"{group} is {live.state}"
             assert set(live.members) == {consumer.member_id for consumer in mine}
             for topic in topics:
                 for index in range(self.admin.topics[topic]):
@@ -220,6 +248,8 @@ class History:
                     if found:
                         assert owners[0].positions[topic, index] == max(found) + 1
                         assert max(found) + 1 in auditor.offsets((group, topic, index), 1 << 60)
+        if self.seed % 3:
+            assert auditor.counts["ConsumerGroupHeartbeat"] > 20
         said = world.log.getvalue()
         assert "Traceback" not in said, said
         for api in ("JoinGroup", "SyncGroup", "OffsetCommit", "OffsetFetch", "Produce", "Fetch", "DeleteGroups"):
