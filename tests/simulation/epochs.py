@@ -35,6 +35,7 @@ class EpochConsumer(Consumer):
         self.newest |= {"OffsetCommit": 10}
         self.assigned: set[Place] = set()
         self.times = 0
+        self.full = False  # the last answer may be lost: all is said again, and told again
 
     def forget(self) -> None:
         """What it had is somebody else's by now."""
@@ -43,6 +44,7 @@ class EpochConsumer(Consumer):
     def join(self) -> Asking:
         """Come with nothing, unless it is there already."""
         if self.generation > 0:
+            self.full = True
             return
         yield from self._sizes()
         if not self.member_id:
@@ -56,13 +58,14 @@ class EpochConsumer(Consumer):
     def heartbeat(self) -> Any:
         """What it has; of a newcomer, what it wants."""
         joins = self.generation <= 0
+        full = joins or self.full
         owned = {} if joins else by_topic(sorted(self.positions))
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self.member_id,
             member_epoch=max(self.generation, 0),
-            rebalance_timeout_ms=REBALANCE_MS if joins else -1,
-            subscribed_topic_names=list(self.topics) if joins else None,
+            rebalance_timeout_ms=REBALANCE_MS if full else -1,
+            subscribed_topic_names=list(self.topics) if full else None,
             topic_partitions=[
                 TopicPartitions(topic_id=self.topic_ids[topic], partitions=held) for topic, held in owned.items()
             ],
@@ -71,7 +74,7 @@ class EpochConsumer(Consumer):
     def _heed(self, answer: Any) -> Asking:
         """Give up what is no longer its own, and read on where the others' offsets are."""
         told(answer.error_code)
-        self.generation = answer.member_epoch
+        self.generation, self.full = answer.member_epoch, False
         if answer.assignment is not None:
             names = {topic_id: name for name, topic_id in self.topic_ids.items()}
             self.assigned = {

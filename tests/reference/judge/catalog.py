@@ -20,6 +20,7 @@ MODULES = (
     "undecided",
     "producers",
     "consumer",
+    "epochs",
     "newest",
     "cluster",
     "quotas",

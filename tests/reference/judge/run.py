@@ -1,8 +1,8 @@
-"""One run of the judge: both brokers side by side, two lives each, every scenario on both, then the differences.
+"""One run of the judge: both brokers side by side, three lives each, every scenario on both, then the differences.
 
 The first life ("main") has quick groups and nothing that expires. The second ("later") starts on the same directories
-with what would disturb the others: an initial rebalance delay, small groups, short retention. A scenario may have an
-act in each life.
+with what would disturb the others: an initial rebalance delay, small groups, short retention. The third ("classic") has
+the new consumer protocol switched off. A scenario may have an act in each life.
 
 A difference counts when it shows twice: a scenario whose transcripts differ in an unlisted way is played again, alone
 with its like, because the machine may have been slow. Scenarios with two acts cannot be.
@@ -47,7 +47,8 @@ SETTINGS["later"] = SETTINGS["main"] | {
     "offsets.retention.check.interval.ms": 1_000,
     "offsets.retention.minutes": 1,
 }
-STAGES = ("main", "later")
+SETTINGS["classic"] = SETTINGS["main"] | {"group.coordinator.rebalance.protocols": "classic"}
+STAGES = ("main", "later", "classic")
 
 
 @dataclass
@@ -127,8 +128,8 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], 
         try:
             for stage in STAGES:
                 todo = [s for s in scenarios if stage in s.acts]
-                if stage == "later" and not todo:
-                    break
+                if stage != "main" and not todo:
+                    continue
                 on_both(lambda side, stage=stage, todo=todo: _live(side, stage, todo, threads))
                 for attempt in (1, 2):
                     again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rows)]
