@@ -47,9 +47,12 @@ def adopt_futures(
     Folders of topics that nobody knows are left as they are. Raises: StorageError, CorruptFile.
     """
     found = Futures()
-    plain: dict[Key, tuple[LogDirectory, bytes | None]] = {}
+    plain: dict[Key, LogDirectory] = {}  # where those lie that are of the topics that there are
     for directory, scan in scans:
-        plain.update({key: (directory, topic_id) for key, topic_id in scan.logs.items()})
+        for key, topic_id in scan.logs.items():
+            topic = image.topic(key[0])
+            if topic is not None and topic_id == topic.topic_id:
+                plain[key] = directory
     resumed: set[Key] = set()
     for directory, scan in scans:
         for folder in scan.set_aside:
@@ -59,7 +62,7 @@ def adopt_futures(
             key = parsed.topic, parsed.partition
             topic, topic_id = image.topic(parsed.topic), read_topic_id(folder)
             known = topic is not None and topic_id == topic.topic_id and parsed.partition < topic.partition_count
-            its_directory, its_id = plain.get(key, (None, None))
+            its_directory = plain.get(key)
             if not known:
                 unfinished = topic_id is None and all(one.name.endswith(".tmp") for one in folder.iterdir())
                 if unfinished or topic_id in removed_topic_ids:
@@ -67,10 +70,11 @@ def adopt_futures(
             elif its_directory is None:
                 assert topic is not None
                 if topic.directories[parsed.partition] == directory.directory_id:
+                    directory.retire_others(*key, topic.topic_id, unique=new_uuid)
                     _finish(directory, folder, key)
                     scan.logs[key] = topic_id
-                    plain[key] = directory, topic_id
-            elif its_id == topic_id and its_directory is not directory and key not in resumed:
+                    plain[key] = directory
+            elif its_directory is not directory and key not in resumed:
                 assert topic_id is not None
                 resumed.add(key)
                 log.info("partition_move_resumed", topic=key[0], partition=key[1], to=str(directory.path))

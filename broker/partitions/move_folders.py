@@ -12,6 +12,7 @@ from storage.directory.log_directory import suffixed_name
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from broker.partitions.move import Key
@@ -40,6 +41,15 @@ def retire(directory: LogDirectory, key: Key, unique: bytes) -> Path | Exception
 
 def take_name_later(to: LogDirectory, folder: Path, key: Key) -> None:
     """Give the copy its plain name, durably, if it has not got it yet. May raise `OSError`. Raises: StorageError."""
-    if not to.folder(*key).exists():
+    if folder.exists():
         to.rename_future(folder, *key)
         to.sync()
+
+
+def make(to: LogDirectory, key: Key, topic_id: bytes, new_uuid: Callable[[], bytes]) -> Path:
+    """The folder of a copy, made where nothing is in the way of its plain name. Raises: StorageError, CorruptFile."""
+    # The folder of a topic of this name that was deleted, if the disk refused to rename it then.
+    to.retire_others(*key, topic_id, unique=new_uuid)
+    if to.folder(*key).exists():
+        raise StorageError("is in the way:", to.folder(*key))
+    return to.create_future(*key, topic_id, unique=new_uuid())

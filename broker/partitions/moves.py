@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
 from broker.partitions.move import Key, Move, Step
-from broker.partitions.move_folders import retire, take_name_later
+from broker.partitions.move_folders import make, retire, take_name_later
 from broker.partitions.move_wishes import MoveRefused, checked
 from broker.partitions.settings import tail_of
 from protocol.errors import ErrorCode, KafkaError
@@ -130,7 +130,6 @@ class Moves(TopicsListener):
     def _make(self, move: Move) -> None:
         key = move.key
         self._moves[key] = move
-        unique = self._new_uuid()
 
         def made(folder: Path) -> None:
             move.folder = folder
@@ -147,9 +146,7 @@ class Moves(TopicsListener):
             self._fail(move, error)
             self._say(key, ErrorCode.KAFKA_STORAGE_ERROR)
 
-        self._runtime.in_thread(
-            lambda: move.to.create_future(key[0], key[1], move.topic_id, unique=unique), made, failed
-        )
+        self._runtime.in_thread(lambda: make(move.to, key, move.topic_id, self._new_uuid), made, failed)
 
     def _say(self, key: Key, error: ErrorCode) -> None:
         for answer in self._answers.pop(key, ()):

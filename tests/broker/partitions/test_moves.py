@@ -16,6 +16,8 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from storage.directory.log_directory import LogDirectory, read_topic_id
+from storage.errors import StorageError
 from tests.broker.partitions.test_failing_directories import fail  # noqa: F401  a fixture
 from tests.broker.partitions.test_several_directories import folders, kill, start, write
 from tests.support.data_plane import batch
@@ -256,3 +258,29 @@ def test_a_move_that_a_stop_has_cut_off_goes_on_with_what_was_copied(tmp_path: P
     assert folders(tmp_path / "b") == ["t-0"]
     assert len(values(whole)) == 40
     whole.stop()
+
+
+def test_an_older_topics_folder_is_not_taken_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk refused to rename it when its topic was deleted; another topic of this name moves there."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(LogDirectory, "retire", refuse)
+        whole.delete("t")
+    whole.create("other", 1)
+    whole.create("t", 1)
+    assert (folders(tmp_path / "a"), folders(tmp_path / "b")) == (["t-0"], ["t-0"])
+    write(whole, "t", 0, b"new")
+    assert alter(whole, tmp_path / "a") == [ErrorCode.NONE]
+    whole.runtime.advance(1_000)
+    partition = whole.broker.partitions.get("t", 0)
+    assert partition is not None
+    assert partition.log.directory == tmp_path / "a" / "t-0"
+    assert read_topic_id(partition.log.directory) == partition.topic_id
+    assert values(whole) == [b"new"]
+    whole.stop()
+
+
+def refuse(self: LogDirectory, *_: Any, **__: Any) -> None:
+    raise StorageError("cannot rename", self.path)
