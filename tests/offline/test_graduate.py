@@ -89,6 +89,7 @@ def test_a_sound_directory_is_ready_for_every_kafka_and_stays_as_it_is(graduate,
     assert "topic       orders: 1 partition, 300 records" in err
     assert "stopped     cleanly, broker epoch 2" in err
     assert "ready for   Kafka 3.9, 4.0, 4.1, 4.2, 4.3" in err
+    assert "the rebalance ledger: __kohort_rebalances is carried over, and nobody goes on writing it" in err
     assert content(data) == before
 
 
