@@ -92,7 +92,9 @@ class History:
             known.epoch, known.present = answer.member_epoch, True
             if answer.assignment is not None:
                 told = answer.assignment.topic_partitions
-                known.assigned = {self.topics[bytes(one.topic_id)]: sorted(one.partitions) for one in told}
+                # In the order of their names: that of the answer follows from ids, which each broker makes up.
+                by_name = sorted((self.topics[bytes(one.topic_id)], sorted(one.partitions)) for one in told)
+                known.assigned = dict(by_name)
         elif answer.error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             known.epoch, known.assigned = 0, {}
             known.present = answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
