@@ -195,7 +195,11 @@ def codes(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
 
 def addresses_of(broker: BrokerProcess) -> dict[str, str]:
     """Of each listener; the one that asks nobody has the broker's own port."""
-    return {name: broker.address if name == "PLAINTEXT" else f"127.0.0.1:{free_port()}" for name in LISTENERS}
+    ports = {broker.port}
+    while len(ports) < len(LISTENERS):
+        ports.add(free_port())
+    others = iter(ports - {broker.port})
+    return {name: f"127.0.0.1:{broker.port if name == 'PLAINTEXT' else next(others)}" for name in LISTENERS}
 
 
 def kohort_of(folder: Folder) -> tuple[BrokerProcess, dict[str, str]]:
