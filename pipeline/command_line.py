@@ -20,8 +20,9 @@ from pipeline.sources.files import is_remote
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
 
 _READS = """\
-What is read: __consumer_offsets, once and whole; commits and records with --since begin with the first segment that is
-new enough. Besides, of the topics that groups commit:
+What is read: __consumer_offsets, once and whole, by growth twice; commits and records with --since begin with the first
+segment that is new enough. rebalances, groups and report read the rebalance ledger whole, where there is one. Besides,
+of the topics that groups commit:
   lag          a broker is asked for log ends by time, about 100 bytes for each partition and grid point at which it
                had grown: no record is sent; from a directory their time indexes, and 64 KiB around each grid point, or
                the segments whole, for the headers of the batches, where that is less
