@@ -11,6 +11,7 @@ from protocol.frames import encode_request
 from protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_groups,
@@ -299,6 +300,19 @@ def worst() -> dict[str, Callable[[], Worst]]:
         "DescribeLogDirs": lambda: (
             describe_log_dirs.DescribeLogDirsRequest(
                 topics=[describe_log_dirs.DescribableLogDirTopic(topic=WIDE, partitions=list(range(MEGABYTE // 4)))]
+            ),
+            1,
+        ),
+        "AlterReplicaLogDirs": lambda: (
+            alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+                dirs=[
+                    alter_replica_log_dirs.AlterReplicaLogDir(
+                        path="/nowhere",
+                        topics=[
+                            alter_replica_log_dirs.AlterReplicaLogDirTopic(name=WIDE, partitions=list(_partitions(4)))
+                        ],
+                    )
+                ]
             ),
             1,
         ),

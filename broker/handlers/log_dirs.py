@@ -9,10 +9,11 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
-from broker.handlers.gathering import Gathering, Steps, gathered, sliced
+from broker.handlers.context import Deferred
+from broker.handlers.gathering import PACE, Gathering, Steps, each, sliced
 from protocol.errors import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -27,8 +28,10 @@ from protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.broker import Broker
-    from broker.handlers.context import Deferred, RequestContext
+    from broker.handlers.context import RequestContext
     from protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 
@@ -95,30 +98,59 @@ def _described(
     return DescribeLogDirsResponse(error_code=0, results=results)
 
 
-def alter_replica_log_dirs(
-    broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse | Deferred:
+def alter_replica_log_dirs(broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest) -> Deferred:
     """Begin to move partitions; each is answered when its move survives a restart. The moves themselves go on."""
     allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
-    wishes: dict[tuple[str, int], Path] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            wishes.update(dict.fromkeys(((topic.name, index) for index in topic.partitions), Path(directory.path)))
-    keys = list(wishes)
-    if not allowed:
-        return _altered(keys, [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * len(keys))
-    results = Gathering(len(keys), partial(_altered, keys))
+    deferred = Deferred()
 
-    def ask(index: int) -> None:
-        broker.moves.ask(keys[index], wishes[keys[index]], partial(results.put, index))
+    def answer(keys: list[tuple[str, int]], found: list[ErrorCode]) -> None:
+        in_turns(_altered(keys, found), deferred.complete)
 
-    return gathered(broker, context, results, len(keys), ask)
+    def begin() -> Steps[None]:
+        wishes = yield from _wishes(request)
+        keys = list(wishes)
+        results = Gathering(len(keys), partial(answer, keys), Deferred())
+
+        def ask(index: int) -> None:
+            if allowed:
+                broker.moves.ask(keys[index], Path(wishes[keys[index]]), partial(results.put, index))
+            else:
+                results.put(index, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        yield from each(len(keys), ask)
+
+    def in_turns(steps: Steps[Any], finished: Callable[[Any], None]) -> None:
+        broker.runtime.in_slices(
+            steps, finished, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
+        )
+
+    in_turns(begin(), lambda _: None)
+    deferred.raise_failure()
+    return deferred
 
 
-def _altered(keys: list[tuple[str, int]], found: list[ErrorCode]) -> AlterReplicaLogDirsResponse:
+def _wishes(request: AlterReplicaLogDirsRequest) -> Steps[dict[tuple[str, int], str]]:
+    """Where each partition is to lie; the last wish counts."""
+    wishes: dict[tuple[str, int], str] = {}
+    wanted = (
+        ((topic.name, index), directory.path)
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    )
+    for count, (key, path) in enumerate(wanted, start=1):
+        wishes[key] = path
+        if not count % PACE:
+            yield None
+    return wishes
+
+
+def _altered(keys: list[tuple[str, int]], found: list[ErrorCode]) -> Steps[AlterReplicaLogDirsResponse]:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for (name, index), error in zip(keys, found, strict=True):
+    for count, ((name, index), error) in enumerate(zip(keys, found, strict=True), start=1):
         by_topic.setdefault(name, []).append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
+        if not count % PACE:
+            yield None
     return AlterReplicaLogDirsResponse(
         throttle_time_ms=0,
         results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=its) for name, its in by_topic.items()],

@@ -30,7 +30,11 @@ _LISTS = {
     "topic_results": ("topics",),
     "transaction_states": ("transactional_ids",),
 }
-_NAMES = {"partition_index": ("partition_index", "partition", "index"), "user": ("name",)}
+_NAMES = {
+    "partition_index": ("partition_index", "partition", "index"),
+    "topic_name": ("topic_name", "name"),
+    "user": ("name",),
+}
 _SCALARS = ("name", "key", "group_id", "partition_index", "partition", "partition_id", "transactional_id")
 _NO_ERRORS = ("topic_config_error_code",)  # of something else
 OF_SESSIONS = {
@@ -91,6 +95,8 @@ def _list(source: Any, name: str) -> list[Any]:
     found: list[Any] = []
     for own in _LISTS.get(name, (name,)):
         found += getattr(source, own, None) or ()
+    if name == "results":  # AlterReplicaLogDirs asks by directory, and is answered by topic
+        found += [topic for directory in getattr(source, "dirs", ()) for topic in directory.topics]
     return found
 
 

@@ -17,7 +17,7 @@ _TOPIC_LISTS = ("topics", "topic_data", "v3_and_below_topics", "topic_partitions
 _PARTITION_LISTS = ("partitions", "partition_data", "partition_indexes")
 _PARTITION_NAMES = ("partition_index", "partition", "index")
 _GROUP_LISTS = ("groups", "group_ids", "groups_names")
-_INNER_LISTS = ("groups", "transactions", "markers")
+_INNER_LISTS = ("groups", "transactions", "markers", "dirs")
 
 
 def plain(value: Any, version: int, image: TopicsImage) -> Any:
