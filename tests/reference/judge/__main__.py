@@ -15,7 +15,11 @@ parser.add_argument("scenarios", nargs="*", default=["*"], help="patterns of sce
 parser.add_argument("--keep", help="an empty directory for data and logs of both brokers, kept afterwards")
 options = parser.parse_args()
 
-chosen = [s for s in catalog.everything() if any(fnmatchcase(s.id, p) for p in options.scenarios) or s.first]
+chosen = [
+    s
+    for s in catalog.everything()
+    if any(fnmatchcase(s.id, p) for p in options.scenarios) or (s.first and "main" in s.acts)
+]
 rows = compare.listed()
 place = contextlib.nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory(prefix="judge-")
 with place as directory:

@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from protocol.messages.describe_groups import DescribeGroupsRequest
@@ -159,6 +160,7 @@ class Names:
 
     def __init__(self, own: str, plain: str) -> None:
         self.own, self.plain_own = own, plain
+        self.restarted = False  # Kafka's epochs rise with each restart, by one or two; ours when a crash asks for it
         self._seen: dict[tuple[str, object], str] = {}
         self._counts: dict[str, int] = {}
 
@@ -169,6 +171,10 @@ class Names:
             count = self._counts[kind] = self._counts.get(kind, 0) + 1
             name = self._seen[kind, value] = f"<{kind} {count}>"
         return name
+
+    def epoch(self, kind: str, value: int) -> int | str:
+        """An epoch that counts the broker's lives."""
+        return self.of(kind, value) if self.restarted else value
 
     def text(self, value: str) -> str:
         """A text with the run's own parts named."""
@@ -195,6 +201,8 @@ class Names:
                     result[name] = self._array(got, version, place, name)
                 elif name in _RUN_FIELDS and got not in (-1, "", None):
                     result[name] = _RUN_FIELDS[name]
+                elif name == "coordinator_epoch" and got >= 0:
+                    result[name] = self.epoch(name, got)
                 elif name in ("producer_id", "session_id") and got > 0:
                     result[name] = self.of(name, got)
                 elif place in _MADE_UP and got:
@@ -224,15 +232,27 @@ class Names:
                 "base_offset": header.base_offset,
                 "last_offset": header.last_offset,
                 "attributes": header.attributes,
-                "leader_epoch": header.leader_epoch,
+                "leader_epoch": self.epoch("leader_epoch", header.leader_epoch),
                 "producer": (header.producer_id >= 0, header.producer_epoch, header.base_sequence),
                 "records": [
-                    (r.offset, r.timestamp if r.timestamp < 10**12 else "<time>", r.key, r.value, r.headers)
+                    (
+                        r.offset,
+                        r.timestamp if r.timestamp < 10**12 else "<time>",
+                        r.key,
+                        self._marker(r.value) if header.is_control else r.value,
+                        r.headers,
+                    )
                     for r in batch.iterate_records(data, position)
                 ],
             }
             for position, header in batch.iterate_headers(data)
         ]
+
+    def _marker(self, value: bytes | None) -> object:
+        """Its version, and the coordinator's epoch."""
+        if value is None or len(value) != 6:
+            return value
+        return value[:2], self.epoch("coordinator_epoch", int.from_bytes(value[2:], "big"))
 
 
 class Client:
@@ -318,6 +338,7 @@ class Script:
         self.names = Names(self.own, f"{scenario.id}.")
         self.transcript = Transcript(names=self.names)
         self.kept: Any = None  # what the first act leaves for the second
+        self.data: Path | None = None  # the broker's log directory, for the act that is played while it is dead
         self._clients: dict[str, Client] = {}
         self._observer: Wire | None = None
 

@@ -1,8 +1,10 @@
-"""One run of the judge: both brokers side by side, three lives each, every scenario on both, then the differences.
+"""One run of the judge: both brokers side by side, five lives each, every scenario on both, then the differences.
 
 The first life ("main") has quick groups and nothing that expires. The second ("later") starts on the same directories
 with what would disturb the others: an initial rebalance delay, small groups, short retention. The third ("classic") has
-the new consumer protocol switched off. A scenario may have an act in each life.
+the new consumer protocol switched off, and is where features are lowered. In the fourth ("short") producers and
+transactional ids expire, nothing is verified and the cleaner comes at once; it ends with a SIGKILL. While both are
+"dead", scenarios may change their files. The fifth ("killed") starts on what is left. A scenario may act in each.
 
 A difference counts when it shows twice: a scenario whose transcripts differ in an unlisted way is played again, alone
 with its like, because the machine may have been slow. Scenarios with two acts cannot be.
@@ -28,6 +30,7 @@ from tests.support.wire import Wire
 
 VERSION = "4.4.0"  # of Apache Kafka; `KAFKA_VERSION` names another
 THREADS = 16
+EXPIRATION_MS = 5_000
 SETTINGS: dict[str, dict[str, object]] = {
     "main": {
         "group.initial.rebalance.delay.ms": 0,
@@ -48,7 +51,18 @@ SETTINGS["later"] = SETTINGS["main"] | {
     "offsets.retention.minutes": 1,
 }
 SETTINGS["classic"] = SETTINGS["main"] | {"group.coordinator.rebalance.protocols": "classic"}
-STAGES = ("main", "later", "classic")
+SETTINGS["short"] = SETTINGS["main"] | {
+    "transactional.id.expiration.ms": EXPIRATION_MS,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
+    "producer.id.expiration.ms": EXPIRATION_MS,
+    "producer.id.expiration.check.interval.ms": 500,
+    "transaction.partition.verification.enable": "false",
+    "log.cleaner.backoff.ms": 300,
+}
+# Kafka takes a killed broker for alive until its session is over. Where that is after its coordinators have
+# loaded, partitions lose their leaders under the markers, and a transaction is completed without them.
+SETTINGS["killed"] = SETTINGS["main"] | {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 200}
+STAGES = ("main", "later", "classic", "short", "dead", "killed")
 
 
 @dataclass
@@ -66,6 +80,8 @@ class Side:
             script = self.scripts.get(scenario.id)
             if script is None or attempt > 0:
                 script = self.scripts[scenario.id] = Script(scenario, self.broker.address, attempt)
+                script.data = self.broker.data
+            script.names.restarted = stage != "main"
             script.play(stage)
 
         with ThreadPoolExecutor(threads) as pool:
@@ -131,6 +147,8 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], 
                 if stage != "main" and not todo:
                     continue
                 on_both(lambda side, stage=stage, todo=todo: _live(side, stage, todo, threads))
+                if stage == "dead":
+                    continue
                 for attempt in (1, 2):
                     again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rows)]
                     if not again:
@@ -145,8 +163,13 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], 
 
 
 def _live(side: Side, stage: str, todo: list[Scenario], threads: int) -> None:
-    if side.broker.pid:
+    if stage in ("dead", "killed"):
+        side.broker.kill()
+    elif side.broker.pid:
         side.broker.stop()
+    if stage == "dead":
+        side.play(todo, stage, 0, 1)
+        return
     side.broker.settings = dict(SETTINGS[stage])
     side.broker.start()
     first = [s for s in todo if s.first]

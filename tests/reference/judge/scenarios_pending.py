@@ -7,6 +7,7 @@ from typing import Any
 
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.txn_offset_commit import (
@@ -208,6 +209,30 @@ def timed_out(s: Script, v: int) -> None:
     add(s, 3, tid, pair, (t, [0]))
     end(s, v, tid, pair, commit=True)
     end(s, v, tid, pair, commit=False)
+
+
+@scenario("E-TX79-Pending-retained", stage="later")
+def retained(s: Script) -> None:
+    """TX79: a pending offset keeps the one before it, and its group; a decided one keeps nothing."""
+    who, alone = fresh(s, timeout_ms=LONG_MS), fresh(s, "alone", LONG_MS)
+    only = s.name("only")
+    commit(s, s.name(), {T1: [(0, 1), (1, 1)]}, 4, retention_ms=500)
+    hold(s, 3, who, 5)
+    hold(s, 3, alone, 6, group=only)
+    _expired(s, 1)
+    time.sleep(2)  # two more looks
+    for group in (s.name(), only):
+        look(s, group)
+        s.client().call(DescribeGroupsRequest(groups=[group]), 5)
+    finish(s, alone)
+    look(s, only)
+    finish(s, who, commit=False)
+    _expired(s, 0)
+    look(s)
+
+
+def _expired(s: Script, index: int) -> None:
+    eventually(lambda: s.observer().committed(s.name(), T1, [index])[1][index] == -1, what=f"{index} expires")
 
 
 @scenario("P-Pending")

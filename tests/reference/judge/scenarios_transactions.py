@@ -107,13 +107,13 @@ def write(
     return produce(s, version, {(name, index): data}, transactional_id=tid)
 
 
-def read(s: Script, name: str, isolation: int = 1, start: int = 0) -> None:
-    """What a reader gets of partition 0 from there on. Kafka may stop before a marker, which the next fetch brings."""
+def read(s: Script, name: str, isolation: int = 1, start: int = 0, index: int = 0) -> None:
+    """What a reader gets of a partition from there on. Kafka may stop before a marker, which the next fetch brings."""
     found: list[Any] = []
     aborted: set[int] = set()
     offset, end_offset = start, start + 1
     while offset < end_offset:
-        place = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        place = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=name, partitions=[place])]
         request = FetchRequest(max_wait_ms=0, min_bytes=0, isolation_level=isolation, topics=topics)
         answer = s.observer().call(request, 11).responses[0].partitions[0]

@@ -1,0 +1,403 @@
+"""Transactions and producers over a SIGKILL, at moments of our own choosing.
+
+Each file of a log is only appended to. So what is cut off it while the broker is dead takes it back to what it held at
+an earlier moment: between a decision, its markers and its end. What nobody waits for (32,766 epochs) is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from coordinator.routing import partition_for
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.records import batch
+from protocol.records.batch import BatchHeader, iterate_headers, iterate_records
+from protocol.records.transaction_records import (
+    TransactionLogKey,
+    VersionedValue,
+    decode_key,
+    decode_value,
+    encode_value,
+)
+from protocol.registry import APIS
+from tests.reference.judge.catalog import scenario
+from tests.reference.judge.members import T1
+from tests.reference.judge.play import Script
+from tests.reference.judge.scenarios_data import fetch, produce, records, topic
+from tests.reference.judge.scenarios_expiry import expired, of_now
+from tests.reference.judge.scenarios_patience import at_last, ending
+from tests.reference.judge.scenarios_pending import LONG_MS, hold, look
+from tests.reference.judge.scenarios_producers import producer
+from tests.reference.judge.scenarios_transactions import (
+    Pair,
+    add,
+    described,
+    end,
+    fresh,
+    init,
+    producers,
+    read,
+    settled,
+    write,
+)
+from tests.support.broker_process import eventually
+
+INTERNAL_PARTITIONS = 50
+PREPARED, COMPLETE = (2, 3), (4, 5)
+LAST_EPOCH = 32_766
+
+Who = tuple[str, Pair]
+
+
+def alone(s: Script, place: int, suffix: str = "tx") -> Who:
+    """A transactional id in this partition of `__transaction_state`, where no other is cut."""
+    suffixes = (f"{suffix}{number}" for number in count())
+    return fresh(s, next(x for x in suffixes if partition_for(s.name(x), INTERNAL_PARTITIONS) == place), LONG_MS)
+
+
+def newest(folder: Path) -> tuple[Path, bytes, list[tuple[int, BatchHeader]]]:
+    """The last segment of a partition, its bytes, and its batches."""
+    file = max(folder.glob("*.log"))
+    data = file.read_bytes()
+    return file, data, list(iterate_headers(data))
+
+
+def log_of(s: Script, tid: str) -> Path:
+    assert s.data is not None
+    return s.data / f"__transaction_state-{partition_for(tid, INTERNAL_PARTITIONS)}"
+
+
+def written(s: Script, tid: str) -> list[tuple[int, BatchHeader, VersionedValue]]:
+    """(position, header, value) of each record of the id."""
+    _, data, batches = newest(log_of(s, tid))
+    found = []
+    for position, header in batches:
+        for record in iterate_records(data, position):
+            value = decode_value(record.value)
+            if decode_key(record.key) == TransactionLogKey(tid) and value is not None:
+                found.append((position, header, value))
+    return found
+
+
+def cut(s: Script, tid: str, states: tuple[int, ...], keep: int = 0) -> None:
+    """Take the coordinator's log back to before the id's last record in one of these states, or to its first bytes."""
+    position = [where for where, _, value in written(s, tid) if value.value.transaction_status in states][-1]
+    _truncate(newest(log_of(s, tid))[0], position + keep)
+
+
+def unmark(s: Script, *topics: str) -> None:
+    """Take the markers back that partition 0 of these topics ends with."""
+    assert s.data is not None
+    for name in topics:
+        file, _, batches = newest(s.data / f"{name}-0")
+        position, header = batches[-1]
+        assert header.is_control, f"{name} does not end with a marker"
+        _truncate(file, position)
+
+
+def _truncate(file: Path, size: int) -> None:
+    with file.open("r+b") as opened:
+        opened.truncate(size)
+
+
+# What any SIGKILL leaves, with nothing cut
+
+
+@scenario("Killed-producers", stage="short")
+def before_they_go_on(s: Script) -> None:
+    """TX11, TX81, TX86: batches of a plain producer; partitions that were added without data; one with data."""
+    t = topic(s, partitions=5, retention_ms="-1")
+    pid = producer(s)
+    for sequence in range(3):
+        produce(s, 9, {(t, 0): of_now(pid, sequence, b"%d" % sequence)})
+    added, joined, busy = alone(s, 1, "added"), alone(s, 2, "joined"), alone(s, 3, "busy")
+    add(s, 3, *added, (t, [1]))
+    write(s, 12, *joined, t, 5, b"gap", index=2)
+    add(s, 3, *busy, (t, [3]))
+    write(s, 9, *busy, t, 0, b"before", index=3)
+    s.kept = t, pid, added, joined, busy
+
+
+@scenario("Killed-producers", stage="killed")
+def they_go_on(s: Script) -> None:
+    """What was answered is there, what was added is in, and nothing is written twice."""
+    t, pid, added, joined, busy = s.kept
+    for sequence in (2, 4, 3):
+        produce(s, 9, {(t, 0): of_now(pid, sequence, b"%d" % sequence)})
+    described(s, added[0], joined[0], busy[0])
+    add(s, 3, *added, (t, [1]))
+    write(s, 9, *added, t, 0, b"once", index=1)
+    write(s, 9, *added, t, 0, b"once", index=1)
+    write(s, 12, *joined, t, 0, b"once", index=2)
+    write(s, 9, *busy, t, 0, b"before", index=3)
+    write(s, 9, *busy, t, 1, b"after", index=3)
+    for version, who in ((3, added), (5, joined), (3, busy)):
+        end(s, version, *who, commit=True)
+        settled(s, who[0])
+        at_last(s, ending(who, commit=True), version)
+    for index in range(4):
+        read(s, t, index=index)
+
+
+@scenario("TX89-Killed-expired", stage="short")
+def before_it_is_unknown(s: Script) -> None:
+    s.kept = who = alone(s, 4)
+    expired(s, who[0])
+
+
+@scenario("TX89-Killed-expired", stage="killed")
+def still_unknown(s: Script) -> None:
+    """The tombstone of an id holds."""
+    tid, pair = s.kept
+    described(s, tid)
+    end(s, 3, tid, pair, commit=True)
+    init(s, 4, tid)
+
+
+# Between a decision and its end
+
+
+def decided(s: Script, place: int, *, commit: bool) -> tuple[str, str, Who]:
+    """A transaction in two topics, ended."""
+    t, u = topic(s, retention_ms="-1"), topic(s, "u", retention_ms="-1")
+    tid, pair = who = alone(s, place)
+    add(s, 3, *who, (t, [0]), (u, [0]))
+    write(s, 9, *who, t, 0, b"first")
+    write(s, 9, *who, u, 0, b"second")
+    end(s, 3, tid, pair, commit=commit)
+    settled(s, tid)
+    return t, u, who
+
+
+def finished(s: Script) -> None:
+    """It has been carried out without any call; the next transaction goes on."""
+    t, u, who = s.kept
+    for name in (t, u):
+        eventually(lambda name=name: _end_for_readers(s, name) > 1, what=f"{name} can be read")
+    settled(s, who[0])
+    described(s, who[0])
+    for name in (t, u):
+        read(s, name)
+    end(s, 3, *who, commit=True)
+    add(s, 3, *who, (t, [0]))
+    write(s, 9, *who, t, 1, b"next")
+    end(s, 3, *who, commit=True)
+    settled(s, who[0])
+    read(s, t)
+
+
+def _end_for_readers(s: Script, name: str) -> int:
+    place = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_wait_ms=0, isolation_level=1, topics=[FetchTopic(topic=name, partitions=[place])])
+    return int(s.observer().call(request, 11).responses[0].partitions[0].last_stable_offset)
+
+
+def killed_while(name: str, place: int, cuts: int, *, commit: bool) -> None:
+    """Three acts: `cuts` of the two markers were not written yet, nor the end."""
+
+    @scenario(name, stage="short")
+    def before(s: Script) -> None:
+        s.kept = decided(s, place, commit=commit)
+
+    @scenario(name, stage="dead")
+    def dead(s: Script) -> None:
+        t, u, who = s.kept
+        cut(s, who[0], COMPLETE)
+        unmark(s, *(u, t)[:cuts])
+
+    scenario(name, stage="killed")(finished)
+
+
+killed_while("TX82-Killed-decided", 5, 2, commit=True)
+killed_while("TX82-Killed-decided-abort", 6, 2, commit=False)
+killed_while("TX83-Killed-one-marker", 7, 1, commit=True)
+killed_while("TX83-Killed-one-marker-abort", 8, 1, commit=False)
+killed_while("TX84-Killed-marked", 9, 0, commit=True)
+
+
+@scenario("TX87-Killed-torn", stage="short")
+def before_it_is_torn(s: Script) -> None:
+    s.kept = decided(s, 10, commit=True)
+
+
+@scenario("TX87-Killed-torn", stage="dead")
+def torn(s: Script) -> None:
+    """Of the decision only the first bytes were written."""
+    t, u, who = s.kept
+    cut(s, who[0], COMPLETE)
+    cut(s, who[0], PREPARED, keep=70)
+    unmark(s, t, u)
+
+
+@scenario("TX87-Killed-torn", stage="killed")
+def as_before(s: Script) -> None:
+    """The transaction is open, as before the decision."""
+    t, u, who = s.kept
+    described(s, who[0])
+    write(s, 9, *who, t, 1, b"third")
+    end(s, 3, *who, commit=False)
+    settled(s, who[0])
+    for name in (t, u):
+        read(s, name)
+
+
+# Files
+
+
+@scenario("TX14-Killed-snapshot", stage="short")
+def before_a_snapshot_breaks(s: Script) -> None:
+    """Several segments, and with each a snapshot of the producers."""
+    t = topic(s, partitions=1, segment_ms="1", retention_ms="-1")
+    pid, other = producer(s), producer(s)
+    for sequence in range(4):
+        for who in (pid, other):
+            facts = {"producer_id": who, "producer_epoch": 0, "base_sequence": sequence}
+            moment = 10_000 * sequence + (5_000 if who == other else 0)
+            produce(s, 9, {(t, 0): records(b"%d" % sequence, timestamps=[moment], **facts)})
+    s.kept = t, pid, other
+
+
+@scenario("TX14-Killed-snapshot", stage="dead")
+def broken(s: Script) -> None:
+    t, *_ = s.kept
+    assert s.data is not None
+    file = max((s.data / f"{t}-0").glob("*.snapshot"))
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+@scenario("TX14-Killed-snapshot", stage="killed")
+def all_the_same(s: Script) -> None:
+    t, pid, other = s.kept
+    for who in (pid, other):
+        for sequence in (3, 5, 4):
+            facts = {"producer_id": who, "producer_epoch": 0, "base_sequence": sequence}
+            produce(s, 9, {(t, 0): records(b"%d" % sequence, timestamps=[90_000], **facts)})
+    producers(s, t)
+    fetch(s, 11, {(t, 0): 0})
+
+
+# The last epoch
+
+
+def exhausted(s: Script) -> None:
+    """One more record of the id, as it would be in its last epoch."""
+    for tid, _ in s.kept[1:]:
+        file, data, batches = newest(log_of(s, tid))
+        _, _, (version, value) = written(s, tid)[-1]
+        value.producer_epoch = LAST_EPOCH
+        _, last = batches[-1]
+        key = next(
+            record.key
+            for position, _ in batches
+            for record in iterate_records(data, position)
+            if decode_key(record.key) == TransactionLogKey(tid)
+        )
+        offset = last.last_offset + 1
+        record = batch.Record(offset, last.max_timestamp, key, encode_value(VersionedValue(version, value)))
+        with file.open("ab") as opened:
+            opened.write(batch.encode_batch([record], base_offset=offset, leader_epoch=last.leader_epoch))
+
+
+@scenario("TX24-TX49-Killed-last-epoch", stage="short")
+def before_the_last_epoch(s: Script) -> None:
+    s.kept = topic(s, retention_ms="-1"), alone(s, 11), alone(s, 12, "ends"), alone(s, 13, "old")
+
+
+scenario("TX24-TX49-Killed-last-epoch", stage="dead")(exhausted)
+
+
+@scenario("TX24-TX49-Killed-last-epoch", stage="killed")
+def in_the_last_epoch(s: Script) -> None:
+    """A new producer, and the end of a transaction, go on with another producer id."""
+    t, (tid, (pid, _)), (ends, (its, _)), (old, (olds, _)) = s.kept
+    described(s, tid, ends, old)
+    init(s, 4, tid)
+    init(s, 4, tid, (pid, LAST_EPOCH))
+    init(s, 4, tid, (pid, LAST_EPOCH - 1))
+    described(s, tid)
+
+    last = its, LAST_EPOCH
+    write(s, 12, ends, last, t, 0, b"last")
+    pair = end(s, 5, ends, last, commit=True)
+    settled(s, ends)
+    at_last(s, ending((ends, last), commit=True), 5)
+    write(s, 12, ends, last, t, 1, b"zombie")
+    write(s, 12, ends, pair, t, 0, b"next")
+    end(s, 5, ends, pair, commit=True)
+    settled(s, ends)
+    described(s, ends)
+
+    last = olds, LAST_EPOCH
+    add(s, 3, old, last, (t, [0]))
+    write(s, 9, old, last, t, 0, b"old")
+    end(s, 3, old, last, commit=True)
+    settled(s, old)
+    init(s, 4, old)
+    described(s, old)
+    read(s, t)
+
+
+# While logs are loaded
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16  # the last: nobody has been elected yet
+
+
+@scenario("TX88-T09-Killed-loading", stage="short", first=True)
+def before_loading(s: Script) -> None:
+    t = topic(s, retention_ms="-1")
+    who = alone(s, 14)
+    add(s, 3, *who, (t, [0]))
+    write(s, 9, *who, t, 0, b"before")
+    hold(s, 3, who, 1)
+    s.kept = t, who
+
+
+@scenario("TX88-T09-Killed-loading", stage="killed")
+def loading(s: Script) -> None:
+    """From the broker's first moment on: that it loads, as often as need be, and then what is right."""
+    t, (tid, (pid, epoch)) = s.kept
+
+    def commit(version: int, offset: int) -> None:
+        place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+        request = TxnOffsetCommitRequest(
+            transactional_id=tid,
+            group_id=s.name(),
+            producer_id=pid,
+            producer_epoch=epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=T1, partitions=[place])],
+        )
+        loads = LOADING if version >= 2 else NOT_AVAILABLE
+        loaded(s, request, version, loads, lambda answer: answer.topics[0].partitions[0].error_code)
+
+    loaded(s, DescribeTransactionsRequest(transactional_ids=[tid]), 0, LOADING, _first_state)
+    commit(1, 2)
+    commit(3, 3)
+    loaded(s, ending((tid, (pid, epoch)), commit=False), 3, LOADING, lambda answer: answer.error_code)
+    settled(s, tid)
+    read(s, t)
+    look(s)
+
+
+def _first_state(answer: Any) -> int:
+    return int(answer.transaction_states[0].error_code)
+
+
+def loaded(s: Script, request: Any, version: int, loads: int, code: Callable[[Any], int]) -> None:
+    """The first answer that does not say that the partition is not loaded yet, or not led, as a note."""
+
+    def answered() -> Any:
+        answer = s.observer().call(request, version)
+        return None if code(answer) in (loads, NOT_COORDINATOR) else answer
+
+    s.note(APIS[request.API_KEY].name, s.names.plain(eventually(answered, what="loaded"), version))
