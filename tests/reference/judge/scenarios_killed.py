@@ -6,6 +6,7 @@ an earlier moment: between a decision, its markers and its end. What nobody wait
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -32,7 +33,7 @@ from protocol.registry import APIS
 from tests.reference.judge.catalog import scenario
 from tests.reference.judge.members import T1
 from tests.reference.judge.play import Script
-from tests.reference.judge.scenarios_data import fetch, produce, records, topic
+from tests.reference.judge.scenarios_data import T0, fetch, produce, records, topic
 from tests.reference.judge.scenarios_expiry import expired, of_now
 from tests.reference.judge.scenarios_patience import at_last, ending
 from tests.reference.judge.scenarios_pending import LONG_MS, hold, look
@@ -257,13 +258,18 @@ def as_before(s: Script) -> None:
 def before_a_snapshot_breaks(s: Script) -> None:
     """Several segments, and with each a snapshot of the producers."""
     t = topic(s, partitions=1, segment_ms="1", retention_ms="-1")
-    pid, other = producer(s), producer(s)
+    pids = producer(s), producer(s)
+    moments = count(time.time_ns() // 1_000_000 - T0, 10_000)
     for sequence in range(4):
-        for who in (pid, other):
-            facts = {"producer_id": who, "producer_epoch": 0, "base_sequence": sequence}
-            moment = 10_000 * sequence + (5_000 if who == other else 0)
-            produce(s, 9, {(t, 0): records(b"%d" % sequence, timestamps=[moment], **facts)})
-    s.kept = t, pid, other
+        for pid in pids:
+            say(s, t, pid, sequence, next(moments))
+    s.kept = t, pids, moments
+
+
+def say(s: Script, t: str, pid: int, sequence: int, moment: int) -> None:
+    """A batch of a producer, `moment` ms after T0."""
+    facts = {"producer_id": pid, "producer_epoch": 0, "base_sequence": sequence}
+    produce(s, 9, {(t, 0): records(b"%d" % sequence, timestamps=[moment], **facts)})
 
 
 @scenario("TX14-Killed-snapshot", stage="dead")
@@ -278,11 +284,12 @@ def broken(s: Script) -> None:
 
 @scenario("TX14-Killed-snapshot", stage="killed")
 def all_the_same(s: Script) -> None:
-    t, pid, other = s.kept
-    for who in (pid, other):
+    """The producers are known as before."""
+    t, pids, moments = s.kept
+    producers(s, t)
+    for pid in pids:
         for sequence in (3, 5, 4):
-            facts = {"producer_id": who, "producer_epoch": 0, "base_sequence": sequence}
-            produce(s, 9, {(t, 0): records(b"%d" % sequence, timestamps=[90_000], **facts)})
+            say(s, t, pid, sequence, next(moments))
     producers(s, t)
     fetch(s, 11, {(t, 0): 0})
 
@@ -322,9 +329,8 @@ def in_the_last_epoch(s: Script) -> None:
     """A new producer, and the end of a transaction, go on with another producer id."""
     t, (tid, (pid, _)), (ends, (its, _)), (old, (olds, _)) = s.kept
     described(s, tid, ends, old)
-    init(s, 4, tid)
-    init(s, 4, tid, (pid, LAST_EPOCH))
-    init(s, 4, tid, (pid, LAST_EPOCH - 1))
+    for epoch in (LAST_EPOCH, LAST_EPOCH, LAST_EPOCH - 1):
+        init(s, 4, tid, (pid, epoch))
     described(s, tid)
 
     last = its, LAST_EPOCH
