@@ -62,7 +62,7 @@ def plain(entries: list[Entry], names: Names, *, expiry: bool) -> list[dict[str,
     run took.
     """
     result: list[dict[str, Any]] = []
-    for key, value in _settled(entries, expiry):
+    for key, value in _settled(entries, names, expiry):
         record: dict[str, Any] = {
             "type": key.record_type,
             "key": [names.text(part) if isinstance(part, str) else part for part in key[:-1]],
@@ -75,12 +75,16 @@ def plain(entries: list[Entry], names: Names, *, expiry: bool) -> list[dict[str,
     return result
 
 
-def _settled(entries: list[Entry], expiry: bool) -> list[Entry]:
+def _settled(entries: list[Entry], names: Names, expiry: bool) -> list[Entry]:
+    def named(entry: Entry) -> tuple[object, ...]:
+        """By the transcript's names: an id that is made up anew may sort before or behind one that is given."""
+        return tuple(names.text(part) if isinstance(part, str) else part for part in entry[0])
+
     settled: list[Entry] = []
     by_group = sorted(entries, key=lambda entry: getattr(entry[0], "group", ""))
     for _, of_one in groupby(by_group, key=lambda entry: getattr(entry[0], "group", "")):
         runs = [
-            sorted(run, key=lambda entry: entry[0]) if are_unordered else list(run)
+            sorted(run, key=named) if are_unordered else list(run)
             for are_unordered, run in groupby(of_one, key=_is_unordered)
         ]
         records = [entry for run in runs for entry in run]

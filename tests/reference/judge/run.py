@@ -50,7 +50,10 @@ SETTINGS["later"] = SETTINGS["main"] | {
     "offsets.retention.check.interval.ms": 1_000,
     "offsets.retention.minutes": 1,
 }
-SETTINGS["classic"] = SETTINGS["main"] | {"group.coordinator.rebalance.protocols": "classic"}
+SETTINGS["classic"] = SETTINGS["main"] | {
+    "group.coordinator.rebalance.protocols": "classic",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+}
 SETTINGS["short"] = SETTINGS["main"] | {
     "transactional.id.expiration.ms": EXPIRATION_MS,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 500,

@@ -91,8 +91,15 @@ def written(s: Script, tid: str) -> list[tuple[int, BatchHeader, VersionedValue]
 
 def cut(s: Script, tid: str, states: tuple[int, ...], keep: int = 0) -> None:
     """Take the coordinator's log back to before the id's last record in one of these states, or to its first bytes."""
-    position = [where for where, _, value in written(s, tid) if value.value.transaction_status in states][-1]
+    position, _ = last_in(s, tid, states)
     _truncate(newest(log_of(s, tid))[0], position + keep)
+
+
+def last_in(s: Script, tid: str, states: tuple[int, ...]) -> tuple[int, int]:
+    """(position, size in bytes) of the batch of the id's last record in one of these states."""
+    found = [(at, batch_) for at, batch_, value in written(s, tid) if value.value.transaction_status in states]
+    position, header = found[-1]
+    return position, header.size_bytes
 
 
 def unmark(s: Script, *topics: str) -> None:
@@ -249,6 +256,42 @@ def as_before(s: Script) -> None:
     settled(s, who[0])
     for name in (t, u):
         read(s, name)
+
+
+@scenario("TX85-Killed-ended", stage="short")
+def before_it_is_ended_again(s: Script) -> None:
+    """One transaction of each kind, ended."""
+    t = topic(s, retention_ms="-1")
+    kept: list[tuple[int, Who, Pair]] = []
+    for place, v in ((15, 3), (16, 5)):
+        tid, pair = who = alone(s, place, f"v{v}-")
+        add(s, 3, *who, (t, [0]))
+        write(s, 9, *who, t, 0, b"first")
+        kept.append((v, who, end(s, v, tid, pair, commit=True)))
+        settled(s, tid)
+    s.kept = t, kept
+
+
+@scenario("TX85-Killed-ended", stage="dead")
+def ended(s: Script) -> None:
+    """The records of the end are the last ones: the ids had not expired yet."""
+    for _, (tid, _), _ in s.kept[1]:
+        _truncate(newest(log_of(s, tid))[0], sum(last_in(s, tid, COMPLETE)))
+
+
+@scenario("TX85-Killed-ended", stage="killed")
+def ended_again(s: Script) -> None:
+    """The answer was lost: the same end gets the same answer."""
+    t, kept = s.kept
+    for v, (tid, pair), following in kept:
+        described(s, tid)
+        end(s, v, tid, pair, commit=True)
+        end(s, v, tid, pair, commit=False)
+        add(s, 3, tid, following, (t, [0]))
+        write(s, 9, tid, following, t, 1 if v < 5 else 0, b"next")
+        end(s, v, tid, following, commit=True)
+        settled(s, tid)
+    read(s, t)
 
 
 # Files
