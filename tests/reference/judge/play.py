@@ -338,7 +338,7 @@ class Script:
         self.names = Names(self.own, f"{scenario.id}.")
         self.transcript = Transcript(names=self.names)
         self.kept: Any = None  # what the first act leaves for the second
-        self.data: Path | None = None  # the broker's log directory, for the act that is played while it is dead
+        self.data = Path()  # the broker's log directory, for the act that is played while it is dead
         self._clients: dict[str, Client] = {}
         self._observer: Wire | None = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from coordinator.routing import partition_for
@@ -20,17 +19,10 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records import batch
-from protocol.records.batch import BatchHeader, iterate_headers, iterate_records
-from protocol.records.transaction_records import (
-    TransactionLogKey,
-    VersionedValue,
-    decode_key,
-    decode_value,
-    encode_value,
-)
 from protocol.registry import APIS
+from tests.reference.judge import files
 from tests.reference.judge.catalog import scenario
+from tests.reference.judge.files import COMPLETE, INTERNAL_PARTITIONS, PREPARED
 from tests.reference.judge.members import T1
 from tests.reference.judge.play import Script
 from tests.reference.judge.scenarios_data import T0, fetch, produce, records, topic
@@ -52,8 +44,6 @@ from tests.reference.judge.scenarios_transactions import (
 )
 from tests.support.broker_process import eventually
 
-INTERNAL_PARTITIONS = 50
-PREPARED, COMPLETE = (2, 3), (4, 5)
 LAST_EPOCH = 32_766
 
 Who = tuple[str, Pair]
@@ -63,58 +53,6 @@ def alone(s: Script, place: int, suffix: str = "tx") -> Who:
     """A transactional id in this partition of `__transaction_state`, where no other is cut."""
     suffixes = (f"{suffix}{number}" for number in count())
     return fresh(s, next(x for x in suffixes if partition_for(s.name(x), INTERNAL_PARTITIONS) == place), LONG_MS)
-
-
-def newest(folder: Path) -> tuple[Path, bytes, list[tuple[int, BatchHeader]]]:
-    """The last segment of a partition, its bytes, and its batches."""
-    file = max(folder.glob("*.log"))
-    data = file.read_bytes()
-    return file, data, list(iterate_headers(data))
-
-
-def log_of(s: Script, tid: str) -> Path:
-    assert s.data is not None
-    return s.data / f"__transaction_state-{partition_for(tid, INTERNAL_PARTITIONS)}"
-
-
-def written(s: Script, tid: str) -> list[tuple[int, BatchHeader, VersionedValue]]:
-    """(position, header, value) of each record of the id."""
-    _, data, batches = newest(log_of(s, tid))
-    found = []
-    for position, header in batches:
-        for record in iterate_records(data, position):
-            value = decode_value(record.value)
-            if decode_key(record.key) == TransactionLogKey(tid) and value is not None:
-                found.append((position, header, value))
-    return found
-
-
-def cut(s: Script, tid: str, states: tuple[int, ...], keep: int = 0) -> None:
-    """Take the coordinator's log back to before the id's last record in one of these states, or to its first bytes."""
-    position, _ = last_in(s, tid, states)
-    _truncate(newest(log_of(s, tid))[0], position + keep)
-
-
-def last_in(s: Script, tid: str, states: tuple[int, ...]) -> tuple[int, int]:
-    """(position, size in bytes) of the batch of the id's last record in one of these states."""
-    found = [(at, batch_) for at, batch_, value in written(s, tid) if value.value.transaction_status in states]
-    position, header = found[-1]
-    return position, header.size_bytes
-
-
-def unmark(s: Script, *topics: str) -> None:
-    """Take the markers back that partition 0 of these topics ends with."""
-    assert s.data is not None
-    for name in topics:
-        file, _, batches = newest(s.data / f"{name}-0")
-        position, header = batches[-1]
-        assert header.is_control, f"{name} does not end with a marker"
-        _truncate(file, position)
-
-
-def _truncate(file: Path, size: int) -> None:
-    with file.open("r+b") as opened:
-        opened.truncate(size)
 
 
 # What any SIGKILL leaves, with nothing cut
@@ -219,8 +157,9 @@ def killed_while(name: str, place: int, cuts: int, *, commit: bool) -> None:
     @scenario(name, stage="dead")
     def dead(s: Script) -> None:
         t, u, who = s.kept
-        cut(s, who[0], COMPLETE)
-        unmark(s, *(u, t)[:cuts])
+        files.cut_before(s.data, who[0], COMPLETE)
+        for marked in (u, t)[:cuts]:
+            files.unmark(s.data, marked)
 
     scenario(name, stage="killed")(finished)
 
@@ -241,9 +180,10 @@ def before_it_is_torn(s: Script) -> None:
 def torn(s: Script) -> None:
     """Of the decision only the first bytes were written."""
     t, u, who = s.kept
-    cut(s, who[0], COMPLETE)
-    cut(s, who[0], PREPARED, keep=70)
-    unmark(s, t, u)
+    files.cut_before(s.data, who[0], COMPLETE)
+    files.cut_before(s.data, who[0], PREPARED, keep=70)
+    for name in (t, u):
+        files.unmark(s.data, name)
 
 
 @scenario("TX87-Killed-torn", stage="killed")
@@ -276,7 +216,7 @@ def before_it_is_ended_again(s: Script) -> None:
 def ended(s: Script) -> None:
     """The records of the end are the last ones: the ids had not expired yet."""
     for _, (tid, _), _ in s.kept[1]:
-        _truncate(newest(log_of(s, tid))[0], sum(last_in(s, tid, COMPLETE)))
+        files.cut_behind(s.data, tid, COMPLETE)
 
 
 @scenario("TX85-Killed-ended", stage="killed")
@@ -317,12 +257,7 @@ def say(s: Script, t: str, pid: int, sequence: int, moment: int) -> None:
 
 @scenario("TX14-Killed-snapshot", stage="dead")
 def broken(s: Script) -> None:
-    t, *_ = s.kept
-    assert s.data is not None
-    file = max((s.data / f"{t}-0").glob("*.snapshot"))
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
+    files.break_snapshot(s.data, s.kept[0])
 
 
 @scenario("TX14-Killed-snapshot", stage="killed")
@@ -343,20 +278,7 @@ def all_the_same(s: Script) -> None:
 def exhausted(s: Script) -> None:
     """One more record of the id, as it would be in its last epoch."""
     for tid, _ in s.kept[1:]:
-        file, data, batches = newest(log_of(s, tid))
-        _, _, (version, value) = written(s, tid)[-1]
-        value.producer_epoch = LAST_EPOCH
-        _, last = batches[-1]
-        key = next(
-            record.key
-            for position, _ in batches
-            for record in iterate_records(data, position)
-            if decode_key(record.key) == TransactionLogKey(tid)
-        )
-        offset = last.last_offset + 1
-        record = batch.Record(offset, last.max_timestamp, key, encode_value(VersionedValue(version, value)))
-        with file.open("ab") as opened:
-            opened.write(batch.encode_batch([record], base_offset=offset, leader_epoch=last.leader_epoch))
+        files.append_epoch(s.data, tid, LAST_EPOCH)
 
 
 @scenario("TX24-TX49-Killed-last-epoch", stage="short")
