@@ -6,6 +6,7 @@ from typing import Any
 
 from protocol.messages import alter_configs as ac
 from protocol.messages import alter_partition_reassignments as apr
+from protocol.messages import alter_replica_log_dirs as ard
 from protocol.messages import create_partitions as cp
 from protocol.messages import create_topics as ct
 from protocol.messages import delete_topics as dt
@@ -285,6 +286,21 @@ def incremental(s: Script, v: int) -> None:
     alter(TOPIC, t)
     settled(s)
     describe(s, 4, (TOPIC, t, ["retention.ms", "segment.ms", "cleanup.policy"]))
+
+
+@each_version("AlterReplicaLogDirs", (1, 2))
+def move_between_directories(s: Script, v: int) -> None:
+    """To where it lies, to where nothing is, and what does not exist."""
+    t = topic(s)
+    for path, name, partition in (
+        (str(s.data), t, 0),
+        (str(s.data / "no"), t, 0),
+        (str(s.data), t, 9),
+        ("relative", t, 0),
+    ):
+        place = ard.AlterReplicaLogDirTopic(name=name, partitions=[partition])
+        wish = ard.AlterReplicaLogDir(path=path, topics=[place])
+        s.client().call(ard.AlterReplicaLogDirsRequest(dirs=[wish]), v)
 
 
 @each_version("DescribeLogDirs", range(1, 5))
