@@ -27,6 +27,7 @@ from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
 from coordinator.why.gaps import GAP, has_gap, newest_generation, with_gaps
 from coordinator.why.inferred import generations
+from coordinator.why.terms import plural
 from coordinator.why.verdicts import verdicts
 from coordinator.why.window import of_last_rebalances
 from protocol.records.errors import UnparsableRecord
@@ -157,11 +158,13 @@ def ledger_records(cluster: Cluster, group_id: str, partition_count: int) -> lis
             except UnparsableRecord:
                 continue  # a client may write into the topic as well
     if newer:
-        print(
-            f"kohort: {newer:,} records of the ledger were written by a newer Kohort, and are left out", file=sys.stderr
-        )
+        were, are = ("was", "is") if newer == 1 else ("were", "are")
+        what = f"{plural(newer, 'record')} of the ledger {were} written by a newer Kohort"
+        print(f"kohort: {what}, and {are} left out", file=sys.stderr)
     if foreign:
-        print(f"kohort: {foreign:,} records of the ledger are another cluster's, and are left out", file=sys.stderr)
+        are = "is" if foreign == 1 else "are"
+        what = f"{plural(foreign, 'record')} of the ledger {are} another cluster's"
+        print(f"kohort: {what}, and {are} left out", file=sys.stderr)
     return found
 
 
