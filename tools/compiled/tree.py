@@ -59,6 +59,7 @@ NATIVE = [
     "broker.network.connection",
     "broker.network.transport_side",
     "broker.network.memory",
+    "broker.network.ports",
     "broker.network.slow_frames",
     "broker.handlers.dispatch",
     "broker.handlers.context",
