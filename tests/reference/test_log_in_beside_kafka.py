@@ -243,7 +243,9 @@ def test_each_token_is_taken_or_not_as_by_kafka(both: Sides) -> None:
     def told(token: str, authorization_id: str = "") -> list[Step]:
         name = f"a={authorization_id}" if authorization_id else ""
         first = authenticate(f"n,{name},\1auth=Bearer {token}\1\1".encode())
-        return [handshake("OAUTHBEARER"), first._replace(told=_outcome), authenticate(b"\1")._replace(told=_outcome)]
+        # A session of a token that has expired is one of a millisecond: what is asked after it comes too late.
+        after = authenticate(b"\1")._replace(told=_outcome, after_s=0.05)
+        return [handshake("OAUTHBEARER"), first._replace(told=_outcome), after]
 
     made = tokens(both.folder.key)
     talks = {name: told(token) for name, token in made.items()}
