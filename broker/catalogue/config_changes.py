@@ -196,15 +196,16 @@ def _validate(
             if name in overrides:
                 _parse_for_broker(key, overrides[name])
                 if name == cordoned.KEY:
-                    _check_cordoned(overrides[name] or "", broker.static)
+                    _check_cordoned(overrides[name] or "", broker)
     except client_metrics_configs.BadRequest as error:
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def _check_cordoned(text: str, static: Mapping[str, str | None]) -> None:
-    log_dirs = static.get("log.dirs") or static.get("log.dir") or "data"
+def _check_cordoned(text: str, broker: BrokerConfigs) -> None:
+    static = broker.static
+    log_dirs = static.get("log.dirs") or static.get("log.dir") or broker.keys["log.dirs"].default or ""
     try:
         cordoned.cordoned_directories(text.split(","), [one.strip() for one in log_dirs.split(",")])
     except ConfigError as error:

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -65,6 +66,31 @@ class Files(Hashable, Protocol):
 
     def open(self, path: str) -> File:
         """A file for reading. Raises: FileNotFoundError, OSError."""
+
+
+class RangedFile(ABC):
+    """A file of which ranges are asked for, one after the other, and nothing is held between two."""
+
+    __slots__ = ("size_bytes",)
+
+    size_bytes: int
+
+    @abstractmethod
+    def pread(self, count: int, position: int) -> bytes:
+        """Up to so many bytes from a position on; none behind the end."""
+
+    def fill(self, into: bytearray | memoryview, position: int) -> int:
+        """As many bytes as `into` has room for. Returns: how many there were."""
+        view = memoryview(into)
+        data = self.pread(len(view), position)
+        view[: len(data)] = data
+        return len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *of_error: object) -> None:  # noqa: B027  one that holds something says so
+        """Nothing is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,27 +190,18 @@ class Remote:
         return _connected(scheme, "", self.settings), f"{parts.netloc}{parts.path}"
 
 
-class _RemoteFile:
-    __slots__ = ("_file", "_path", "size_bytes")
+class _RemoteFile(RangedFile):
+    __slots__ = ("_file", "_path")
 
     def __init__(self, path: str, system: FileSystem, inner: str) -> None:
         self._path = path
         self._file = system.open_input_file(inner)
-        self.size_bytes: int = self._file.size()
+        self.size_bytes = self._file.size()
 
     def pread(self, count: int, position: int) -> bytes:
         count = max(min(count, self.size_bytes - position), 0)
         with _said(self._path):
             return bytes(self._file.read_at(count, position)) if count else b""
-
-    def fill(self, into: bytearray | memoryview, position: int) -> int:
-        view = memoryview(into)
-        data = self.pread(len(view), position)
-        view[: len(data)] = data
-        return len(data)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *of_error: object) -> None:
         self._file.close()

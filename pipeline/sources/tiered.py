@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import cramjam
 
 from pipeline.errors import UsageError
-from pipeline.sources.files import Entry, File, Files, read_whole
+from pipeline.sources.files import Entry, File, Files, RangedFile, read_whole
 from storage.directory.log_directory import PARTITION_METADATA
 
 _TOPIC = re.compile(r"(.+)-([A-Za-z0-9_-]{22})")
@@ -215,10 +215,10 @@ def _chunk_sizes(chunks: dict[str, Any]) -> list[int]:
     return [*sizes, int.from_bytes(data[-4:])]
 
 
-class _Bytes:
+class _Bytes(RangedFile):
     """A small file that is there whole."""
 
-    __slots__ = ("_data", "size_bytes")
+    __slots__ = ("_data",)
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -226,18 +226,6 @@ class _Bytes:
 
     def pread(self, count: int, position: int) -> bytes:
         return self._data[position : position + count]
-
-    def fill(self, into: bytearray | memoryview, position: int) -> int:
-        view = memoryview(into)
-        data = self.pread(len(view), position)
-        view[: len(data)] = data
-        return len(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *of_error: object) -> None:
-        pass
 
 
 class _Chunked(_Bytes):

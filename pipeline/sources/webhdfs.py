@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from pipeline.errors import UsageError
-from pipeline.sources.files import Entry, File
+from pipeline.sources.files import Entry, File, RangedFile
 
 SCHEMES = {"webhdfs": "http", "swebhdfs": "https"}
 _PARAMETERS = {"user": "user.name", "token": "delegation"}
@@ -75,8 +75,8 @@ class WebHdfs:
         return data
 
 
-class _WebFile:
-    __slots__ = ("_files", "_path", "size_bytes")
+class _WebFile(RangedFile):
+    __slots__ = ("_files", "_path")
 
     def __init__(self, files: WebHdfs, path: str, size_bytes: int) -> None:
         self._files, self._path, self.size_bytes = files, path, size_bytes
@@ -84,18 +84,6 @@ class _WebFile:
     def pread(self, count: int, position: int) -> bytes:
         count = max(min(count, self.size_bytes - position), 0)
         return self._files.read(self._path, position, count) if count else b""
-
-    def fill(self, into: bytearray | memoryview, position: int) -> int:
-        view = memoryview(into)
-        data = self.pread(len(view), position)
-        view[: len(data)] = data
-        return len(data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *of_error: object) -> None:
-        """Nothing is held between two reads."""
 
 
 @contextmanager

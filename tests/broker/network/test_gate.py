@@ -100,6 +100,16 @@ def versions(version: int = 3, name: str = "lib", correlation_id: int = 1) -> by
     return encode_request(request, version, correlation_id, "k")
 
 
+def any_request(api_key: int) -> bytes:
+    """A request of that API: whole where it may be served, else a header alone."""
+    if api_key == ApiKey.SASL_HANDSHAKE:
+        return handshake()
+    if api_key == ApiKey.API_VERSIONS:
+        return versions()
+    body = pack(">hhih", api_key, 0, 1, -1)
+    return pack(">i", len(body)) + body
+
+
 def heartbeat(correlation_id: int = 9) -> bytes:
     return encode_request(HEARTBEAT, 1, correlation_id, "k")
 
@@ -201,13 +211,7 @@ def test_bare_tokens_follow_a_handshake_of_version_0():
 def test_only_api_versions_and_handshakes_may_come_first(api_key: int):
     """SE13"""
     peer = Peer()
-    if api_key == ApiKey.SASL_HANDSHAKE:
-        peer.sends(handshake())
-    elif api_key == ApiKey.API_VERSIONS:
-        peer.sends(versions())
-    else:
-        body = pack(">hhih", api_key, 0, 1, -1)
-        peer.sends(pack(">i", len(body)) + body)
+    peer.sends(any_request(api_key))
     served = api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS)
     assert len(peer.answers()) == served
     assert peer.transport.closed != served
@@ -219,13 +223,7 @@ def test_behind_api_versions_only_a_handshake_may_come(api_key: int):
     peer = Peer()
     peer.sends(versions())
     peer.answers()
-    if api_key == ApiKey.SASL_HANDSHAKE:
-        peer.sends(handshake())
-    elif api_key == ApiKey.API_VERSIONS:
-        peer.sends(versions())
-    else:
-        body = pack(">hhih", api_key, 0, 1, -1)
-        peer.sends(pack(">i", len(body)) + body)
+    peer.sends(any_request(api_key))
     served = api_key == ApiKey.SASL_HANDSHAKE
     assert len(peer.answers()) == served
     assert peer.transport.closed != served
