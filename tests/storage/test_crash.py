@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -108,7 +109,10 @@ def test_a_failing_operation_leaves_the_log_as_it_was(tmp_path: Path, error: int
         for offset in range(12):
             try:
                 given = log.append(batch(1, timestamp=offset, value_bytes=100), leader_epoch=offset // 4)
-            except StorageError:
+            except StorageError as refused:
+                assert isinstance(refused.cause, OSError)
+                assert re.fullmatch(r"cannot (append to|start segment) \S+/t-0/0\d+[.]log: .+", str(refused))
+                assert str(refused).endswith(f": {refused.cause}")
                 given = log.append(batch(1, timestamp=offset, value_bytes=100), leader_epoch=offset // 4)
             assert given == offset
         assert [found for found, _, _ in pairs(log)] == list(range(12))
