@@ -52,6 +52,8 @@ def plain(value: Any, asked: type) -> Any:
     match value:
         case Enum():
             return value.name
+        case str() if len(value) > 500:
+            return f"{value[:10]}... of {len(value)}"
         case bytes() | bytearray() | str() | int() | float() | None:
             return bytes(value) if isinstance(value, bytearray) else value
         case Mapping():

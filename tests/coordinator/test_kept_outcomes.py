@@ -11,6 +11,7 @@ from pathlib import Path
 from coordinator.consumer.records import current_record
 from coordinator.values import altered
 from tests.coordinator import driver as classic_driver
+from tests.coordinator import offsets_table
 from tests.coordinator.classic import test_every_state_and_input as classic
 from tests.coordinator.consumer import driver as consumer_driver
 from tests.coordinator.consumer import test_every_state_and_input as consumer
@@ -50,6 +51,21 @@ def test_of_the_consumer_protocol():
         handle = partial(broker.shard.handle, now_ms=broker.now_ms)
         told.add(situation.__name__, group, consumer.inputs_for(), handle)
     held(KEPT / "consumer.txt", told.lines())
+
+
+def test_of_offsets():
+    told = Outcomes(classic_driver.Request)
+    for situation in offsets_table.SITUATIONS:
+        broker = situation()
+        group = broker.shard.groups.get(broker.group_id)
+        inputs = offsets_table.inputs_for(broker.group_id, list(group.members) if group else [])
+        told.add(situation.__name__, group, inputs, partial(broker.shard.handle, now_ms=broker.now_ms))
+    for situation in (consumer.stable, consumer.away, consumer.mixed):
+        broker = situation()
+        group = broker.shard.consumer_groups["g"]
+        inputs = offsets_table.inputs_for("g", list(group.members), topic="t")
+        told.add(f"consumer {situation.__name__}", group, inputs, partial(broker.shard.handle, now_ms=broker.now_ms))
+    held(KEPT / "offsets.txt", told.lines())
 
 
 def test_of_transactions():
