@@ -1,0 +1,1 @@
+"""`make mutants`: which small faults the tests do not find."""
