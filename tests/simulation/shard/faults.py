@@ -139,7 +139,7 @@ def last_batch_not_loaded() -> AbstractContextManager[Any]:
     real = Leader.start
 
     def start(self: Leader) -> None:
-        self.log = self.log[:-1]
+        self.log.keep(self.log.records[:-1])
         real(self)
 
     return patch.object(Leader, "start", start)
@@ -151,11 +151,11 @@ def cleaner_keeps_the_oldest() -> AbstractContextManager[Any]:
     def compact(self: Leader) -> None:
         seen: set[Any] = set()
         kept = []
-        for key, value in self.log:
+        for key, value in self.log.records:
             if (type(key), key) not in seen:
                 seen.add((type(key), key))
                 kept.append((key, value))
-        self.log = kept
+        self.log.keep(kept)
 
     return patch.object(Leader, "compact", compact)
 
@@ -430,14 +430,12 @@ def tombstones_not_loaded() -> AbstractContextManager[Any]:
 
     @contextmanager
     def record_by_record() -> Iterator[None]:
-        from tests.simulation.shard import history, world
+        from tests.simulation.shard import world
 
         def replay(shard: Any, chunks: Any) -> Any:
             return loading.replay_log(shard, chunks())
 
-        with patch.object(loading, "_load_record", load), patch.object(world, "load", replay), patch.object(
-            history, "load", replay
-        ):  # fmt: skip
+        with patch.object(loading, "_load_record", load), patch.object(world, "load", replay):
             yield
 
     return record_by_record()

@@ -8,13 +8,12 @@ raises `AssertionError`, with the seed in its notes, when an auditor finds somet
 from __future__ import annotations
 
 from coordinator.group import Group
-from coordinator.loading import load
 from tests.simulation.shard.auditors import Auditor, held_by
 from tests.simulation.shard.classic import ClassicMember
 from tests.simulation.shard.clients import Client
 from tests.simulation.shard.consumer import ConsumerMember
 from tests.simulation.shard.migrating import MigratingMember, partitions_of
-from tests.simulation.shard.world import GROUP, MOST, TOPICS, Clock, Leader, encoded
+from tests.simulation.shard.world import GROUP, MOST, TOPICS, Clock, Leader
 
 KINDS: dict[str, tuple[type[Client], ...]] = {
     "classic": (ClassicMember,),
@@ -246,9 +245,7 @@ class History:
     def compare(self) -> None:
         """Memory is what the log says, as far as nothing is on its way."""
         if self.leader.up and self.leader.settled:
-            copy = self.leader._new_shard()
-            load(copy, lambda: [bytes(batch) for batch in encoded(self.leader.log)])
-            live, loaded = self.leader.shard, copy
+            live, loaded = self.leader.shard, self.leader.loaded()
             self.auditor.compare(live.states.get(GROUP), loaded.states.get(GROUP))
             mine = {key: stored[:4] for key, stored in live.offsets.get(GROUP, {}).items()}
             assert mine == {key: stored[:4] for key, stored in loaded.offsets.get(GROUP, {}).items()}

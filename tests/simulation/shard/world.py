@@ -19,8 +19,7 @@ from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, SetT
 from coordinator.shard import Shard
 from coordinator.view import ConsumerSettings, GroupSettings
 from protocol.errors import ErrorCode
-from protocol.records.batch import Record, encode_batch, stamp
-from protocol.records.group_records import OffsetCommitKey, encode_key, encode_value
+from tests.simulation.shard.log import Log
 
 GROUP = "g"
 TOPICS = ("t", "u")
@@ -57,16 +56,28 @@ class Clock:
         self.now_ms = end_ms
 
 
+_FIRST = {topic: 10 * at for at, topic in enumerate(TOPICS)}
+_FIRST_OF_ID = {IDS[topic]: first for topic, first in _FIRST.items()}
+
+
 def numbered(partitions: Mapping[bytes, Iterable[int]]) -> set[int]:
     """Partitions of all topics, each as one number: those of `t` from 0 on, those of `u` from 10 on."""
-    return {
-        10 * TOPICS.index(NAMES[topic_id]) + partition for topic_id, some in partitions.items() for partition in some
-    }
+    numbers: set[int] = set()
+    for topic_id, some in partitions.items():
+        first = _FIRST_OF_ID[topic_id]
+        for partition in some:
+            numbers.add(first + partition)
+    return numbers
 
 
 def number(topic: str, partition: int) -> int:
     """The one number of a partition."""
-    return 10 * TOPICS.index(topic) + partition
+    return _FIRST[topic] + partition
+
+
+def number_of_id(topic_id: bytes, partition: int) -> int:
+    """The same, by the topic's id."""
+    return _FIRST_OF_ID[topic_id] + partition
 
 
 def by_topic(numbers: Iterable[int]) -> dict[str, list[int]]:
@@ -146,7 +157,8 @@ class Leader:
         self.listener: Listener
         self.decode: Callable[[bytes], Iterable[int]] = iter  # an assignment of the classic protocol
         self.shard = self._new_shard()
-        self.log: list[tuple[Any, Any]] = []
+        self.log = Log()
+        self._copy: tuple[Any, Shard] | None = None
         self.up = True
         self.refuses = 0  # so many of the next batches
         self.slowness_ms = 0  # of commits
@@ -231,8 +243,8 @@ class Leader:
             return
         for _, outcome in batch:
             for key, value in outcome.records:
-                self.log.append((key, value))
-                self.shard.replay(key, value, -1, len(self.log) - 1)
+                self.log.append(key, value)
+                self.shard.replay(key, value, -1, self.log.end - 1)
                 self.listener.appended(key, value)
         self._batches.append(batch)
         delay_ms = self.random.randrange(self.slowness_ms + 1)
@@ -274,17 +286,25 @@ class Leader:
         if self._open is not None and self.random.random() < 0.5:
             for _, outcome in self._open:
                 for key, value in outcome.records:
-                    self.log.append((key, value))
+                    self.log.append(key, value)
         self.up = False
         self._life += 1
         self._timers.clear()
         self._open = None
         self._batches.clear()
 
+    def loaded(self) -> Shard:
+        """A shard of what the log says; the same as before, as long as it says the same."""
+        if self._copy is None or self._copy[0] != self.log.version:
+            copy = self._new_shard()
+            load(copy, self.log.chunks)
+            self._copy = self.log.version, copy
+        return self._copy[1]
+
     def start(self) -> None:
         """A new shard, of what the log says."""
-        self.shard = self._new_shard()
-        load(self.shard, lambda: [bytes(batch) for batch in encoded(self.log)])
+        self.shard, self._copy = self.loaded(), None
+        self.shard.topics = self.topics
         self.up = True
         self.listener.loaded()
         for group_id in list(self.shard.states):
@@ -292,33 +312,14 @@ class Leader:
 
     def compact(self) -> None:
         """Keep the last record of each key; of old tombstones some."""
-        last = {(type(key), key): at for at, (key, _) in enumerate(self.log)}
-        self.log = [
+        last = {(type(key), key): at for at, (key, _) in enumerate(self.log.records)}
+        self.log.keep(
             (key, value)
-            for at, (key, value) in enumerate(self.log)
+            for at, (key, value) in enumerate(self.log.records)
             if last[type(key), key] == at and (value is not None or self.random.random() < 0.5)
-        ]
+        )
 
     def grow(self, topic: str) -> None:
         """The topic has one partition more."""
         counts = self.topics.counts
         self.topics = self.shard.topics = Topics({**counts, topic: counts[topic] + 1}, self.topics.version + 1)
-
-
-def encoded(log: list[tuple[Any, Any]]) -> list[bytearray]:
-    """The log as bytes, in one batch."""
-    if not log:
-        return []
-    batch = encode_batch(
-        [
-            Record(at, 1_000_000, encode_key(key), None if value is None else encode_value(value))
-            for at, (key, value) in enumerate(log)
-        ]
-    )
-    stamp(batch, base_offset=0, leader_epoch=0)
-    return [batch]
-
-
-def is_offset(key: Any) -> bool:
-    """Whether a record is a committed offset."""
-    return isinstance(key, OffsetCommitKey)
