@@ -5,7 +5,9 @@ A log is only appended to. So its beginning is what it held when its broker died
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from coordinator.routing import partition_for
 from protocol.records import batch
@@ -19,8 +21,33 @@ from protocol.records.transaction_records import (
     encode_value,
 )
 
+STOPPED, FLUSHED = ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"
 INTERNAL_PARTITIONS = 50  # of `__transaction_state`
 PREPARED, COMPLETE = (2, 3), (4, 5)
+
+
+@dataclass(frozen=True)
+class BeforeStop:
+    """What an orderly stop will write anew, as it is while the broker lives: for a broker that is to look killed."""
+
+    snapshots: frozenset[Path]
+    flushed: bytes
+
+    @classmethod
+    def of(cls, data: Path) -> Self:
+        """Raises: FileNotFoundError when nothing was flushed yet."""
+        return cls(_snapshots(data), (data / FLUSHED).read_bytes())
+
+    def go_back(self, data: Path) -> None:
+        """Take back what the stop wrote: logs are recovered as after a SIGKILL."""
+        (data / STOPPED).unlink()
+        (data / FLUSHED).write_bytes(self.flushed)
+        for path in _snapshots(data) - self.snapshots:
+            path.unlink()
+
+
+def _snapshots(data: Path) -> frozenset[Path]:
+    return frozenset(data.glob("*-*/*.snapshot"))
 
 
 def cut_before(data: Path, tid: str, states: tuple[int, ...], keep: int = 0) -> None:
