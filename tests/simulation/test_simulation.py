@@ -248,7 +248,7 @@ class History:
                     if found:
                         assert owners[0].positions[topic, index] == max(found) + 1
                         assert max(found) + 1 in auditor.offsets((group, topic, index), 1 << 60)
-        if self.seed % 3:
+        if self.seed % 3 == 1:  # where members of both kinds are drawn all may be of one
             assert auditor.counts["ConsumerGroupHeartbeat"] > 20
         said = world.log.getvalue()
         assert "Traceback" not in said, said

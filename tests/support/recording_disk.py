@@ -121,9 +121,12 @@ class RecordingDisk(Disk):
         Path(path).replace(target)
         name, new = self._name(path), self._name(target)
         self._note("rename", file=self._names.get(name, -1), name=name, target=new)
-        for known in list(self._names):
-            if known == name or known.startswith(name + "/"):
-                self._names[new + known[len(name) :]] = self._names.pop(known)
+        file = self._names.pop(name, None)
+        if file is not None:
+            self._names[new] = file
+            return
+        for known in [known for known in self._names if known.startswith(f"{name}/")]:
+            self._names[new + known[len(name) :]] = self._names.pop(known)
 
     def _unlink(self, path: Path) -> None:
         Path(path).unlink()
@@ -150,7 +153,8 @@ class Change(NamedTuple):
 
     def within(self, folder: int) -> bool:
         """Whether an fsync of the folder makes it last."""
-        return any(entry is not None and entry[0] == folder for entry in (self.old, self.new))
+        old, new = self.old, self.new
+        return (old is not None and old[0] == folder) or (new is not None and new[0] == folder)
 
     def make(self, entries: Entries) -> None:
         """Let it happen there. The entry names this node, whoever had the old name before."""
@@ -255,8 +259,10 @@ class World:
     def _take_unsynced(self, name: str) -> list[Change]:
         """The changes in a folder that no fsync has followed, for the last time."""
         folder = ROOT if name == "." else self.entries.get(self._entry(name), ROOT)
-        taken = [change for change in self._unsynced if change.within(folder)]
-        self._unsynced = [change for change in self._unsynced if not change.within(folder)]
+        taken, rest = [], []
+        for change in self._unsynced:
+            (taken if change.within(folder) else rest).append(change)
+        self._unsynced = rest
         return taken
 
     def write_to(self, directory: Path) -> None:
