@@ -156,7 +156,7 @@ APIS: dict[int, Api] = {
         _api(DescribeConfigsRequest, DescribeConfigsResponse, (1, 4)),
         _api(AlterConfigsRequest, AlterConfigsResponse, (0, 2)),
         _api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, (1, 2)),
-        _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 4)),
+        _api(DescribeLogDirsRequest, DescribeLogDirsResponse, (1, 5)),
         _api(SaslAuthenticateRequest, SaslAuthenticateResponse, (0, 2)),
         _api(CreatePartitionsRequest, CreatePartitionsResponse, (0, 3)),
         _api(CreateDelegationTokenRequest, CreateDelegationTokenResponse, (1, 3)),

@@ -1,6 +1,6 @@
 """The log directories: what is in each and the room that is left there, and who is to move to another one.
 
-Source: KIP-113, KIP-827; Kafka's ReplicaManager.describeLogDirs, ReplicaManager.alterReplicaLogDirs.
+Source: KIP-113, KIP-827, KIP-1066; Kafka's ReplicaManager.describeLogDirs, ReplicaManager.alterReplicaLogDirs.
 """
 
 from __future__ import annotations
@@ -76,9 +76,11 @@ def _described(
                     partition_index=index, partition_size=size, offset_lag=behind, is_future_key=True
                 )
             )
-    offline = partitions.disks.offline
+    offline, cordoned = partitions.disks.offline, broker.settings.cordoned
     results = [
-        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(place), topics=[])
+        DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(place), topics=[], is_cordoned=place in cordoned
+        )
         for place in offline
     ]
     for place, by_topic in found.items():
@@ -92,7 +94,12 @@ def _described(
             total_bytes, usable_bytes = volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
         results.append(
             DescribeLogDirsResult(
-                error_code=0, log_dir=directory, topics=topics, total_bytes=total_bytes, usable_bytes=usable_bytes
+                error_code=0,
+                log_dir=directory,
+                topics=topics,
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+                is_cordoned=place in cordoned,
             )
         )
     return DescribeLogDirsResponse(error_code=0, results=results)

@@ -12,7 +12,7 @@ T1 = """
 2 ListOffsets 1-11              23 OffsetForLeaderEpoch 2-4
 3 Metadata 0-13                 32 DescribeConfigs 1-4
 8 OffsetCommit 2-10             33 AlterConfigs 0-2
-9 OffsetFetch 1-10              35 DescribeLogDirs 1-4
+9 OffsetFetch 1-10              35 DescribeLogDirs 1-5
 10 FindCoordinator 0-6          36 SaslAuthenticate 0-2
 11 JoinGroup 0-9                37 CreatePartitions 0-3
 12 Heartbeat 0-4                42 DeleteGroups 0-3

@@ -194,6 +194,17 @@ def test_log_dirs_are_described_one_by_one(tmp_path: Path) -> None:
     whole.stop()
 
 
+def test_a_directory_that_gets_nothing_new_is_described_as_cordoned(tmp_path: Path) -> None:
+    """KIP-1066."""
+    whole = start(tmp_path, cordoned__log__dirs=str(tmp_path / "b"))
+    answer: Any = describe_log_dirs(whole.broker, RequestContext(version=5), DescribeLogDirsRequest(topics=None))
+    if isinstance(answer, Deferred):
+        whole.runtime.turn()
+        answer = answer.response
+    assert {Path(one.log_dir).name: one.is_cordoned for one in answer.results} == {"a": False, "b": True}
+    whole.stop()
+
+
 def test_a_folder_may_be_added_and_an_empty_one_taken_away(tmp_path: Path) -> None:
     whole = start(tmp_path, ["a"])
     whole.create("t", 2)

@@ -303,7 +303,7 @@ def move_between_directories(s: Script, v: int) -> None:
         s.client().call(ard.AlterReplicaLogDirsRequest(dirs=[wish]), v)
 
 
-@each_version("DescribeLogDirs", range(1, 5))
+@each_version("DescribeLogDirs", range(1, 6))
 def log_dirs(s: Script, v: int) -> None:
     t = topic(s)
     produce(s, 9, {(t, 0): records(b"a" * 100)})
