@@ -142,6 +142,7 @@ class Composition:
             stops.give_back()
             raise
         directories.write_identities()
+        scans = [(one, scan) for one, scan in scans if one in directories.logs]
         if torn is not None:
             log.warning("metadata_log_truncated", file=torn.file, bytes=torn.cut_bytes, position=torn.kept_bytes)
         release = oldest_kafka(catalogue.features)
@@ -173,12 +174,16 @@ class Composition:
             away=directories.away,
         )
 
+        preferred: dict[Key, bytes] = {}
+
         def place() -> None:
             offline = {str(path) for path in partitions.disks.offline}
             online = {one.directory_id: str(one.path) for one in directories.logs if str(one.path) not in offline}
             cordoned = frozenset(one.directory_id for one in directories.logs if one.path in settings.cordoned)
             if online:  # else nobody gets a new partition anywhere
-                catalogue.placing = replace(catalogue.placing, directories=online, cordoned=cordoned)
+                catalogue.placing = replace(
+                    catalogue.placing, directories=online, cordoned=cordoned, preferred=preferred
+                )
 
         place()
         partitions.on_disk_changed = place
@@ -202,6 +207,7 @@ class Composition:
             partitions,
             directories.logs,
             record=catalogue.move_partition,
+            preferred=preferred,
             cordoned=lambda: settings.cordoned,
             new_uuid=random_uuid,
             remove_later=folders.remove_later,

@@ -62,6 +62,8 @@ class Placing:
     directories: Mapping[bytes, str] = field(default_factory=dict)  # those of partitions, id -> path; none: the above
     away: Collection[str] = ()  # the paths of those that could not be opened
     cordoned: Collection[bytes] = ()  # those of `directories` that get no new partitions
+    preferred: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
+    """Where partitions of this topic and number shall lie when they are made: AlterReplicaLogDirs came first."""
 
     @property
     def directory_ids(self) -> tuple[bytes, ...]:
@@ -69,19 +71,24 @@ class Placing:
         return tuple(self.directories) or (self.directory_id,)
 
 
-def spread(placing: Placing, counts: Mapping[bytes, int], partitions: int) -> list[bytes]:
+def spread(
+    placing: Placing, counts: Mapping[bytes, int], partitions: int, topic: str = "", first: int = 0
+) -> list[bytes]:
     """A directory for each of so many new partitions: the one with the fewest, the first in `log.dirs` among equals.
 
-    `counts` are those of all partitions by directory id. Cordoned ones get none, unless there is no other.
-    Source: Kafka's LogManager.nextLogDirs.
+    `counts` are those of all partitions by directory id. Cordoned ones get none, unless there is no other, or one was
+    preferred for a partition of `topic`, which are numbered from `first` on.
+    Source: Kafka's LogManager.nextLogDirs, LogManager.maybeUpdatePreferredLogDir.
     """
     every = placing.directory_ids
     open_ones = [directory for directory in every if directory not in placing.cordoned] or every
     now = {directory: counts.get(directory, 0) for directory in open_ones}
     chosen = []
-    for _ in range(partitions):
-        directory = min(now, key=now.__getitem__)
-        now[directory] += 1
+    for partition in range(first, first + partitions):
+        preferred = placing.preferred.get((topic, partition))
+        directory = preferred if preferred in every else min(now, key=now.__getitem__)
+        if directory in now:
+            now[directory] += 1
         chosen.append(directory)
     return chosen
 
@@ -128,7 +135,7 @@ def create_topic(
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wish.name, name=key, value=value)
         for key, value in sorted(configs.items())
     )
-    directories = spread(placing, state.directory_counts, count)
+    directories = spread(placing, state.directory_counts, count, wish.name)
     made.extend(_partition(placing, topic_id, partition, directories[partition]) for partition in range(count))
     return made
 
@@ -244,7 +251,7 @@ def create_partitions(
             _check_assignment(placing, brokers)
     else:
         _check_cordoned(placing)
-    directories = spread(placing, state.directory_counts, count - now)
+    directories = spread(placing, state.directory_counts, count - now, name, now)
     return [
         _partition(placing, topic_id, partition, directory)
         for partition, directory in enumerate(directories, start=now)

@@ -71,6 +71,7 @@ class TopicFolders(TopicsListener):
             for partition in range(topic.partition_count)
         }
         made = {key: (topic_id, its) for key, (topic_id, its) in wanted.items() if its is not None}
+        refused: _Wanted = {}
         to_delete: list[Path] = []
         for directory, scan in scans:
             to_delete += scan.to_delete
@@ -87,16 +88,35 @@ class TopicFolders(TopicsListener):
                 else:
                     # A topic that was deleted is finished with; anything else is kept: it may be somebody's only copy.
                     kind = "delete" if topic_id in state.removed_topic_ids else "stray"
-                target = directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
+                try:
+                    target = directory.retire(name, partition, unique=self._new_uuid(), kind=kind)
+                except StorageError as error:
+                    self._refused_at_start(directory, error)
+                    if its_directory is directory:
+                        refused[name, partition] = made.pop((name, partition))
+                    continue
                 log.warning("folder_set_aside", topic=name, partition=partition, folder=str(target), kind=kind)
                 if kind == "delete" and target is not None:
                     to_delete.append(target)
         if made:
             log.info("folders_created", count=len(made))
         for directory in self._directories:
-            directory.create_folders({key: topic_id for key, (topic_id, its) in made.items() if its is directory})
+            its = {key: one for key, one in made.items() if one[1] is directory}
+            try:
+                directory.create_folders({key: topic_id for key, (topic_id, _) in its.items()})
+            except StorageError as error:
+                self._refused_at_start(directory, error)
+                refused |= its
         self._partitions.topics_changed(image.names(), image)
+        self._unmade(refused)
         self.remove_later(to_delete)
+
+    def _refused_at_start(self, directory: LogDirectory, error: StorageError) -> None:
+        """Raises: the error, where all partitions lie in one directory: a start without any would be none."""
+        if self._only is not None:
+            raise error
+        log.error("folders_not_made_or_renamed", directory=str(directory.path), error=str(error))
+        self._runtime.soon(partial(self._partitions.disks.suspect, directory.path))
 
     def prepare(self, delta: TopicsDelta) -> _Wanted:
         """Make the folders of new partitions; return those whose folders the disk refused.
@@ -135,6 +155,9 @@ class TopicFolders(TopicsListener):
     def publish(self, image: TopicsImage, delta: TopicsDelta, refused: _Wanted) -> None:
         """The partitions are now as `image` says."""
         self._partitions.topics_changed(_names(delta), image)
+        self._unmade(refused)
+
+    def _unmade(self, refused: _Wanted) -> None:
         for key, one in refused.items():
             self._partitions.unmade[key] = partial(self._make, {key: one})
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from storage.state.flush import FlushTicket
 
 AT_A_TIME = 2
+MOST_PREFERRED = 10_000
+"""Partitions that are not there yet whose directory is remembered; the one named first is forgotten then."""
 AGAIN_MS = 100
 """Until a partition is looked at again that could not be copied just now: it is loading, failed, or being cleaned."""
 _REFUSALS = (StorageError, CorruptFile, OSError, ValueError, KafkaError)
@@ -57,6 +59,7 @@ class Moves(TopicsListener):
         directories: Sequence[LogDirectory],
         *,
         record: Callable[[bytes, int, bytes, Callable[[Result], None]], None],
+        preferred: dict[Key, bytes],
         cordoned: Callable[[], Collection[Path]],
         new_uuid: Callable[[], bytes],
         remove_later: Callable[[list[Path]], None],
@@ -66,6 +69,7 @@ class Moves(TopicsListener):
         self._by_path = {one.path: one for one in directories}
         self._by_id = {one.directory_id: one for one in directories}
         self._record = record
+        self._preferred = preferred
         self._cordoned = cordoned
         self._new_uuid = new_uuid
         self._remove_later = remove_later
@@ -75,6 +79,8 @@ class Moves(TopicsListener):
         self._active: set[Key] = set()
         self._waiting: deque[Move] = deque()
         self._stopped = False
+        self.ended = {"moved": 0, "failed": 0, "cancelled": 0}
+        """How many have ended so."""
         self.cleaning: LogCleaning | None = None
         partitions.moving = self._moves
         partitions.copies = self._copies
@@ -109,6 +115,8 @@ class Moves(TopicsListener):
         try:
             to, partition = checked(key, path, self._partitions, self._by_path, self._cordoned())
         except MoveRefused as refusal:
+            if refusal.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._prefer(key, self._by_path[path])
             answer(refusal.code)
             return
         if known is not None and known.to is not to:
@@ -126,6 +134,13 @@ class Moves(TopicsListener):
         else:
             self._answers[key] = [answer]
             self._make(Move(key, partition.topic_id, to, None))
+
+    def _prefer(self, key: Key, to: LogDirectory) -> None:
+        """Have it made there, while this process lives. Source: Kafka's LogManager.maybeUpdatePreferredLogDir."""
+        self._preferred.pop(key, None)
+        if len(self._preferred) == MOST_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[key] = to.directory_id
 
     def _make(self, move: Move) -> None:
         key = move.key
@@ -271,6 +286,10 @@ class Moves(TopicsListener):
         """The copies whose sources are out of the way get their names; those of deleted topics go."""
         if self._stopped:
             return
+        made = {topic.name for topic in (*delta.created, *(after for _, after in delta.grown))}
+        for key in [one for one in self._preferred if one[0] in made]:
+            if key[1] < (image.partition_count(key[0]) or 0):
+                del self._preferred[key]
         for topic in delta.deleted:
             for index in range(topic.partition_count):
                 move = self._moves.get((topic.name, index))
@@ -311,6 +330,7 @@ class Moves(TopicsListener):
         if self.cleaning is not None:
             self.cleaning.moved(partition)
         self._remove_later([retired])
+        self.ended["moved"] += 1
         log.info("partition_moved", topic=key[0], partition=key[1], to=str(to.path))
         self._forget(move)
 
@@ -319,6 +339,7 @@ class Moves(TopicsListener):
     def _fail(self, move: Move, why: object) -> None:
         if move.step is Step.OVER or self._stopped:
             return
+        self.ended["failed"] += 1
         log.error("partition_move_failed", topic=move.key[0], partition=move.key[1], error=str(why))
         self._partitions.disks.suspect(move.to.path)
         if move.source is not None:
@@ -327,6 +348,8 @@ class Moves(TopicsListener):
 
     def _end(self, move: Move, event: str | None) -> None:
         """Leave the partition where it is; the copy is thrown away."""
+        if event == "partition_move_cancelled":
+            self.ended["cancelled"] += 1
         if event is not None:
             log.info(event, topic=move.key[0], partition=move.key[1], to=str(move.to.path))
         move.step, move.copy = Step.OVER, None

@@ -150,9 +150,12 @@ class LogDirectories:
         )
 
     def write_identities(self) -> None:
-        """Write what `identify` has left. Raises: StorageError."""
-        for one, meta in self._unwritten:
-            meta_properties.write(one.path, meta, self._disk)
+        """Write what `identify` has left; a directory that refuses is given up. Raises: as `give_up`."""
+        for one, meta in list(self._unwritten):
+            try:
+                meta_properties.write(one.path, meta, self._disk)
+            except StorageError as error:
+                self.give_up(one, error)
         self._unwritten.clear()
 
     def scans(self) -> list[tuple[LogDirectory, Scan]]:

@@ -104,6 +104,22 @@ def _partitions(scrape: Scrape) -> Iterator[str]:
             for directory in dict.fromkeys((*partitions.directories, *offline))
         ),
     )
+    copies = list(partitions.copies())
+    yield scrape.one(
+        "kohort_partitions_moving", "gauge", "Partitions that are being copied to another log directory.", len(copies)
+    )
+    yield scrape.one(
+        "kohort_partition_move_lag_max",
+        "gauge",
+        "Offsets that the copy which is furthest behind lacks.",
+        max((behind for _, _, _, behind in copies), default=0),
+    )
+    yield from scrape.many(
+        "kohort_partition_moves_total",
+        "counter",
+        "Moves to another log directory that have ended.",
+        (f'{{outcome="{outcome}"}} {count}' for outcome, count in scrape.app.broker.moves.ended.items()),
+    )
     volumes: list[tuple[str, os.statvfs_result]] = []
     for directory in partitions.directories:
         with suppress(OSError):

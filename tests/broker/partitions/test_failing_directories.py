@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,8 @@ from broker.http.health import what_is_missing
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from storage.directory.log_directory import CLEAN_MARKER
+from storage.directory import meta_properties
+from storage.directory.log_directory import CLEAN_MARKER, LogDirectory
 from storage.errors import DirectoryRefused, StorageError
 from storage.files import DISK
 from storage.reading.checkpoints import LOG_START, write_offsets
@@ -256,6 +258,89 @@ def test_a_disk_that_fails_at_its_marker_is_left_out_of_the_start(tmp_path: Path
     fail(None)
     whole = start(tmp_path)
     assert ends(whole, "t", 2) == [2, 1]
+    assert whole.stop()
+
+
+def test_a_disk_that_fails_while_a_start_makes_folders_takes_only_its_partitions(
+    tmp_path: Path, fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    write(whole, "t", 0, b"v")
+    assert whole.stop()
+    shutil.rmtree(tmp_path / "b" / "t-1")
+    real = LogDirectory.create_folders
+
+    def create_folders(directory: LogDirectory, topics: Any) -> None:
+        if directory.path.name == "b":
+            fail(directory.path)
+        real(directory, topics)
+
+    monkeypatch.setattr(LogDirectory, "create_folders", create_folders)
+    whole = start(tmp_path)
+    whole.runtime.turn()
+    assert list(whole.broker.partitions.disks.offline) == [tmp_path / "b"]
+    assert told(whole, "t") == [(0, 1, []), (5, -1, [1])]
+    write(whole, "t", 0, b"taken")
+
+    monkeypatch.undo()
+    fail(None)
+    whole.runtime.advance(5_000)
+    write(whole, "t", 1, b"taken")
+    assert ends(whole, "t", 2) == [2, 1]
+    assert whole.stop()
+    assert folders(tmp_path / "b") == ["t-1"]
+
+
+def test_a_folder_that_a_start_cannot_set_aside_costs_its_partition_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    assert whole.stop()
+    (tmp_path / "b" / "t-1" / "partition.metadata").write_text(f"version: 0\ntopic_id: {'B' * 21}A\n")
+
+    def refuse(directory: LogDirectory, *_: Any, **__: Any) -> None:
+        raise StorageError("cannot rename", directory.path, OSError(errno.EIO, "no"))
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(LogDirectory, "retire", refuse)
+        whole = start(tmp_path)
+        write(whole, "t", 0, b"v")
+        with pytest.raises(KafkaError) as refused:
+            write(whole, "t", 1, b"v")
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    write(whole, "t", 1, b"v")
+    assert ends(whole, "t", 2) == [1, 1]
+    assert whole.stop()
+
+
+def test_a_new_disk_that_refuses_its_identity_is_left_out_of_the_start(
+    tmp_path: Path, fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    assert whole.stop()
+    real = meta_properties.write
+
+    def write_identity(path: Path, *more: Any) -> None:
+        fail(path)
+        real(path, *more)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(meta_properties, "write", write_identity)
+        whole = start(tmp_path, ("a", "b", "c"))
+    assert list(whole.broker.partitions.disks.offline) == [tmp_path / "c"]
+    assert told(whole, "t") == [(0, 1, []), (0, 1, [])]
+    assert whole.create("u", 3) is ErrorCode.NONE
+    assert not folders(tmp_path / "c", "u")
+    whole.stop()
+
+    fail(None)
+    whole = start(tmp_path, ("a", "b", "c"))
+    assert not whole.broker.partitions.disks.offline
+    assert whole.create("w", 3) is ErrorCode.NONE
+    assert folders(tmp_path / "c", "w")
     assert whole.stop()
 
 

@@ -72,6 +72,7 @@ def test_a_partition_moves_and_is_found_there_again(tmp_path: Path) -> None:
     assert alter(whole, tmp_path / "b") == [ErrorCode.NONE]
     whole.runtime.advance(1_000)
     assert "partition_moved" in whole.log.getvalue()
+    assert whole.broker.moves.ended == {"moved": 1, "failed": 0, "cancelled": 0}
     assert folders(tmp_path / "b") == ["t-0"]
     assert "t-0" not in folders(tmp_path / "a")
     assert described(whole) == {"a": [], "b": [(0, False)]}
@@ -97,6 +98,34 @@ def test_a_wish_that_cannot_be_met_has_kafkas_errors(tmp_path: Path) -> None:
     whole.runtime.advance(1_000)
     assert folders(tmp_path / "a") == ["t-0"]
     assert not [one for one in (tmp_path / "b").iterdir() if "t-0" in one.name]
+    whole.stop()
+
+
+def test_a_directory_is_remembered_for_a_partition_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Kafka's LogManager.maybeUpdatePreferredLogDir: the last wish counts, once."""
+    whole = start(tmp_path)
+    for key in (("new", 0), ("new", 2), ("new", 3)):
+        assert alter(whole, tmp_path / "b", key[0], key[1]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert alter(whole, tmp_path / "a", "new", 3) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    whole.create("new", 3)
+    assert folders(tmp_path / "a", "new") == ["new-1"]
+    assert folders(tmp_path / "b", "new") == ["new-0", "new-2"]
+    whole.broker.catalogue.create_partitions("new", 4, None, lambda _: None)
+    whole.runtime.turn()
+    assert folders(tmp_path / "a", "new") == ["new-1", "new-3"]
+    whole.create("other", 2)
+    whole.delete("new")
+    whole.create("new", 1)
+    assert "new-0" in folders(tmp_path / "a", "new")  # the wish was met once and is forgotten
+    whole.stop()
+
+
+def test_wishes_that_nobody_meets_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.partitions.moves.MOST_PREFERRED", 2)
+    whole = start(tmp_path)
+    for name in ("x", "y", "x", "z"):
+        alter(whole, tmp_path / "b", name)
+    assert whole.broker.moves._preferred.keys() == {("x", 0), ("z", 0)}
     whole.stop()
 
 
