@@ -14,6 +14,9 @@ from tests.support.broker_process import BrokerProcess, Kafka, Kohort, need
 from tests.support.scenarios import coverage
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
     from tests.clients.harness import Worker
 
 # The broker processes of these tests run what the tests themselves import: not what `make compiled` may have made.
@@ -30,6 +33,23 @@ def _log_lines_to_standard_error() -> Iterator[None]:
     """A whole broker in a test keeps its log lines; the tests behind it in the same process see theirs again."""
     yield
     logs.configure()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling | None":
+    """With `--dist loadgroup`, tests that share what is dear to make run in one process."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.support.units import UnitScheduling
+
+    return UnitScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("loadgroup", default=False):  # what `--dist loadgroup` is in a process that runs tests
+        from tests.support.units import quick_ones_last
+
+        quick_ones_last(items)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,8 +1,4 @@
-"""One Spark session for all tests of the pipeline: starting one takes seconds.
-
-A test that uses `spark` runs in one worker process together with all others that do (`--dist loadgroup`); so do those
-that use `kafka`, the one Apache Kafka that tests share.
-"""
+"""One Spark session for the tests of the pipeline that one process runs: starting one takes seconds."""
 
 import os
 from collections.abc import Iterator
@@ -25,12 +21,6 @@ SMALL = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if {"spark", "kafka"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
