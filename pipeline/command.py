@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pipeline import options as values
+from pipeline.errors import UsageError
 from pipeline.options import option, options_of
 from pipeline.session import LOCAL
 from pipeline.sources.access import Access, access, read_settings
@@ -38,6 +39,12 @@ _TOPIC = ("commits", "membership", "lag", "stuck", "resets", "state", "restore",
 _BY_DATE = ("commits", "generations", "rebalances", "membership", "lag", "stuck", "resets", "growth", "records")
 
 
+def _format(text: str) -> str:
+    if text == "iceberg":
+        raise UsageError("--format iceberg: there is no Iceberg for Spark 4.2; parquet and delta are written")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command. Moments have a zone; spans are ms. `broker` is None when `paths` are read."""
@@ -53,8 +60,8 @@ class Command:
     )
     to_uri: str | None = None
     format: str = option(
-        "--format", "parquet (default with --to), json, csv, or table (default on the screen)", read=None,
-        default="table", choices=("parquet", "json", "csv", "table"),
+        "--format", "parquet (default with --to), json, csv, delta (Delta tables), or table (default on the screen)",
+        read=None, default="table", choices=("parquet", "json", "csv", "delta", "table"), type=_format,
     )  # fmt: skip
     overwrite: bool = option("--overwrite", "replace what lies at --to")
     limit: int | None = option(
@@ -155,7 +162,9 @@ class Command:
         "--on-loss", "stream: records or partitions gone that were to be read (error)",
         choices=("error", "continue"), stream=True, default="error",
     )  # fmt: skip
-    by_date: bool = option("--by-date", "parquet with --to: a folder for each day, date=2026-03-01", verbs=_BY_DATE)
+    by_date: bool = option(
+        "--by-date", "parquet and delta with --to: a folder for each day, date=2026-03-01", verbs=_BY_DATE
+    )
     compact: int | None = option(
         "--compact", "stream: before it begins, make one of more than N batches (parquet)", "N", stream=True, type=int
     )

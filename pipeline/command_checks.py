@@ -45,12 +45,14 @@ def check(command: Command) -> None:
         raise UsageError("restore needs --at T, the moment to look at")
     if command.since is not None and command.until is not None and command.since >= command.until:
         raise UsageError("--since is not before --until")
-    if command.format == "parquet" and not command.has_target:
-        raise UsageError("--format parquet needs --to PATH")
-    if command.format != "parquet" and (command.by_date or command.compact is not None):
-        raise UsageError("--by-date and --compact are for tables in parquet, with --to")
+    if command.format in ("parquet", "delta") and not command.has_target:
+        raise UsageError(f"--format {command.format} needs --to PATH")
+    if command.format not in ("parquet", "delta") and command.by_date:
+        raise UsageError("--by-date is for tables in parquet or of Delta, with --to")
+    if command.compact is not None and (command.format != "parquet" or command.to is None):
+        raise UsageError("--compact is for tables in parquet, on this machine")
     if command.format == "table" and command.has_target and verb not in ONE_FILE:
-        raise UsageError("--format table is for the screen; with --to choose parquet, json or csv")
+        raise UsageError("--format table is for the screen; with --to choose parquet, delta, json or csv")
     if command.format != "table" and verb in ONE_FILE:
         raise UsageError(f"{verb} has a format of its own; leave --format out")
     if verb == "report" and not command.has_target:
@@ -91,7 +93,7 @@ def _check_stream(command: Command) -> None:
         return
     if command.verb not in STREAMED:
         raise UsageError(f"{command.verb} does not stream; {', '.join(STREAMED)} do")
-    if command.to is None or command.checkpoint is None:
+    if not command.has_target or command.checkpoint is None:
         raise UsageError("--stream needs --to PATH and --checkpoint DIR")
     if command.as_group is not None and command.bootstrap is None:
         raise UsageError("--as-group needs --bootstrap HOST:PORT, the broker to commit to")

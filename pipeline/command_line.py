@@ -117,5 +117,4 @@ def _source(text: str, file_system: Mapping[str, str]) -> tuple[tuple[str, ...],
 
 def _is_elsewhere(given: argparse.Namespace) -> bool:
     """Whether --to is a place that is written to through Hadoop."""
-    local = local_path(given.to) is not None or given.to.startswith("file:")
-    return not local and not given.stream
+    return local_path(given.to) is None and not given.to.startswith("file:")

@@ -26,10 +26,7 @@ def place_of(option: str, text: str) -> Path:
     """Where to write. Raises: UsageError for what is not on this machine, before anything has run."""
     path = local_path(text)
     if path is None:
-        raise UsageError(
-            f"{option} {text}: this is written to this machine, or what is mounted there; other places take what "
-            "verbs answer, without --stream"
-        )
+        raise UsageError(f"{option} {text}: this is written to this machine, or what is mounted there")
     return Path(path)
 
 

@@ -90,6 +90,7 @@ def build(
     py_files: Sequence[str] = (),
     quiet: bool = False,
     archive_classes: bool = False,
+    delta: bool = False,
 ) -> SparkSession:
     """A session with the pipeline's sources registered.
 
@@ -97,7 +98,7 @@ def build(
     and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
     Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
     writes to standard error while and after it starts, to be told if it does not start. `archive_classes`: see
-    `class_archive`, whose `keep` then ends the session.
+    `class_archive`, whose `keep` then ends the session. `delta`: tables of Delta can be written and read.
     Raises: EnvironmentMissing.
     """
     check_environment()
@@ -114,7 +115,10 @@ def build(
     chosen = master or own.get("spark.master") or LOCAL
     ours = {key: value for key, value in defaults(chosen, archive_classes).items() if key not in own}
     builder = SparkSession.builder.master(chosen).appName(name)
-    for key, value in {**ours, **_jar_settings(jars, connector), **(settings or {})}.items():
+    added = _jar_settings(jars, connector) | dict(settings or {})
+    if delta:
+        added |= _delta_settings(own | added)
+    for key, value in {**ours, **added}.items():
         builder = builder.config(key, value)
     with _kept_stderr(quiet) as said:
         try:
@@ -239,6 +243,36 @@ def _jar_settings(jars: Sequence[str], connector: bool) -> dict[str, str]:
 
         return {"spark.jars.packages": f"{resolver.CONNECTOR}:{pyspark.__version__}"}
     return {"spark.jars": ",".join(str(jar) for jar in resolver.resolve())}
+
+
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+
+
+def _delta_settings(own: Mapping[str, str]) -> dict[str, str]:
+    """What Delta wants of a session beside what the user has settled. Raises: EnvironmentMissing without its jars."""
+    import pyspark  # noqa: PLC0415
+
+    from pipeline import jars as resolver  # noqa: PLC0415
+
+    extensions = own.get("spark.sql.extensions", "")
+    if DELTA_EXTENSION in extensions:
+        return {}  # whoever has settled that has brought the jars
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        wanted = (
+            f"--packages {resolver.delta_artifact(pyspark.__version__)} --conf spark.sql.extensions={DELTA_EXTENSION}"
+        )
+        raise EnvironmentMissing(f"--format delta: spark-submit has started Spark without it; give it {wanted}")
+    found = {
+        "spark.sql.extensions": ",".join(filter(None, (extensions, DELTA_EXTENSION))),
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Of 50 tasks, as Delta would have it, each look at a small table's log takes seconds.
+        _SNAPSHOT_PARTITIONS: own.get(_SNAPSHOT_PARTITIONS) or str(os.cpu_count() or 1),
+    }
+    given = own.get("spark.jars", "")
+    if "delta-spark" not in given + own.get("spark.jars.packages", ""):
+        found["spark.jars"] = ",".join(filter(None, (given, *map(str, resolver.delta(pyspark.__version__)))))
+    return found
 
 
 def advice(spark: SparkSession) -> list[str]:

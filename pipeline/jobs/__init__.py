@@ -40,6 +40,7 @@ def run(command: Command) -> int:
         py_files=command.py_files,
         quiet=True,
         archive_classes=command.archive_classes,
+        delta=command.format == "delta",
     )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")

@@ -34,10 +34,14 @@ class HadoopPlace:
             return False
         return self._system.getFileStatus(place).isFile() or bool(len(self._system.listStatus(place)))
 
-    def is_folder(self) -> bool:
-        """Whether a folder lies there. Raises: whatever Spark raises."""
-        place = self._path(self.uri)
+    def is_folder(self, inner: str = "") -> bool:
+        """Whether it, or what is called so in it, is a folder. Raises: whatever Spark raises."""
+        place = self._path(f"{self.uri}/{inner}".rstrip("/"))
         return bool(self._system.exists(place) and self._system.getFileStatus(place).isDirectory())
+
+    def remove(self, inner: str = "") -> None:
+        """Away with it, or with what is called so in it."""
+        self._system.delete(self._path(f"{self.uri}/{inner}".rstrip("/")), True)
 
     def begin(self) -> None:
         """Away with what a run that was killed has left."""
@@ -45,9 +49,11 @@ class HadoopPlace:
 
     def finish(self) -> None:
         """Put what was written in place of what is there. Raises: DataError."""
-        self._system.delete(self._path(self.uri), True)
-        if not self._system.rename(self._path(self.partial), self._path(self.uri)):
-            raise DataError(f"{self.partial} is written, and cannot be renamed to {self.uri}")
+        self._put(self.partial, self.uri)
+
+    def put_in_place(self, made: str, name: str) -> None:
+        """In this folder, what was made under one name in place of what another names. Raises: DataError."""
+        self._put(f"{self.uri}/{made}", f"{self.uri}/{name}")
 
     def put_text(self, text: str) -> None:
         """Write it as one file, whole or not at all. Raises: DataError, whatever Spark raises."""
@@ -57,6 +63,11 @@ class HadoopPlace:
         finally:
             out.close()
         self.finish()
+
+    def _put(self, made: str, place: str) -> None:
+        self._system.delete(self._path(place), True)
+        if not self._system.rename(self._path(made), self._path(place)):
+            raise DataError(f"{made} is written, and cannot be renamed to {place}")
 
 
 def _first_line(error: Exception) -> str:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pipeline.jobs.inputs import Inputs
 
 ROWS_SHOWN = 100
+DELTA_LOG = "_delta_log"
+"""The folder by which a table of Delta is known."""
 DATES = {
     "offset_commits": "logged_at",
     "transactional_commits": "logged_at",
@@ -90,6 +92,8 @@ def _asked_for(table: Table, command: Command) -> Table:
 
 
 def _files(tables: Sequence[Table], command: Command, to: Path) -> int:
+    if command.format == "delta" and all((to / table.name / DELTA_LOG).is_dir() for table in tables):
+        return _saved(tables, command, str(to))  # a new version of each, and the older ones stay
     partial = to.with_name(to.name + ".partial")
     if partial.exists():
         shutil.rmtree(partial)  # of a run that was killed
@@ -123,6 +127,8 @@ def put_answer(inputs: Inputs, text: str) -> None:
 
 
 def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) -> int:
+    if command.format == "delta" and all(place.is_folder(f"{table.name}/{DELTA_LOG}") for table in tables):
+        return _saved(tables, command, place.uri)
     place.begin()
     rows = _saved(tables, command, place.partial)
     place.finish()
@@ -147,24 +153,35 @@ def put_text(to: Path, text: str) -> None:
 
 
 def save(frame: DataFrame, format_: str, path: str, date: str | None = None) -> None:
-    """Write a frame as parquet, JSON lines or CSV with a header; parquet by the day of the moment `date`, if given."""
-    if format_ == "parquet" and date is not None:
-        days = frame.withColumn("date", F.to_date(F.expr(date)))
-        # One file a day, not one of each task.
-        days.repartition("date").write.mode("overwrite").partitionBy("date").parquet(path)
-    elif format_ == "parquet":
-        frame.write.mode("overwrite").parquet(path)
+    """Write a frame as Delta, parquet, JSON lines or CSV with a header; the first two by the day of the moment `date`,
+    if given."""
+    if format_ in ("parquet", "delta"):
+        by_day = frame if date is None else _by_day(frame, date)
+        writer = by_day.write.format(format_).mode("overwrite").option("overwriteSchema", "true")
+        (writer if date is None else writer.partitionBy("date")).save(path)
     elif format_ == "json":
         frame.select(as_json(frame)).write.mode("overwrite").text(path)
     else:
         flat(frame).write.mode("overwrite").csv(path, header=True, escape='"', emptyValue='""', **_KEEP_BLANKS)
 
 
+def _by_day(frame: DataFrame, date: str) -> DataFrame:
+    # One file a day, not one of each task.
+    return frame.withColumn("date", F.to_date(F.expr(date))).repartition("date")
+
+
+def append_once(frame: DataFrame, path: str, date: str | None, writer: str, batch: int) -> None:
+    """Add a batch to a Delta table, as one version; a batch that this writer has added before is left out by Delta."""
+    by_day = frame if date is None else _by_day(frame, date)
+    to = by_day.write.format("delta").mode("append").option("txnAppId", writer).option("txnVersion", batch)
+    (to if date is None else to.partitionBy("date")).save(path)
+
+
 def count_saved(frame: DataFrame, format_: str, path: str) -> int:
-    """How many rows were written: read back, which for parquet looks at footers only."""
+    """How many rows were written: read back, which for parquet looks at footers, for Delta at its log only."""
     spark = frame.sparkSession
-    if format_ == "parquet":
-        return spark.read.parquet(path).count()
+    if format_ in ("parquet", "delta"):
+        return spark.read.format(format_).load(path).count()
     if format_ == "json":
         return spark.read.text(path).count()
     return spark.read.csv(path, header=True, escape='"', multiLine=True, **_KEEP_BLANKS).count()

@@ -1,8 +1,8 @@
 """`--stream`: tables of some verbs as the log grows, each row once, whatever is killed when.
 
 Every batch goes to its own folder, `PATH/<table>/batch=N`, made aside and renamed: a batch that is run again after a
-crash takes the place of what the first run left, so readers of PATH find each row once. Position, state and what is
-kept between batches lie in the checkpoint.
+crash takes the place of what the first run left, so readers of PATH find each row once. Of a Delta table it is one
+version, which Delta adds once. Position, state and what is kept between batches lie in the checkpoint.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pipeline import group_commit
 from pipeline.errors import UsageError
 from pipeline.jobs import stream_tables
 from pipeline.jobs.compaction import compact
+from pipeline.jobs.hadoop import HadoopPlace
 from pipeline.jobs.inputs import Inputs, matches
-from pipeline.jobs.output import DATES, count_saved, put_text, save
+from pipeline.jobs.output import DATES, DELTA_LOG, append_once, count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
 from pipeline.sources.log_dir import GROUPS_TOPIC
 from pipeline.spans import counted
@@ -38,18 +39,18 @@ _LINE_EVERY_S = 30.0
 class Sink:
     """Where batches are written."""
 
-    def __init__(self, command: Command) -> None:
-        assert command.to is not None
+    def __init__(self, spark: SparkSession, command: Command) -> None:
         self._command = command
-        self._folder: Path = command.to / TABLES[command.verb]
+        self._place = _Here(command.to / TABLES[command.verb]) if command.to is not None else _there(spark, command)
         self._date = DATES.get(TABLES[command.verb]) if command.by_date else None
+        self._before: int | None = None
         self.rows = 0
         self.batches = 0
 
     def compact(self, spark: SparkSession) -> None:
         """Before a query writes: small batches of earlier runs become one, where that was asked for."""
-        if self._command.compact is not None:
-            merged = compact(spark, self._folder, self._command.compact, self._date)
+        if self._command.compact is not None and isinstance(self._place, _Here):
+            merged = compact(spark, self._place.folder, self._command.compact, self._date)
             if merged:
                 print(f"kohort pipeline {self._command.verb}: {merged} batches made one", file=sys.stderr)
 
@@ -59,20 +60,55 @@ class Sink:
         for column, globs in (("group_id", command.groups), ("topic", command.topics)):
             if globs and column in frame.columns:
                 frame = frame.where(matches(column, globs))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        # A name that begins with an underscore is no data to Spark.
-        partial = self._folder / f"_batch={batch}.partial"
-        save(frame, command.format, str(partial), self._date)
-        written = count_saved(frame, command.format, str(partial))
-        place = self._folder / f"batch={batch}"
-        if place.exists():
-            shutil.rmtree(place)
-        if written:
-            partial.rename(place)
-        else:
-            shutil.rmtree(partial)
-        self.rows += written
+        self.rows += self._add(frame, batch) if command.format == "delta" else self._replace(frame, batch)
         self.batches += 1
+
+    def _replace(self, frame: DataFrame, batch: int) -> int:
+        format_ = self._command.format
+        # A name that begins with an underscore is no data to Spark.
+        partial, name = f"_batch={batch}.partial", f"batch={batch}"
+        save(frame, format_, f"{self._place.uri}/{partial}", self._date)
+        written = count_saved(frame, format_, f"{self._place.uri}/{partial}")
+        if written:
+            self._place.put_in_place(partial, name)
+        else:
+            self._place.remove(name)
+            self._place.remove(partial)
+        return written
+
+    def _add(self, frame: DataFrame, batch: int) -> int:
+        command, table = self._command, self._place.uri
+        assert command.checkpoint is not None
+        if self._before is None:
+            self._before = count_saved(frame, "delta", table) if self._place.is_folder(DELTA_LOG) else 0
+        # Spark gives a checkpoint a name of its own when the query begins, and keeps it.
+        writer = json.loads((command.checkpoint / "metadata").read_text())["id"]
+        append_once(frame, table, self._date, writer, batch)
+        before, self._before = self._before, count_saved(frame, "delta", table)
+        return self._before - before
+
+
+class _Here:
+    """A table's folder on this machine; as `HadoopPlace` is elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.uri = str(folder)
+
+    def is_folder(self, inner: str) -> bool:
+        return (self.folder / inner).is_dir()
+
+    def put_in_place(self, made: str, name: str) -> None:
+        self.remove(name)
+        (self.folder / made).rename(self.folder / name)
+
+    def remove(self, inner: str) -> None:
+        if (self.folder / inner).exists():
+            shutil.rmtree(self.folder / inner)
+
+
+def _there(spark: SparkSession, command: Command) -> HadoopPlace:
+    return HadoopPlace(spark, f"{str(command.to_uri).rstrip('/')}/{TABLES[command.verb]}")
 
 
 def stream(spark: SparkSession, command: Command, started: float) -> int:
@@ -82,10 +118,12 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
         for place in (command.to, command.checkpoint):
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
-    sink = Sink(command)
+        if command.to_uri is not None:
+            HadoopPlace(spark, command.to_uri).remove()
+    sink = Sink(spark, command)
     with Inputs(spark, command) as inputs:
         window_ms = command.window_ms if command.verb == "growth" else None
-        claim(command.checkpoint, command.verb, _log_id(inputs), window_ms, by_date=command.by_date)
+        claim(command.checkpoint, command.verb, _log_id(inputs), window_ms, command.format, by_date=command.by_date)
         sink.compact(spark)
         job = stream_tables.job(inputs, sink.write)
         if command.as_group is not None:
@@ -129,7 +167,13 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
 
 
 def claim(
-    checkpoint: Path, verb: str, log_id: str | None, every_ms: int | None = None, *, by_date: bool = False
+    checkpoint: Path,
+    verb: str,
+    log_id: str | None,
+    every_ms: int | None = None,
+    format_: str = "parquet",
+    *,
+    by_date: bool = False,
 ) -> None:
     """Write down what a checkpoint is for, or see that it is for this: the positions in it mean nothing elsewhere.
 
@@ -150,8 +194,18 @@ def claim(
     if told.get("by_date", by_date) != by_date:
         begun = "without" if by_date else "with"
         raise UsageError(f"--checkpoint {checkpoint} was begun {begun} --by-date; name another, with another --to")
+    if told.get("format", format_) != format_:
+        raise UsageError(
+            f"--checkpoint {checkpoint} was begun with --format {told['format']}; name another, with another --to"
+        )
     # Whole or not at all: a kill must not leave half of it.
-    facts = {"verb": verb, "log_id": log_id or told.get("log_id"), "every_ms": every_ms, "by_date": by_date}
+    facts = {
+        "verb": verb,
+        "log_id": log_id or told.get("log_id"),
+        "every_ms": every_ms,
+        "format": format_,
+        "by_date": by_date,
+    }
     put_text(note, json.dumps(facts))
 
 

@@ -131,7 +131,11 @@ def test_one_name_is_claimed(built: Path):
         roots = {name.split("/")[0] for name in names}
         assert {root for root in roots if not root.endswith(".dist-info")} == {"kohort"}
         assert {f"kohort/rooms/{room}/__init__.py" for room in ROOMS} <= set(names)
-        assert {"kohort/py.typed", "kohort/rooms/pipeline/kafka-jars.xml"} <= set(names)
+        assert {
+            "kohort/py.typed",
+            "kohort/rooms/pipeline/kafka-jars.xml",
+            "kohort/rooms/pipeline/delta-jars.xml",
+        } <= set(names)
         for name in names:
             if name.endswith(".py"):
                 assert not short_names(archive.read(name).decode()), f"{name} names a room as a checkout does"

@@ -90,8 +90,8 @@ def test_it_gives_what_the_same_files_give(hdfs: Hdfs) -> None:
         log_dir.scan(f"{nobody}/logs")
 
 
-def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, spark: SparkSession) -> None:
-    """Tables and single files; whole, and never over what is there."""
+def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, tmp_path: Path, spark: SparkSession) -> None:
+    """Tables, a stream that goes on with a second run, and single files; whole, and never over what is there."""
     source, out = f"{hdfs.read}/logs", f"{hdfs.written}/out"
     count = len(rows(str(hdfs.local), {}, records="group"))
     code, _, err = run("records", "--from", source, "--to", f"{out}/records")
@@ -108,6 +108,14 @@ def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, spark: SparkSession) -> N
     code, _, err = run(*restore, "--to", f"{out}/offsets.csv")
     assert code == 0, err
     assert spark.read.text(f"{out}/offsets.csv").count() == len(printed.splitlines()) > 0
+
+    stream = ["commits", "--from", source, "--stream", "--once", "--to", f"{out}/live", "--checkpoint", tmp_path / "c"]
+    commits = rows(str(hdfs.local), {}, records="group")
+    expected = sum(row["record_type"] == "offset_commit" for row in commits)
+    for _ in range(2):
+        code, _, err = run(*stream)
+        assert code == 0, err
+        assert spark.read.parquet(f"{out}/live/offset_commits").count() == expected
 
 
 def test_one_that_is_gone_is_one_sentence(run: Any, hdfs: Hdfs) -> None:

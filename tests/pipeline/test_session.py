@@ -95,6 +95,25 @@ def test_a_failed_resolution_names_the_artifact(tmp_path: Path, monkeypatch: pyt
     assert jars.cached() == []
 
 
+def test_deltas_jars_are_for_the_spark_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Found once, left alone where the user has brought them, and one sentence where nobody can."""
+    (pin,) = re.findall(r"^pyspark==([\d.]+)$", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    assert jars.pinned("spark.binary", jars.DELTA_POM) == ".".join(pin.split(".")[:2])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        EnvironmentMissing, match=r"--format delta needs Delta's jars: Maven.*delta-spark_4\.2_2\.13:4\."
+    ):
+        session._delta_settings({})
+    brought = session._delta_settings({"spark.jars": "x/delta-spark_4.2_2.13-4.4.0.jar", "spark.sql.extensions": "a.B"})
+    assert "spark.jars" not in brought
+    assert brought["spark.sql.extensions"] == f"a.B,{session.DELTA_EXTENSION}"
+    assert session._delta_settings({"spark.sql.extensions": session.DELTA_EXTENSION}) == {}
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(EnvironmentMissing, match=r"give it --packages io\.delta:delta-spark_4\.2_2\.13"):
+        session._delta_settings({})
+
+
 def test_jars_named_by_hand_must_exist():
     with pytest.raises(EnvironmentMissing, match=r"--jars: /no/such\.jar does not exist"):
         session._jar_settings(["/no/such.jar"], connector=True)
