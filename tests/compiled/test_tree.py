@@ -57,6 +57,28 @@ def test_it_says_what_it_is(tree: Path) -> None:
     assert done.stdout.strip() == "compiled", done.stderr
 
 
+def test_values_are_not_made_when_the_program_starts(tree: Path) -> None:
+    """Interpreted ones are written out too, with their slots; `fields` and `replace` find what they need when asked."""
+    program = """
+import dataclasses
+made, make = [], dataclasses._process_class
+dataclasses._process_class = lambda cls, *words: made.append(cls.__module__) or make(cls, *words)
+import broker.process
+from broker.config.listeners import Listener
+print([name for name in made if name.split('.')[0] in ('coordinator', 'storage', 'broker')])
+listener = dataclasses.replace(Listener('A', 'h', 1, 'b', 2), port=3)
+print(listener, hasattr(listener, '__dict__'), listener == Listener('A', 'h', 3, 'b', 2))
+"""
+    command = [sys.executable, "-P", "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "[]",
+        "Listener(name='A', host='h', port=3, advertised_host='b', advertised_port=2, "
+        "protocol=<SecurityProtocol.PLAINTEXT: 0>) False True",
+    ], done.stderr
+
+
 def test_a_class_that_cannot_be_native_is_seen(tmp_path: Path) -> None:
     """In both directions, unless the tree says what is to be done about it."""
     (tmp_path / "room").mkdir()

@@ -38,6 +38,7 @@ _MYPY = """
 [mypy]
 python_version = {version}
 ignore_missing_imports = True
+follow_imports = silent
 implicit_reexport = True
 check_untyped_defs = True
 

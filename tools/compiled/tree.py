@@ -100,6 +100,7 @@ DECORATED = {
     "protocol.schema.wire_types": {"Composite": _OPEN},
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
 }
+_DECLARED = re.compile(r"^ *@(dataclass|value)\b", re.MULTILINE)
 _FUTURE = "from __future__ import annotations\n"
 
 
@@ -125,7 +126,19 @@ def write(root: Path, out: Path) -> list[Path]:
                 text = text.replace(_FUTURE, f"{_FUTURE}from mypy_extensions import mypyc_attr, trait\n", 1)
         # A native function takes no attributes; what it says is for type checkers.
         path.write_text(re.sub(r"^@dataclass_transform\(.*\)\n", "", text, flags=re.MULTILINE))
+    _write_values_out(out, set(native))
     return [_path(out, name).relative_to(out) for name in [*native, *_messages(out)]]
+
+
+def _write_values_out(out: Path, native: set[str]) -> None:
+    """Write the dataclasses of interpreted modules out too, but for those of brokers for tests."""
+    for room in ("coordinator", "storage", "broker"):
+        for path in sorted((out / room).rglob("*.py")):
+            name = ".".join(path.relative_to(out).with_suffix("").parts)
+            text = path.read_text()
+            if name in native or name.startswith("broker.testbed.") or not _DECLARED.search(text):
+                continue
+            path.write_text(values.expanded(text, importlib.import_module(name), native=False))
 
 
 def _modules(out: Path) -> list[str]:

@@ -9,13 +9,25 @@ if TYPE_CHECKING:
     from protocol.schema.wire_types import Field
 
 
+class _Described:
+    """`__dataclass_fields__` or `__dataclass_params__` of a class, made when somebody asks: no start does."""
+
+    def __init__(self, cls: Any, fields: Any, name: str) -> None:
+        self.cls, self.fields, self.name = cls, fields, name
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        made = dataclasses.make_dataclass(self.cls.__name__, self.fields)
+        for name in ("__dataclass_fields__", "__dataclass_params__"):
+            setattr(self.cls, name, getattr(made, name))
+        return getattr(made, self.name)
+
+
 def describe(pairs: Any) -> None:
     """Give each class the descriptions that `dataclasses.fields` and `replace` read. `pairs`: (class, its fields)."""
     for cls, fields in pairs:
-        made = dataclasses.make_dataclass(cls.__name__, fields)
-        cls.__dataclass_fields__ = made.__dataclass_fields__
-        cls.__dataclass_params__ = made.__dataclass_params__
-        cls.__match_args__ = made.__match_args__
+        for name in ("__dataclass_fields__", "__dataclass_params__"):
+            setattr(cls, name, _Described(cls, fields, name))
+        cls.__match_args__ = tuple([field[0] for field in fields])
 
 
 def named(fields: dict[str, Any]) -> tuple[Field, ...]:
