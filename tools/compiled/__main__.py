@@ -26,7 +26,7 @@ from pathlib import Path
 from mypyc.build import mypycify
 from setuptools import setup
 
-modules = mypycify({arguments!r}, opt_level={level!r}, debug_level="0", group_name="kohort_native")
+modules = mypycify({arguments!r}, opt_level={level!r}, multi_file=True, debug_level="0", group_name="kohort_native")
 for extension in modules:
     # gcc looks every line's indentation up for a warning, which takes longer than compiling; it is minutes.
     extension.extra_compile_args += ["-O{level}", "-g0", "-w", "-Wno-misleading-indentation"]
