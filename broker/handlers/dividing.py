@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from broker.handlers.context import CloseConnection, Deferred
 from broker.handlers.gathering import Gathering, Steps
 from broker.loop.slices import InThread
+from protocol.schema.ahead import new
+from protocol.schema.declaration import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 MOST = 64
 """Partitions, or members, that are looked after in one step."""
 
-R = TypeVar("R")
+R = TypeVar("R", bound=Struct)
 
 
 class Divided:
@@ -178,9 +180,9 @@ class _Part:
 
 def _with(whole: R, field: str, value: Any) -> R:
     """A copy with another value in one field."""
-    made = object.__new__(type(whole))
-    for name in whole.__slots__:  # type: ignore[attr-defined]
-        setattr(made, name, getattr(whole, name))
+    made: R = new(type(whole))
+    for one in whole.FIELDS:
+        setattr(made, one.name, getattr(whole, one.name))
     setattr(made, field, value)
     return made
 

@@ -73,8 +73,8 @@ def parts_of(message: Any) -> list[object]:
                 lists.add(id(part))
                 parts += [inner for inner in part if inner.__class__ is list or isinstance(inner, Struct)]
         else:
-            for name in part.__slots__:
-                inner = getattr(part, name)
+            for field in part.FIELDS:
+                inner = getattr(part, field.name)
                 if inner.__class__ is list or isinstance(inner, Struct):
                     parts.append(inner)
     parts.reverse()

@@ -16,7 +16,6 @@ from unittest.mock import patch
 from broker.coordinators.batches import LeaderState
 from broker.groups import tenant as group_tenant
 from broker.groups.groups import GroupLeader, expire_offsets, forget_topics
-from broker.handlers.context import Deferred
 from broker.partitions import Marker, Partition, PartitionSettings
 from broker.partitions.cleaning import durable_end
 from broker.partitions.flusher import Flusher
@@ -41,6 +40,7 @@ from tests.replay.legal_choice import Chooser
 from tests.replay.oracle import Oracle, State, held_by, held_group
 from tests.storage.logs import all_bytes
 from tests.support.group_leader_fixture import Leading
+from tests.support.heard import Heard
 from tests.support.recording_disk import Op, RecordingDisk, World
 
 GROUPS = ("g", "h", "i")
@@ -83,7 +83,7 @@ class Keeper:
         raise AssertionError(f"{partition} failed: {partition.error}")
 
 
-class Answer(Deferred):
+class Answer(Heard):
     """An answer that knows how many file operations had happened when it left."""
 
     def __init__(self, disk: RecordingDisk) -> None:

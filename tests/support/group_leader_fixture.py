@@ -6,8 +6,7 @@ from typing import Any
 
 from broker.groups.groups import GroupLeader
 from broker.groups.tenant import GroupTenant
-from broker.handlers.context import Deferred
-from broker.partitions import AppendInfo, PartitionFailed, PartitionSettings
+from broker.partitions import AppendInfo, Partition, PartitionFailed, PartitionSettings
 from coordinator.classic.inputs import Heartbeat, Join, Sync, fresh_member_id
 from coordinator.events import GroupEvent
 from coordinator.offsets.inputs import CommitOffsets, FetchOffsets
@@ -18,7 +17,10 @@ from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from protocol.records.batch_header import read_header, stamp
 from protocol.records.batch_reader import iterate_records
 from protocol.records.group_records import decode_key, decode_value
+from storage.log.log_reader import ReadResult
+from storage.log.partition_log import PartitionLog
 from tests.coordinator.driver import Topics
+from tests.support.heard import Heard
 from tests.support.virtual_runtime import VirtualRuntime
 
 
@@ -30,35 +32,27 @@ class Refused(KafkaError):
         self.code = code  # type: ignore[misc]  # one class for every code
 
 
-class _Read:
-    def __init__(self, buffers: list[bytes], next_offset: int) -> None:
-        self.buffers = buffers
-        self.size_bytes = sum(map(len, buffers))
-        self.next_offset = next_offset
-
-
-class FakeLog:
+class FakeLog(PartitionLog):
     """Whole batches in memory."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.end = 0
 
-    def read(self, offset: int, max_bytes: int, *, copied: bool = False) -> _Read:
+    def read(self, offset: int, max_bytes: int, *, copied: bool = False, **_: Any) -> ReadResult:
         """One batch at a time."""
         for batch in self.batches:
             header = read_header(batch)
             if header.next_offset > offset:
-                return _Read([batch], header.next_offset)
-        return _Read([], self.end)
+                return ReadResult([batch], len(batch), header.next_offset)
+        return ReadResult([], 0, self.end)
 
 
-class FakePartition:
+class FakePartition(Partition):
     """What a leader needs of a `Partition`. `hold`: nothing is committed until `commit`."""
 
-    topic, index = "__consumer_offsets", 0
-
     def __init__(self, *, max_message_bytes: int = 1_048_588) -> None:
+        self.topic, self.index = "__consumer_offsets", 0
         self.log = FakeLog()
         self.settings = PartitionSettings(max_message_bytes=max_message_bytes)
         self.leader_epoch = 0
@@ -76,7 +70,7 @@ class FakePartition:
     def log_end_offset(self) -> int:
         return self.log.end
 
-    def append(self, batch: bytearray) -> AppendInfo:
+    def append(self, batch: bytearray, *_: Any) -> AppendInfo:
         if self.error is not None:
             raise self.error
         if self.refusals:
@@ -144,7 +138,7 @@ class Leading:
         self.events: list[GroupEvent] = []
         tenant = GroupTenant(settings or GroupSettings(), self.events.append)
         self.leader = GroupLeader(self.runtime, tenant, 0, Topics(topics or {"t": 4}))
-        self.new_answer: Callable[[], Deferred] = Deferred
+        self.new_answer: Callable[[], Heard] = Heard
         self._ids = 0
         if load:
             self.load()
@@ -162,7 +156,7 @@ class Leading:
         metadata: str = "",
         member_id: str = "",
         generation: int = -1,
-    ) -> Deferred:
+    ) -> Heard:
         answer = self.new_answer()
         stored = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -171,15 +165,13 @@ class Leading:
         self.leader.submit(CommitOffsets(group_id, member_id, None, generation, topics, 8, -1, answer))
         return answer
 
-    def fetch(self, group_id: str = "g", *, topic: str = "t", partition: int = 0, stable: bool = False) -> Deferred:
+    def fetch(self, group_id: str = "g", *, topic: str = "t", partition: int = 0, stable: bool = False) -> Heard:
         answer = self.new_answer()
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         self.leader.submit(FetchOffsets(group_id, topics, stable, False, answer))
         return answer
 
-    def join(
-        self, member_id: str = "", *, group_id: str = "g", instance_id: str | None = None, **given: Any
-    ) -> Deferred:
+    def join(self, member_id: str = "", *, group_id: str = "g", instance_id: str | None = None, **given: Any) -> Heard:
         answer = self.new_answer()
         self._ids += 1
         self.leader.submit(
@@ -202,7 +194,7 @@ class Leading:
 
     def sync(
         self, member_id: str, generation: int, plan: Mapping[str, bytes] | None = None, group_id: str = "g"
-    ) -> Deferred:
+    ) -> Heard:
         answer = self.new_answer()
         assignments = list((plan or {}).items())
         self.leader.submit(Sync(group_id, member_id, None, generation, None, None, assignments, 3, answer))
@@ -210,7 +202,7 @@ class Leading:
 
     def heartbeat(
         self, member_id: str = "m", generation: int = 1, group_id: str = "g", instance_id: str | None = None
-    ) -> Deferred:
+    ) -> Heard:
         answer = self.new_answer()
         self.leader.submit(Heartbeat(group_id, member_id, instance_id, generation, answer))
         return answer
@@ -233,13 +225,13 @@ class Leading:
         return members
 
 
-def committed(answer: Deferred) -> list[int]:
+def committed(answer: Heard) -> list[int]:
     """The error codes of an OffsetCommit's answer."""
     assert answer.done
     return [partition.error_code for topic in answer.response.topics for partition in topic.partitions]
 
 
-def fetched(answer: Deferred) -> list[int]:
+def fetched(answer: Heard) -> list[int]:
     """The offsets of an OffsetFetch's answer."""
     assert answer.done
     return [partition.committed_offset for topic in answer.response.topics for partition in topic.partitions]

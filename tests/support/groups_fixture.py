@@ -14,6 +14,7 @@ from broker.groups.groups import Groups
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers
 from broker.handlers.context import Deferred, RequestContext
+from broker.partitions import Partitions
 from protocol.api_keys import ApiKey
 from protocol.registry import APIS
 from tests.support.group_leader_fixture import FakePartition
@@ -37,7 +38,7 @@ class FakeCatalogue:
         self.wishes.append((wish, answer))
 
 
-class FakePartitions:
+class FakePartitions(Partitions):
     """A `FakePartition` for each partition that is asked for."""
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class GroupBroker:
         self.node_id = 7
         made = [topic("t", 4), *topics, *([topic(OFFSETS_TOPIC, 50)] if offsets_topic else [])]
         self.catalogue = FakeCatalogue(*made)
-        self.partitions = partitions or FakePartitions()
+        self.partitions = FakePartitions() if partitions is None else partitions
         self.groups = Groups(self.runtime, self.settings, self.catalogue, self.partitions)  # type: ignore[arg-type]  # fakes
         self.ledger = SimpleNamespace(unread=SimpleNamespace(waiting={}))
         self.events: list[Any] = []

@@ -11,7 +11,6 @@ from broker.catalogue.requests import Result
 from broker.catalogue.topic_changes import NewTopic
 from broker.composition import Composition
 from broker.config.settings import Settings
-from broker.handlers.context import Deferred
 from broker.loop import logs
 from coordinator.offsets.inputs import CommitOffsets, FetchOffsets
 from coordinator.routing import partition_for
@@ -20,6 +19,7 @@ from protocol.messages.offset_commit import OffsetCommitRequestPartition, Offset
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from tests.storage.logs import pairs
 from tests.support.data_plane import batch
+from tests.support.heard import Heard
 from tests.support.virtual_runtime import VirtualRuntime
 
 SETTINGS = {
@@ -85,13 +85,13 @@ class Whole:
         """Names of groups whose offsets lie in this partition of two."""
         return [name for name in (f"g{at}" for at in range(100)) if partition_for(name, 2) == partition][:count]
 
-    def send_commit(self, group: str, offset: int, topic: str = "t") -> Deferred:
+    def send_commit(self, group: str, offset: int, topic: str = "t") -> Heard:
         """An OffsetCommit by nobody in particular."""
         if self.broker.groups.coordinator_of(group) is None:
             self.runtime.turn()
         stored = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[stored])]
-        answer = Deferred()
+        answer = Heard()
         self.broker.groups.leader_of(group).submit(CommitOffsets(group, "", None, -1, topics, 8, -1, answer))
         return answer
 
@@ -103,7 +103,7 @@ class Whole:
 
     def committed(self, group: str, topic: str = "t") -> int | ErrorCode:
         """The group's offset (-1: none), or why it is not told."""
-        answer = Deferred()
+        answer = Heard()
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
         self.broker.groups.leader_of(group).submit(FetchOffsets(group, topics, False, False, answer))
         self.runtime.turn()

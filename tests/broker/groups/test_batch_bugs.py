@@ -23,7 +23,7 @@ LIMIT_BYTES = 600
 class StrictPartition(FakePartition):
     """Takes no batch over its limit, and none without records."""
 
-    def append(self, batch: bytearray) -> AppendInfo:
+    def append(self, batch: bytearray, *_: Any) -> AppendInfo:
         if len(batch) > LIMIT_BYTES:
             raise Refused(ErrorCode.MESSAGE_TOO_LARGE)
         assert read_header(batch).record_count > 0, "an empty batch"

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.handlers.context import Deferred
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
 from protocol.errors import ErrorCode
 from tests.support.group_leader_fixture import Leading, committed, fetched
+from tests.support.heard import Heard
 from tests.support.whole_broker import Whole
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def test_requests_that_only_wait_for_others_are_told_too():
     broker.partition.hold = True
     commit = broker.commit("g", 7, member_id=member, generation=1)
     heartbeat, fetch = broker.heartbeat(member), broker.fetch()
-    described = Deferred()
+    described = Heard()
     broker.leader.submit(DescribeGroup("g", 5, described))
     broker.runtime.advance(TIMEOUT_MS + TENTH_MS)
 
@@ -144,7 +144,7 @@ def test_a_removed_group_stays_removed_though_its_tombstones_are_late():
     broker.commit("g", 7)
     broker.turn()
     broker.partition.hold = True
-    answer = Deferred()
+    answer = Heard()
     broker.leader.submit(DeleteGroup("g", answer))
     broker.runtime.advance(TIMEOUT_MS + TENTH_MS)
 

@@ -4,7 +4,6 @@ import pytest
 
 from broker.coordinators.batches import LeaderState
 from broker.groups.groups import expire_offsets, forget_topics
-from broker.handlers.context import Deferred
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DeleteOffsets, DescribeGroup
@@ -14,6 +13,7 @@ from protocol.messages.offset_commit import OffsetCommitRequestPartition, Offset
 from protocol.records.batch_header import read_header
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
 from tests.support.group_leader_fixture import FakePartition, Leading, committed, fetched
+from tests.support.heard import Heard
 
 DAY = 24 * 60 * 60_000
 
@@ -63,7 +63,7 @@ def test_answers_leave_in_the_order_of_their_requests():
     broker = Leading()
     order: list[str] = []
 
-    class Named(Deferred):
+    class Named(Heard):
         def __init__(self, name: str) -> None:
             super().__init__()
             self.name = name
@@ -337,12 +337,12 @@ def test_r06_a_partition_that_is_not_led_here(state: LeaderState):
     assert broker.join().response.error_code == ErrorCode.NOT_COORDINATOR
     assert broker.sync("m", 1).response.error_code == ErrorCode.NOT_COORDINATOR
     assert broker.heartbeat().response.error_code == ErrorCode.NOT_COORDINATOR
-    answer = Deferred()
+    answer = Heard()
     for event in (
         Leave("g", [Leaver("m")], 3, answer),
-        DeleteGroup("g", answer := Deferred()),
-        DescribeGroup("g", 5, answer := Deferred()),
-        DeleteOffsets("g", [], answer := Deferred()),
+        DeleteGroup("g", answer := Heard()),
+        DescribeGroup("g", 5, answer := Heard()),
+        DeleteOffsets("g", [], answer := Heard()),
     ):
         broker.leader.submit(event)
         assert event.reply_to.response.error_code == ErrorCode.NOT_COORDINATOR
@@ -357,7 +357,7 @@ def test_r07_a_partition_that_is_being_loaded():
     assert committed(broker.commit()) == [loading]
     assert broker.join().response.error_code == loading
     assert broker.fetch().response.error_code == loading
-    leave = Leave("g", [Leaver("m")], 3, Deferred())
+    leave = Leave("g", [Leaver("m")], 3, Heard())
     broker.leader.submit(leave)
     assert leave.reply_to.response.error_code == loading
     assert broker.heartbeat().response.error_code == 0
@@ -526,7 +526,7 @@ def test_deleting_a_group_and_committing_to_it_in_one_turn():
     broker = Leading()
     broker.commit("g", 1)
     broker.commit("g", 1, partition=1)
-    deleted = Deferred()
+    deleted = Heard()
     broker.leader.submit(DeleteGroup("g", deleted))
     again = broker.commit("g", 2)
     broker.turn()
@@ -542,7 +542,7 @@ def test_deleting_a_group_and_committing_to_it_in_one_turn():
 def test_a_bug_in_one_step_keeps_nobody_else_waiting(capsys):
     """Whoever shares a batch with it is answered all the same, committed or refused."""
 
-    class Broken(Deferred):
+    class Broken(Heard):
         def complete(self, response: object) -> None:
             raise RuntimeError("a bug")
 
@@ -579,7 +579,7 @@ def test_what_happened_is_told_once_it_is_true():
     assert [event.kind for event in broker.events][:2] == ["member_joined", "rebalance_began"]
     broker.partition.hold = True
     count = len(broker.events)
-    broker.leader.submit(Leave("g", [Leaver(member)], 3, Deferred()))
+    broker.leader.submit(Leave("g", [Leaver(member)], 3, Heard()))
     broker.turn()
     assert len(broker.events) == count
     broker.partition.commit()

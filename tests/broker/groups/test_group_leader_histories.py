@@ -11,7 +11,6 @@ import pytest
 
 from broker.coordinators.batches import LeaderState
 from broker.groups.groups import expire_offsets, forget_topics
-from broker.handlers.context import Deferred
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DescribeGroup
@@ -20,12 +19,13 @@ from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.group_records import OffsetCommitKey
 from tests.support.group_leader_fixture import FakePartition, Leading
+from tests.support.heard import Heard
 
 GROUPS = ("g", "h")
 REFUSALS = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-class Once(Deferred):
+class Once(Heard):
     """An answer that minds being given twice."""
 
     def __init__(self, what: str) -> None:

@@ -21,6 +21,7 @@ from protocol.messages import txn_offset_commit as api
 from protocol.records.batch import read_header
 from tests.storage.logs import all_bytes
 from tests.support.fake_coordinator import FakeCoordinator
+from tests.support.heard import Heard
 from tests.support.whole_broker import Whole
 
 E = ErrorCode
@@ -243,7 +244,7 @@ def test_everything_behind_a_marker_waits_for_its_commit(tmp_path: Path) -> None
     assert broker.commit_in_transaction(2) == E.NONE
     broker.runtime._eager_workers = False
     assert broker.end() is None
-    asked = Deferred()
+    asked = Heard()
     from coordinator.offsets.inputs import FetchOffsets
     from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 
