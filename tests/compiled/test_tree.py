@@ -68,6 +68,8 @@ from broker.config.listeners import Listener
 print([name for name in made if name.split('.')[0] in ('coordinator', 'storage', 'broker')])
 listener = dataclasses.replace(Listener('A', 'h', 1, 'b', 2), port=3)
 print(listener, hasattr(listener, '__dict__'), listener == Listener('A', 'h', 3, 'b', 2))
+from coordinator.events import RebalanceEnded
+print([(one.name, one.default) for one in dataclasses.fields(RebalanceEnded)][-2:])
 """
     command = [sys.executable, "-P", "-c", program]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
@@ -76,6 +78,7 @@ print(listener, hasattr(listener, '__dict__'), listener == Listener('A', 'h', 3,
         "[]",
         "Listener(name='A', host='h', port=3, advertised_host='b', advertised_port=2, "
         "protocol=<SecurityProtocol.PLAINTEXT: 0>) False True",
+        "[('stopped_ms', None), ('session_timeout_ms', None)]",
     ], done.stderr
 
 

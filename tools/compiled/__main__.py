@@ -1,6 +1,6 @@
 """`make compiled`: write the compiled tree to build/compiled, or say in one sentence why there is none.
 
-python -m tools.compiled [--out DIRECTORY] [--optimize 0..3] [--source]
+python -m tools.compiled [--out DIRECTORY] [--optimize 0..3] [--source] [--inside PACKAGE]
 """
 
 from __future__ import annotations
@@ -21,18 +21,35 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 _SETUP = """
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mypyc.build import mypycify
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
-modules = mypycify({arguments!r}, opt_level={level!r}, multi_file=True, debug_level="0", group_name="kohort_native")
+
+class Together(build_ext):
+    # All but the shims is one extension, whose files setuptools would compile one after the other.
+    def build_extensions(self):
+        one = self.compiler.compile
+
+        def compile(sources, **words):
+            with ThreadPoolExecutor({processes}) as pool:
+                return sum(pool.map(lambda source: one([source], **words), sources), [])
+
+        self.compiler.compile = compile
+        super().build_extensions()
+
+
+modules = mypycify({arguments!r}, opt_level={level!r}, multi_file=True, debug_level="0", group_name={name!r})
 for extension in modules:
     # gcc looks every line's indentation up for a warning, which takes longer than compiling; it is minutes.
     extension.extra_compile_args += ["-O{level}", "-g0", "-w", "-Wno-misleading-indentation"]
+    extension.include_dirs += {folders!r}
     for source in map(Path, extension.sources):
         source.write_text("\\n".join([line.lstrip() for line in source.read_text().split("\\n")]))
-setup(name="kohort-native", packages=[], ext_modules=modules)
+setup(name="kohort-native", packages=[], ext_modules=modules, cmdclass={{"build_ext": Together}})
 """
 _MYPY = """
 [mypy]
@@ -42,7 +59,7 @@ follow_imports = silent
 implicit_reexport = True
 check_untyped_defs = True
 
-[mypy-protocol.codecs.*]
+[mypy-{prefix}protocol.codecs.*]
 disable_error_code = union-attr
 """
 
@@ -53,6 +70,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "compiled")
     parser.add_argument("--optimize", default="2", choices=list("0123"), help="as the compiler's -O (2)")
     parser.add_argument("--source", action="store_true", help="write the source that would be compiled, and stop")
+    parser.add_argument("--inside", default="", help="where the rooms are in a wheel: kohort.rooms")
     options = parser.parse_args()
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if not options.source and shutil.which(os.environ.get("CC", compiler)) is None:
@@ -73,8 +91,10 @@ def main() -> int:
     held = os.open(new, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)  # not to be swept away by somebody who builds at the same time
     sources = write(ROOT, new)
+    if options.inside:
+        sources = move_inside(new, sources, options.inside)
     if not options.source:
-        _compile(new, sources, options.optimize)
+        _compile(new, sources, options.optimize, options.inside)
         stamp = new / "stamp"
         stamp.write_text(str(sysconfig.get_config_var("EXT_SUFFIX")))
         os.utime(stamp, (began_s, began_s))  # what is changed while this goes on is newer
@@ -108,12 +128,34 @@ def _is_held(tree: Path) -> bool:
     return False
 
 
-def _compile(tree: Path, sources: list[Path], level: str) -> None:
+def move_inside(tree: Path, sources: list[Path], package: str) -> list[Path]:
+    """Put the rooms of a tree where they are in a wheel (`hatch_build`); the sources' new places."""
+    from hatch_build import rewritten  # noqa: PLC0415  hatchling is there where wheels are built
+
+    inside = Path(*package.split("."))
+    rooms = [path for path in tree.iterdir() if path.is_dir()]
+    (tree / inside).mkdir(parents=True)
+    for folder in (inside, *inside.parents[:-1]):
+        (tree / folder / "__init__.py").touch()
+    for room in rooms:
+        room.rename(tree / inside / room.name)
+    for path in (tree / inside).rglob("*.py"):
+        path.write_text(rewritten(path.read_text()))
+    return [inside / source for source in sources]
+
+
+def _compile(tree: Path, sources: list[Path], level: str, package: str) -> None:
     cache = tree.with_name("mypy-cache")
-    (tree / "mypy.ini").write_text(_MYPY.format(version=".".join(map(str, sys.version_info[:2]))))
+    prefix = f"{package}." if package else ""
+    name = f"{prefix}native" if package else "kohort_native"
+    version = ".".join(map(str, sys.version_info[:2]))
+    (tree / "mypy.ini").write_text(_MYPY.format(version=version, prefix=prefix))
     arguments = ["--config-file=mypy.ini", f"--cache-dir={cache}", *map(str, sources)]
-    (tree / "setup.py").write_text(_SETUP.format(arguments=arguments, level=level))
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace", f"--parallel={os.cpu_count() or 1}"]
+    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    values = {"arguments": arguments, "level": level, "processes": processes, "name": name}
+    values["folders"] = [str(Path("build", *package.split(".")))]
+    (tree / "setup.py").write_text(_SETUP.format(**values))
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -96,6 +96,9 @@ DECORATED = {
     "broker.loop.timers": {"Timers": _OPEN},
     "broker.partitions.checks": {"UnexpectedFailure": _PLAIN},  # errors, whose base is interpreted
     "broker.partitions.fetch_sessions": {"SessionError": _PLAIN},
+    "broker.partitions.partition": {"Partition": _OPEN},  # as the next two: tests put fakes in their places
+    "broker.partitions.table": {"Partitions": _OPEN},
+    "storage.log.partition_log": {"PartitionLog": _OPEN},
     "protocol.frame_cutter": {"BadFrameSize": _PLAIN},
     "protocol.schema.wire_types": {"Composite": _OPEN},
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
@@ -169,8 +172,8 @@ def _messages(out: Path) -> list[str]:
         text = codecs.module(api, codecs.spoken(api), (most, MOST_ELEMENTS), has_tagged_header)
         _path(out, f"protocol.codecs.{name}").write_text(text)
         names.append(f"protocol.codecs.{name}")
-        table[api.request.__name__] = (names[-1], most)
-        table[api.response.__name__] = (names[-1], MOST_ELEMENTS)
+        table[api.request.__name__] = (name, most)
+        table[api.response.__name__] = (name, MOST_ELEMENTS)
     ahead = _path(out, "protocol.schema.ahead")
     ahead.write_text(re.sub(r"= \{\}  #", lambda _: f"= {table!r}  #", ahead.read_text(), count=1))
     return names

@@ -36,18 +36,13 @@ def expanded(source: str, module: ModuleType, *, native: bool = True) -> str:
         decorator = _decorator(node)
         assert decorator is not None
         del lines[decorator.lineno - 1 : decorator.end_lineno]
-        described.append(f"    ({node.name}, {_description(cls)}),")
+        described.append(f"    ({node.name}, {writer.description()}),")
     if not described:
         return source
     if "Any" not in _names(source):
         lines.insert(lines.index("from __future__ import annotations") + 1, "from typing import Any")
     lines += ["", "from protocol.schema.native import describe", "describe((", *reversed(described), "))"]
     return "\n".join(lines) + "\n"
-
-
-def _description(cls: Any) -> str:
-    """For `make_dataclass`: (name, type, field)s, which say what is compared and shown, and what has a default."""
-    return f"[{', '.join(repr((field.name, str(field.type))) for field in dataclasses.fields(cls))}]"
 
 
 def _decorator(node: ast.ClassDef) -> ast.expr | None:
@@ -71,6 +66,18 @@ class _Expansion:
         }
         self.params = cls.__dataclass_params__
         self.methods_there = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+
+    def description(self) -> str:
+        """What `describe` is told of each field: (name, type), with its default, or with None and its factory."""
+        told = []
+        for field in dataclasses.fields(self.cls):
+            parts = [repr(field.name), repr(str(field.type))]
+            if field.default_factory is not dataclasses.MISSING:
+                parts += ["None", self._factory(field)]
+            elif field.default is not dataclasses.MISSING:
+                parts.append(self._default(field))
+            told.append(f"({', '.join(parts)})")
+        return f"[{', '.join(told)}]"
 
     def fields(self) -> list[tuple[int, int, list[str]]]:
         """(first line, last line, what stands there instead): the class's own fields, without their defaults."""

@@ -7,6 +7,7 @@ from typing import Any
 
 TREE = "compiled"
 MODULES: dict[str, tuple[str, int]] = {}  # class -> (the module of its codec, the elements that it may have in arrays)
+_CODECS = __name__.replace("schema.ahead", "codecs")
 
 
 def new(cls: Any) -> Any:
@@ -28,7 +29,7 @@ def _written(what: str, cls: Any, version: int, most_elements: int | None) -> An
     module, most = MODULES.get(cls.__name__, ("", 0))
     if not module or most != most_elements:
         return None
-    return getattr(import_module(module), f"{what}_{cls.__name__}_{version}", None)
+    return getattr(import_module(f"{_CODECS}.{module}"), f"{what}_{cls.__name__}_{version}", None)
 
 
 def freeze(instance: Any) -> None:

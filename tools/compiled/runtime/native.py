@@ -16,10 +16,17 @@ class _Described:
         self.cls, self.fields, self.name = cls, fields, name
 
     def __get__(self, instance: Any, owner: Any) -> Any:
-        made = dataclasses.make_dataclass(self.cls.__name__, self.fields)
+        fields = [(name, kind, _default(*default)) for name, kind, *default in self.fields]
+        made = dataclasses.make_dataclass(self.cls.__name__, fields, kw_only=True)
         for name in ("__dataclass_fields__", "__dataclass_params__"):
             setattr(self.cls, name, getattr(made, name))
         return getattr(made, self.name)
+
+
+def _default(*default: Any) -> Any:
+    if not default:
+        return dataclasses.field()
+    return dataclasses.field(default=default[0]) if len(default) == 1 else dataclasses.field(default_factory=default[1])
 
 
 def describe(pairs: Any) -> None:
@@ -27,6 +34,8 @@ def describe(pairs: Any) -> None:
     for cls, fields in pairs:
         for name in ("__dataclass_fields__", "__dataclass_params__"):
             setattr(cls, name, _Described(cls, fields, name))
+        if "__slots__" not in vars(cls):
+            cls.__slots__ = tuple([field[0] for field in fields])
         cls.__match_args__ = tuple([field[0] for field in fields])
 
 
