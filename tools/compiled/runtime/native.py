@@ -34,8 +34,6 @@ def describe(pairs: Any) -> None:
     for cls, fields in pairs:
         for name in ("__dataclass_fields__", "__dataclass_params__"):
             setattr(cls, name, _Described(cls, fields, name))
-        if "__slots__" not in vars(cls):
-            cls.__slots__ = tuple([field[0] for field in fields])
         cls.__match_args__ = tuple([field[0] for field in fields])
 
 
