@@ -17,7 +17,7 @@ QUESTIONS = (
     "loop_time",
 )
 # Asked for by name alone.
-BY_NAME = ("path", "curves", "testing", "transactions", "consumer_groups", "others", "handshakes", "decisions")
+BY_NAME = ("path", "curves", "testing", "transactions", "consumer_groups", "others", "handshakes", "decisions", "cores")
 
 if __name__ == "__main__":
     # A name in front picks one script: `make bench ARGS="requests --row commit"`.
