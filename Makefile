@@ -146,6 +146,12 @@ test-compiled: compiled ## tests of the rules and of codecs on build/compiled
 	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 -o pythonpath="$$tree ." -m "not slow" $(NOT_NATIVE) \
 	  tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py $(ARGS)
 
+.PHONY: wheels
+wheels: $(VENV)/.dev ## a pure wheel and, where there is a C compiler, a compiled one for this platform and Python, into dist/
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+	@if command -v $${CC:-cc} > /dev/null; then KOHORT_COMPILED=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist .; \
+	  else echo "there is no C compiler (cc): only the pure wheel, which works everywhere"; fi
+
 spark-package: $(VENV)/.dev ## a wheel for the driver and a zip for the executors of a Spark cluster, into dist/
 	@$(BIN)/python tools/spark_package.py dist
 
