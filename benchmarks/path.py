@@ -22,6 +22,7 @@ from broker.network.server import Server
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -86,6 +87,14 @@ class InProcess:
         batch = bytes(encode_batch([Record(0, self.runtime.now_ms(), None, bytes(1_000))]))
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
         produce = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[data])
+        large = bytes(encode_batch([Record(0, self.runtime.now_ms(), None, bytes(95_000))]))
+        stored = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=large)])
+        self.call(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[stored]), 3)
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
+        fetch = FetchRequest(
+            replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=100_000, isolation_level=0,
+            topics=[FetchTopic(topic="t", partitions=[wanted])],
+        )  # fmt: skip
         return {
             "heartbeat v1": encode_request(alive, 1, 7, "bench"),
             "heartbeat v4": encode_request(alive, 4, 7, "bench"),
@@ -93,6 +102,8 @@ class InProcess:
             "commit v9": encode_request(commit, 9, 7, "bench"),
             "produce 1 KB v3": encode_request(produce, 3, 7, "bench"),
             "produce 1 KB v11": encode_request(produce, 11, 7, "bench"),
+            "fetch 100 KB v4": encode_request(fetch, 4, 7, "bench"),
+            "fetch 100 KB v12": encode_request(fetch, 12, 7, "bench"),
         }
 
     def run(self, data: bytes) -> None:
@@ -117,6 +128,7 @@ def main() -> None:
     """Measure, or profile, and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=200, help="every figure is the least of so many (200)")
+    parser.add_argument("--only", metavar="REQUEST", default="", help="only requests whose name holds this")
     parser.add_argument("--profile", metavar="REQUEST", help="where the time of this request goes")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kohort-path-") as directory:
@@ -124,6 +136,8 @@ def main() -> None:
         gc.freeze()
         gc.disable()
         for name, frame in broker.requests().items():
+            if options.only not in name:
+                continue
             if options.profile:
                 if options.profile in name:
                     broker.run(frame * 10)

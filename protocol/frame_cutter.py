@@ -13,7 +13,9 @@ from protocol.errors import ProtocolError
 _SMALL_BYTES = 4096
 """Pieces below this are gathered in a bytearray: a sender of single bytes must not cost us an object for each."""
 
-_read_size = Struct(">i").unpack_from
+_INT32_MAX = (1 << 31) - 1
+
+_read_size = Struct(">I").unpack_from
 
 
 class BadFrameSize(ProtocolError):
@@ -73,10 +75,12 @@ class FrameCutter:
             data = self._head + data
             self._head = b""
         end_of_data = len(data)
+        limit = self.limit
         while end_of_data - position >= 4:
             (size,) = _read_size(data, position)
-            if not 0 <= size <= self.limit:
-                raise BadFrameSize(size, limit=self.limit, frames=frames)
+            if size > limit:  # as a negative one is too, read without its sign
+                signed = size if size <= _INT32_MAX else size - (1 << 32)
+                raise BadFrameSize(signed, limit=limit, frames=frames)
             end = position + 4 + size
             if end > end_of_data:
                 self._keep(memoryview(data)[position:] if position else data)

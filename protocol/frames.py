@@ -30,6 +30,10 @@ RequestHeader = tuple[int, int, int, str | None, int]
 _HEAD = Struct(">ihhih")  # size, API key, version, correlation id, length of the client id
 _HEAD_BYTES = _HEAD.size
 _read_head = _HEAD.unpack_from
+CLIENT_ID_AT = 12
+"""Where the length of the client id stands in a request."""
+read_route = Struct(">4xIi").unpack_from
+"""(API key << 16 | version, correlation id) of a request that is known to be as long as its header."""
 
 # API key -> the versions whose request header is version 2.
 _FLEXIBLE = {
@@ -67,6 +71,19 @@ def read_request_header(frame: bytes) -> RequestHeader:
     except UnicodeDecodeError as fault:
         raise ProtocolError(f"client id is not text: {fault}") from None
     return api_key, version, correlation_id, client_id, position
+
+
+def past_tags(frame: bytes, position: int) -> int:
+    """Where the message begins in a request whose header has tagged fields at `position`. Raises: ProtocolError."""
+    try:
+        return skip_tagged_fields(frame, position + 1, frame[position])
+    except IndexError:
+        raise ProtocolError(f"request header is cut off in a frame of {len(frame)} bytes") from None
+
+
+def has_tags(api_key: int, version: int) -> bool:
+    """Whether the header of this request ends with tagged fields."""
+    return version in _FLEXIBLE.get(api_key, _NEVER)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> list[Buffer]:

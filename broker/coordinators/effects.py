@@ -214,17 +214,17 @@ class Effects(Generic[ShardT]):
 
     def _stage(self, event: Input, key: str, outcome: Outcome[Any]) -> bool:
         """Put the outcome's records into the open batch; False when they were refused, or divided."""
-        if not self.serves():
+        partition = self.partition
+        if self.state is not LeaderState.ACTIVE or partition is None:
             self._reject(event, key, outcome, ErrorCode.KAFKA_STORAGE_ERROR)
             return False
-        assert self.partition is not None
         try:
             pairs, size = self._encode(outcome.records)
         except EncodeError as error:  # a name longer than a record can hold, which flexible requests can carry
             log.warning(f"{self._noun}_record_not_encodable", **{self._key_name: key}, error=str(error))
             self._reject(event, key, outcome, ErrorCode.RECORD_LIST_TOO_LARGE)
             return False
-        limit = self.partition.settings.max_message_bytes
+        limit = partition.settings.max_message_bytes
         if HEADER_BYTES + size > limit:
             self._too_large(event, key, outcome)
             return False
@@ -415,7 +415,10 @@ class Effects(Generic[ShardT]):
             batch.ended(ErrorCode.NONE)
         for _, key, outcome in batch.steps:
             try:
-                self._finish(outcome)
+                for reply in outcome.replies:
+                    reply.to.complete(reply.response)
+                if outcome.events or outcome.work:
+                    self._tell_and_begin(outcome)
                 token = outcome.token
                 if token is not None and token.resumes and self.serves():
                     resumed = Appended(key, token)

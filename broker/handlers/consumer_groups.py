@@ -127,7 +127,7 @@ def _submit(
             context.version,
             fresh_id,
             context.client_id,
-            "/" + context.host,
+            context.client_host,
             deferred,
             partial(authorize, context, _DESCRIBE, _TOPIC),
             silent_ms(leader, group_id, instance_id) if instance_id and not request.member_epoch else None,

@@ -26,13 +26,14 @@ class CloseConnection(Exception):
 class RequestContext:
     """Who asks, over which listener, in which version. Shared by requests that agree in all of it: never changed.
 
-    `principal` is Kafka's form, `User:ANONYMOUS`; `host` the bare address of the peer, `127.0.0.1`; a null client id
-    of the header is `""`. `session` is the connection's own memory (SASL state, software name), the same object for
-    every request of one connection. `rights` are those of the principal; None: of everybody, to everything.
-    `limits` are what quotas ask of the connection; None: nothing.
+    `principal` is Kafka's form, `User:ANONYMOUS`; `host` the bare address of the peer, `127.0.0.1`, and `client_host`
+    the same as group members show it, `/127.0.0.1`; a null client id of the header is `""`. `session` is the
+    connection's own memory (SASL state, software name), the same object for every request of one connection. `rights`
+    are those of the principal; None: of everybody, to everything. `limits` are what quotas ask of the connection; None:
+    nothing.
     """
 
-    __slots__ = ("client_id", "host", "limits", "listener", "principal", "rights", "session", "version")
+    __slots__ = ("client_host", "client_id", "host", "limits", "listener", "principal", "rights", "session", "version")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class RequestContext:
         self.principal = principal
         self.listener = listener
         self.host = host
+        self.client_host = "/" + host
         self.client_id = client_id
         self.version = version
         self.session = session if session is not None else Session()
@@ -115,7 +117,6 @@ class Deferred:
     """
 
     __slots__ = (
-        "_error",
         "began_ns",
         "connection",
         "correlation_id",
@@ -133,18 +134,17 @@ class Deferred:
         self.done = False
         self.gone = False
         self.holds = False  # nothing may be begun on this connection before the answer is there, whatever the API
-        self._error: Exception | None = None
         self.on_gone = on_gone
-        self.response: Message | CloseConnection | Encoded | None = None
+        self.response: Message | Exception | Encoded | None = None
         # Set by the connection when the handler has returned and the answer has not come yet.
         self.connection: Answering | None = None
         self.route: AnswerRoute
         self.correlation_id: int
         self.size_bytes: int
         self.began_ns: int  # when its request came, by the clock of `time.perf_counter_ns`
-        self.parts: list[object] | None = None  # of its request, if that is a long one
+        self.parts: list[object]  # of its request, if that is a long one
 
-    def complete(self, response: Message | CloseConnection | Encoded | None) -> None:
+    def complete(self, response: Message | Exception | Encoded | None) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""
         if self.done:
             return
@@ -157,14 +157,15 @@ class Deferred:
     def fail(self, error: Exception) -> None:
         """What the handler would have raised, when it has returned already: the connection ends."""
         if self.connection is None:
-            self._error = error  # the handler has not returned: see `raise_failure`
+            self.done, self.response = False, error  # the handler has not returned: see `raise_failure`
         elif not self.done and not self.gone:
             self.connection.failed(self.route, error)
 
     def raise_failure(self) -> None:
         """Raise what `fail` was given before the handler has returned."""
-        error, self._error = self._error, None
-        if error is not None:
+        if not self.done and self.response is not None:
+            error, self.response = self.response, None
+            assert isinstance(error, Exception)
             raise error
 
     def abandon(self) -> None:

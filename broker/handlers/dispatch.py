@@ -40,7 +40,7 @@ from broker.handlers import (
 from broker.handlers.dividing import Divided
 from broker.handlers.durations import DURATION_BUCKETS, DURATION_SHIFT
 from protocol.api_keys import ApiKey
-from protocol.frames import encode_response, short_request_decoder, short_response_encoder
+from protocol.frames import encode_response, has_tags, short_request_decoder, short_response_encoder
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
@@ -157,8 +157,9 @@ class Route:
 
     And what it was used for: `durations` counts the requests by how long their answers took
     (`broker.handlers.durations`), and `total_ns` is the sum of those times. Written by connections, read by metrics.
-    `flows`: see `FLOWING`. `decode` and `encode` raise LongMessage for what takes too long for the loop; in a thread
-    `decode_long` and `encode_long` do it. What `decode` gives is for `handle`, the rest for `handle_long`.
+    `flows`: see `FLOWING`; `has_tags`: its header ends with tagged fields. `decode` and `encode` raise LongMessage for
+    what takes too long for the loop; in a thread `decode_long` and `encode_long` do it. What `decode` gives is for
+    `handle`, the rest for `handle_long`.
     """
 
     __slots__ = (
@@ -169,6 +170,7 @@ class Route:
         "flows",
         "handle",
         "handle_long",
+        "has_tags",
         "name",
         "total_ns",
         "version",
@@ -179,6 +181,7 @@ class Route:
         self.version = version
         self.name = APIS[api_key].name
         self.flows = api_key in FLOWING
+        self.has_tags = has_tags(api_key, version)
         self.handle = self.handle_long = cast("Handle", handler)
         most = MOST_ELEMENTS
         if isinstance(handler, Divided):

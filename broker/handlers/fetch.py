@@ -56,7 +56,7 @@ def fetch(broker: Broker, context: RequestContext, request: FetchRequest) -> Fet
         topics = plan.topics
     unread = broker.ledger.unread
     if unread.waiting:
-        unread.fetched((context.client_id, "/" + context.host), topics, lambda topic: _name_of(broker, topic))
+        unread.fetched((context.client_id, context.client_host), topics, lambda topic: _name_of(broker, topic))
     reading = _Reading(broker, context, request, topics, plan)
     if reading.is_long:
         return reading.begin()

@@ -156,7 +156,7 @@ def join_group(broker: Broker, context: RequestContext, request: JoinGroupReques
             context.version,
             fresh_id,
             client_id,
-            "/" + context.host,
+            context.client_host,
             reply_to,
             request.reason,
             None if member_id or instance_id is None else silent_ms(leader, group_id, instance_id),
@@ -207,7 +207,7 @@ def _sync(
             context.version,
             deferred,
             context.client_id,
-            "/" + context.host,
+            context.client_host,
         )
     )
 
@@ -229,7 +229,7 @@ def heartbeat(broker: Broker, context: RequestContext, request: HeartbeatRequest
             request.generation_id,
             deferred,
             context.client_id,
-            "/" + context.host,
+            context.client_host,
         )
     )
     return deferred
@@ -246,7 +246,7 @@ def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequ
         leavers = [Leaver(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     deferred = Deferred()
     broker.groups.leader_of(group_id).submit(
-        Leave(group_id, leavers, context.version, deferred, context.client_id, "/" + context.host)
+        Leave(group_id, leavers, context.version, deferred, context.client_id, context.client_host)
     )
     return deferred
 
@@ -302,7 +302,7 @@ def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroups
             gathering.put(index, DeletableGroupResult(group_id=group_id, error_code=_FORBIDDEN))
             return
         broker.groups.leader_of(group_id).submit(
-            DeleteGroup(group_id, _Part(gathering, index), context.client_id, "/" + context.host)
+            DeleteGroup(group_id, _Part(gathering, index), context.client_id, context.client_host)
         )
 
     return gathered(broker, context, gathering, len(names), delete)

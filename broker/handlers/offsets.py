@@ -58,7 +58,7 @@ def offset_commit(
         deferred,
         (),
         context.client_id,
-        "/" + context.host,
+        context.client_host,
     )
     if not authorize(context, _READ, _GROUP, group_id):
         return all_partitions(commit, _FORBIDDEN)
@@ -234,6 +234,6 @@ def offset_delete(
     # Unlike OffsetCommit it looks at the group also when no topic is left, as Kafka does.
     deferred = Deferred()
     broker.groups.leader_of(request.group_id).submit(
-        DeleteOffsets(request.group_id, topics, deferred, refused, context.client_id, "/" + context.host)
+        DeleteOffsets(request.group_id, topics, deferred, refused, context.client_id, context.client_host)
     )
     return deferred

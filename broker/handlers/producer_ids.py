@@ -52,7 +52,7 @@ def init_producer_id(
                 context.version,
                 deferred,
                 context.client_id,
-                "/" + context.host,
+                context.client_host,
                 request.enable_2pc,
                 request.keep_prepared_txn,
             )

@@ -160,7 +160,7 @@ def _add(
                 shown,
                 reply_to,
                 context.client_id,
-                "/" + context.host,
+                context.client_host,
             )
         )
 
@@ -245,7 +245,7 @@ def add_offsets_to_txn(
             0,
             _To(answer),
             context.client_id,
-            "/" + context.host,
+            context.client_host,
         )
     )
     return deferred
@@ -269,7 +269,7 @@ def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> 
             context.version,
             deferred,
             context.client_id,
-            "/" + context.host,
+            context.client_host,
         )
     )
     return deferred

@@ -51,7 +51,7 @@ def txn_offset_commit(
         answer,
         (),
         context.client_id,
-        "/" + context.host,
+        context.client_host,
         request.producer_id,
         request.producer_epoch,
     )

@@ -27,7 +27,7 @@ from broker.network.transport_side import TransportSide
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage, ProtocolError
 from protocol.frame_cutter import BadFrameSize, FrameCutter
-from protocol.frames import encode_response, read_request_header
+from protocol.frames import CLIENT_ID_AT, encode_response, past_tags, read_request_header, read_route
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.registry import APIS
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from protocol.schema import Message
     from protocol.schema.wire_types import Buffer
 
-_MAX_REQUESTS_PER_TURN = 256
+_MAX_LOOKS_PER_TURN = 32
 _MAX_TURN_NS = 500_000
-_LOOKS_EVERY = 8  # requests, at the clock; at once after one that is not small
-_SMALL_BYTES = 1_024
+_LOOKS_EVERY_BYTES = 1_024  # of requests, at the clock
+_AT_LEAST_BYTES = 128  # that a request counts for: it may be small and ask for much
 # Of answers: then they are written, to learn whether the peer reads, and others have a turn.
 _MAX_BYTES_PER_TURN = 65_536
 _OBJECTS_FACTOR = 30  # what a request of many small things becomes while it is answered in slices
@@ -62,12 +62,14 @@ class Connection(TransportSide):
         "_backlog",
         "_broker",
         "_client_id",
+        "_client_id_bytes",
         "_clock_ns",
         "_contexts",
         "_cutter",
         "_fault",
         "_flush_scheduled",
         "_gate",
+        "_header_end",
         "_held",
         "_held_much",
         "_inflight_bytes",
@@ -114,6 +116,8 @@ class Connection(TransportSide):
         self._held_much = False
         self._session = Session()
         self._client_id: str | None = None
+        self._client_id_bytes: bytes | tuple[()] = ()  # with their length, as in requests; (): not known yet
+        self._header_end = 0  # behind them in a request
         self._contexts: dict[int, RequestContext] = {}  # by version; of `_client_id`
         self._backlog: deque[bytes] = deque()  # frames not handled yet
         self._waiting: deque[Deferred] = deque()  # answers owed, in order; the first one is not done
@@ -356,35 +360,36 @@ class Connection(TransportSide):
         frame = b""
         began_ns = self._since_ns = self._since_ns or start_ns
         self._session.peer.heard_ns = start_ns
-        handled = 0
-        enough = False
+        looks = 0
+        unlooked_bytes = _LOOKS_EVERY_BYTES
+        enough = self._write_paused
         # Requests that come together leave together, so they took the same time: one look at the clock for all of them.
         answered: Route | None = None
         count = 0
-        while backlog and not self._write_paused and not self._stalled:
+        while backlog and not enough and not self._stalled:
             if waiting and (
                 self._held or len(waiting) >= self._max_requests or self._inflight_bytes >= self._max_bytes
             ):
                 break
             frame = backlog.popleft()
             route = self._handle(frame)
-            if self.closed:
-                return
             if route is not None:
                 if route is not answered:
                     if answered is not None:
                         answered.tally(count, clock_ns() - began_ns)
                     answered, count = route, 0
                 count += 1
-            handled += 1
+            elif self.closed:
+                return
+            unlooked_bytes -= len(frame) + _AT_LEAST_BYTES
             if self._out_bytes >= _MAX_BYTES_PER_TURN:
                 self._write()
                 # Large answers are work too: a peer that asks for many takes its share of a turn, not all of it.
                 enough = True
-            elif handled % _LOOKS_EVERY == 0 or len(frame) > _SMALL_BYTES:
-                enough = handled >= _MAX_REQUESTS_PER_TURN or clock_ns() >= end_ns
-            if enough:
-                break
+            elif unlooked_bytes <= 0:
+                unlooked_bytes = _LOOKS_EVERY_BYTES
+                looks += 1
+                enough = looks >= _MAX_LOOKS_PER_TURN or clock_ns() >= end_ns
         now_ns = clock_ns()
         if answered is not None:
             took_ns = now_ns - began_ns  # as `tally`, without the call
@@ -397,7 +402,7 @@ class Connection(TransportSide):
         if now_ns - start_ns > NOTED_NS:
             # What took long was the last of them: it ends the turn.
             self._broker.runtime.stalls.note(_api_of(frame), self._session.client, now_ns - start_ns)
-        if enough and backlog and not self._resting:
+        if enough and backlog and not self._resting and not self._write_paused:
             self._rest()
         if waiting and waiting[0].done:
             if not self._drain():
@@ -477,32 +482,41 @@ class Connection(TransportSide):
         try:
             if self._gate is not None and not self._gate.lets_through(frame):
                 return None
-            api_key, version, correlation_id, client_id, position = read_request_header(frame)
-            if client_id != self._client_id:
-                self._client_id = client_id
-                self.hold_to_quotas()
-            route = self._routes.get(api_key << 16 | version) or self._find(api_key, version)
-            if len(frame) > self._largest_of_objects and api_key != ApiKey.PRODUCE:
+            # What differs from request to request, where the client says that it is who it was; else all of the header.
+            if frame.startswith(self._client_id_bytes, CLIENT_ID_AT):
+                api_and_version, correlation_id = read_route(frame)
+                route = self._routes.get(api_and_version)
+                position = self._header_end
+                if route is not None and route.has_tags:
+                    position = position + 1 if frame.startswith(b"\0", position) else past_tags(frame, position)
+            if route is None:
+                api_key, version, correlation_id, client_id, position = read_request_header(frame)
+                self._name(client_id, frame)
+                route = self._routes.get(api_key << 16 | version) or self._find(api_key, version)
+                if self._waiting and (route is None or not route.flows):
+                    self.hold(frame)
+                    return None
+                if route is None:
+                    self.unserved(api_key, version, correlation_id)
+                    return None
+            elif self._waiting and not route.flows:
+                self.hold(frame)
+                return None
+            if len(frame) > self._largest_of_objects and route.api_key != ApiKey.PRODUCE:
                 # A megabyte of names or partitions is some twenty of objects while it is answered.
                 self._owner.counters.bad_frames += 1
                 self.close("request too large for the memory there is", size=len(frame), limit=self._largest_of_objects)
                 return None
-            if self._waiting and (route is None or not route.flows):
-                self.hold(frame)
-                return None
-            if route is None:
-                self.unserved(api_key, version, correlation_id)
-                return None
             try:
                 request, end = route.decode(frame, position)
             except LongMessage:
-                self._read_in_thread(route, frame, position, correlation_id, client_id)
+                self._read_in_thread(route, frame, position, correlation_id, self._client_id)
                 return None
             if end != len(frame):
                 self._owner.counters.requests_with_trailing_bytes += 1
-            context = self._contexts.get(version)
+            context = self._contexts.get(route.version)
             if context is None:
-                context = self._new_context(client_id, version)
+                context = self._new_context(route.version)
             response: Message | Deferred | Encoded | None = route.handle(self._broker, context, request)
             if isinstance(response, Deferred):
                 if not response.done:
@@ -510,7 +524,7 @@ class Connection(TransportSide):
                     self._held = not route.flows or response.holds
                     return None
                 known = response.response
-                if isinstance(known, CloseConnection):
+                if isinstance(known, Exception):
                     raise known
                 response = known
             if response is None:
@@ -582,7 +596,7 @@ class Connection(TransportSide):
         promise.parts = read.parts
         if read.end != size_bytes:
             self._owner.counters.requests_with_trailing_bytes += 1
-        response: Message | Deferred | CloseConnection | Encoded | None
+        response: Message | Deferred | Exception | Encoded | None
         try:
             response = route.handle_long(self._broker, self.context(client_id, route.version), read.request)
         except Exception as error:
@@ -591,7 +605,7 @@ class Connection(TransportSide):
         if isinstance(response, Deferred):
             if not response.done:
                 self._take_place(response, promise)
-                response.parts = promise.parts
+                response.parts = read.parts
                 self._waiting[-1] = response
                 return
             response = response.response
@@ -602,7 +616,7 @@ class Connection(TransportSide):
         later = Deferred()
         self._take_place(later, deferred)
         answer, deferred.response = [deferred.response], None
-        parts = deferred.parts or []
+        parts: list[object] = getattr(deferred, "parts", [])
         runtime, owner = self._broker.runtime, self._session
 
         def written(result: tuple[Encoded, list[object]]) -> None:
@@ -633,10 +647,21 @@ class Connection(TransportSide):
         """Of a request of this client in this version."""
         if client_id != self._client_id:
             self._client_id = client_id
+            self._client_id_bytes = ()
             self.hold_to_quotas()
-        return self._contexts.get(version) or self._new_context(client_id, version)
+        return self._contexts.get(version) or self._new_context(version)
 
-    def _new_context(self, client_id: str | None, version: int) -> RequestContext:
+    def _name(self, client_id: str | None, frame: bytes) -> None:
+        """The client says that this is its id, in the header of a whole request."""
+        if client_id != self._client_id:
+            self._client_id = client_id
+            self.hold_to_quotas()
+        length = int.from_bytes(frame[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)
+        self._header_end = CLIENT_ID_AT + 2 + max(length, 0)
+        self._client_id_bytes = frame[CLIENT_ID_AT : self._header_end]
+
+    def _new_context(self, version: int) -> RequestContext:
+        client_id = self._client_id
         context = RequestContext(self._principal, self.listener, self.host, client_id or "", version, self._session)
         if self._broker.authorizer is not None:
             context.rights = self._broker.authorizer.rights(context.principal, self.host)

@@ -44,6 +44,7 @@ class ThrottledRoute(Route):
         self.version = plain.version
         self.name = plain.name
         self.flows = False
+        self.has_tags = plain.has_tags
         self.decode = self._decode
         self.handle = partial(self._handle, plain.handle)
         self.handle_long = partial(self._handle, plain.handle_long)

@@ -81,12 +81,8 @@ class TransportSide:
             self._transport.resume_reading()
 
     def _put(self, buffers: list[Buffer]) -> None:
-        if len(buffers) == 1:
-            self._out.append(buffers[0])
-            self._out_bytes += len(buffers[0])
-        else:
-            self._out += buffers
-            self._out_bytes += sum(map(len, buffers))
+        self._out += buffers
+        self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
 
     def _write(self) -> None:
         out = self._out

@@ -108,7 +108,7 @@ def accepted(
             index = partition.partition_index
             metadata = partition.committed_metadata or ""
             # A character has at most two UTF-16 units, so nearly no metadata needs to be counted.
-            if len(metadata) * 2 > max_chars and utf16_length(metadata) > max_chars:
+            if metadata and len(metadata) * 2 > max_chars and utf16_length(metadata) > max_chars:
                 results.append(OffsetCommitResponsePartition(partition_index=index, error_code=_METADATA_TOO_LARGE))
                 continue
             leader_epoch = partition.committed_leader_epoch

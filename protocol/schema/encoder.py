@@ -250,7 +250,8 @@ class _Encoder:
         numbers = isinstance(element, Fixed) and len(element.code) == 1
         if self.limited:
             # Numbers are written all at once, in a small part of the time.
-            source.line(f"room -= len({items}) >> 5" if numbers else f"room -= len({items})")
+            count = f"len({items})" if nullable or at.flexible else n
+            source.line(f"room -= {count} >> 5" if numbers else f"room -= {count}")
             with source.block("if room < 0:"):
                 source.line("raise LongMessage")
         if isinstance(element, Fixed) and numbers:

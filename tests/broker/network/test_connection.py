@@ -321,6 +321,48 @@ def test_the_context_says_who_asks_and_is_shared_while_nothing_changes():
 # --- the end of a connection
 
 
+def test_a_request_is_the_same_whatever_client_the_one_before_it_named():
+    """The header is read in a shorter way once its client id is known: what it says must not depend on that."""
+    seen: list[tuple[str, int, str, int]] = []
+
+    def record(broker: Any, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        seen.append((context.client_id, context.version, request.group_id, request.generation_id))
+        return HeartbeatResponse()
+
+    harness = Harness({ApiKey.HEARTBEAT: record})
+    names = ["a", "ab", None, "", "\u00e9", "ab", "ab", None, None, "a", "a"]
+    wanted = []
+    for number, name in enumerate(names * 3):
+        version = (1, 4)[number % 3 == 0]
+        request = HeartbeatRequest(group_id=f"g{number}", generation_id=number, member_id="m")
+        frame = encode_request(request, version, number, name)
+        if version == 4 and number % 2:  # two tagged fields that nobody knows end its header
+            at = 14 + len((name or "").encode())
+            assert frame[at] == 0
+            frame = frame[:at] + b"\2\0\3abc\x81\1\0" + frame[at + 1 :]
+            frame = pack(">i", len(frame) - 4) + frame[4:]
+        harness.connection.data_received(frame)
+        wanted.append((name or "", version, request.group_id, number))
+    assert seen == wanted
+    assert harness.correlation_ids() == list(range(len(wanted)))
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kept", [0, 5, 9, 12, 15, 18])
+def test_a_header_that_is_cut_off_closes_the_connection(known: bool, kept: int, capfd: pytest.CaptureFixture[str]):
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    whole = encode_request(HEARTBEAT, 4, 1, "test")
+    if known:
+        harness.connection.data_received(whole)
+    cut = whole[4 : 4 + kept]
+    if kept == 15:
+        cut = whole[4:18] + b"\1"  # a tagged field in the header, of which nothing comes
+    harness.connection.data_received(pack(">i", len(cut)) + cut)
+    assert harness.transport.closed
+    assert harness.correlation_ids() == [1] * known
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_lost_connection_tells_its_parked_requests_once_and_late_answers_go_nowhere():
     parked = Parked()
     harness = Harness({ApiKey.HEARTBEAT: parked})
