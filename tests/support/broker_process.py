@@ -257,7 +257,7 @@ class Kafka(BrokerProcess):
 
     name = "kafka"
     stop_within_s = 90.0
-    ready_within_s = 90.0
+    ready_within_s = 180.0  # with a JVM for the format, and tools/kafka waits for 150 s
 
     def __init__(
         self,
