@@ -88,6 +88,10 @@ replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned
 mutants: $(VENV)/.mutants ## SAMPLE=200 small faults a room (0 for all), drawn by SEED=1: how many do its tests find? ARGS="storage" for one
 	@$(BIN)/python -m tools.mutants --sample $(SAMPLE) --seed $(SEED) --at-least $(AT_LEAST) --processes $(PROCESSES) $(ARGS)
 
+.PHONY: mutants-quick
+mutants-quick: $(VENV)/.mutants ## a few of two small rooms, always the same ones: a step of CI; ARGS="--sample 40 storage" for more
+	@$(BIN)/python -m tools.mutants.quick --processes $(PROCESSES) $(ARGS)
+
 judge: $(VENV)/.dev $(VENV)/.bytecode ## every scenario against Apache Kafka and against Kohort, a scorecard; ARGS="'J*' S03" for a part
 	$(BIN)/python -m tests.reference.judge $(ARGS)
 

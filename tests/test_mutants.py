@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tools.mutants import parts
 from tools.mutants.__main__ import PAGE, Score, draw, listed
+from tools.mutants.quick import difference
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
 
 EXCUSED = sorted(listed(PAGE.read_text()))
@@ -41,6 +43,25 @@ def test_a_mutant_is_told_by_its_function(name: str, place: str):
 def test_every_room_has_modules_and_tests(room: str):
     assert all(list(ROOT.glob(pattern)) for pattern in ROOMS[room].files)
     assert all((ROOT / path).exists() for path in (*ROOMS[room].tests, *ROOMS[room].without))
+
+
+@pytest.mark.parametrize("room", parts.ROOMS)
+def test_every_part_of_the_quick_tool_has_modules_and_tests(room: str):
+    for part in parts.ROOMS[room]:
+        assert all(list(ROOT.glob(pattern)) for pattern in part.files)
+        assert all((ROOT / test.partition("::")[0]).exists() for test in part.tests)
+
+
+def test_the_quick_tool_knows_every_module_once():
+    for room in ("coordinator", "storage"):
+        known = [path for part in parts.ROOMS[room] for path in part.paths]
+        assert sorted(known) == sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(f"{room}/**/*.py"))
+
+
+def test_a_fault_is_told_by_the_lines_that_differ():
+    assert difference("a\nb  = 1\nc\n", "a\nb  = 2\nc\n") == ("b = 1", "b = 2")
+    assert difference("a\nb\n", "a\nb\nc\n") == ("", "c")
+    assert difference("a\nb\n", "a\nb\n") == ("", "")
 
 
 @pytest.mark.parametrize(("place", "was", "becomes"), EXCUSED)

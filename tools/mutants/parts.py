@@ -1,0 +1,66 @@
+"""What `make mutants-quick` mutates, and which tests it holds against that: those that know the modules best, first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tools.mutants.workplace import ROOT
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some modules and their tests."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """The modules; a pattern leaves out those of packages below, unless it says `**`."""
+        found = (path for pattern in self.files for path in ROOT.glob(pattern))
+        return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def _tests(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names.split())
+
+
+def _kept(of: str) -> str:
+    return f"tests/coordinator/test_kept_outcomes.py::test_of_{of}"
+
+
+_CLASSIC = (_kept("the_classic_protocol"), "tests/coordinator/classic")
+_CONSUMER = _tests(
+    "coordinator/consumer",
+    "joining reconciling leaving moving assignors rebalance_tracking offsets regexes loading",
+)
+_OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
+_WHY = "tests/coordinator/why"
+_RECOVERY = _tests("storage", "retention producers partition_log recovery")
+_STORAGE = _tests(
+    "storage",
+    "errors handover retention timestamp_at failed_fsync log_directory producers partition_log cleaner recovery walk "
+    "log_model cleaner_histories flush_overlap crash power_loss transaction_recovery",
+)
+ROOMS = {
+    "classic": (
+        Part(
+            ("coordinator/classic/[ehlst]*.py",),  # expiry, heartbeat, leadership, leave, sync, tokens
+            _CLASSIC,
+        ),
+    ),
+    "recovery": (Part(("storage/recovery/*.py", "storage/state/leader_epochs.py"), _RECOVERY),),
+    "coordinator": (
+        Part(("coordinator/classic/*.py",), _CLASSIC),
+        Part(("coordinator/consumer/**/*.py",), (_kept("the_consumer_protocol"), *_CONSUMER)),
+        Part(("coordinator/offsets/*.py",), (_kept("offsets"), *_OFFSETS)),
+        Part(("coordinator/transactions/*.py",), (_kept("transactions"), "tests/coordinator/transactions")),
+        Part(("coordinator/why/**/*.py",), (_WHY,)),
+        Part(
+            ("coordinator/*.py",),
+            ("tests/coordinator/test_kept_outcomes.py", *_CLASSIC[1:], *_OFFSETS, *_CONSUMER, _WHY),
+        ),
+    ),
+    "storage": (Part(("storage/**/*.py",), _STORAGE),),
+}
+FOR_CI = ("classic", "recovery")

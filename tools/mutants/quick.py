@@ -1,0 +1,186 @@
+"""A few mutants of two small rooms, a fresh process for each: `make mutants-quick`, a step of CI.
+
+`make mutants` counts first which test calls which function, which takes minutes, and has ended in a crash of CPython
+before. Here each room names its tests, mutmut makes the faults and no more, and each is put into a copy of its room.
+The same code has the same sample everywhere, and a test of the sample fails or does not: nothing here is chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import chdir
+from dataclasses import dataclass
+from difflib import unified_diff
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from tools.mutants.__main__ import PAGE, Score, draw, listed
+from tools.mutants.parts import FOR_CI, ROOMS, Part
+from tools.mutants.workplace import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+LIMIT_S = 120
+"""An endless loop, not a busy machine: a room's tests take seconds."""
+_FOUND, _SURVIVED = {1, 2}, 0  # pytest's: tests failed, or could not be read in the first place
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mutant: where, what was there, what it becomes, and its whole module."""
+
+    name: str
+    file: str
+    tests: tuple[str, ...]
+    was: str
+    becomes: str
+    code: str
+
+    @property
+    def listed_as(self) -> tuple[str, str, str]:
+        """As docs/mutants.md lists those that change nothing."""
+        return self.name.partition("#")[0], self.was, self.becomes
+
+
+def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
+    """Every mutant of these modules by name, as mutmut makes them: of functions that have no decorators."""
+    # Of an extra of its own, so that the tests of this tool do without it.
+    import libcst  # noqa: PLC0415
+    from mutmut.configuration import config  # noqa: PLC0415
+    from mutmut.mutation.file_mutation import create_mutations  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as place, chdir(place):
+        Path("setup.cfg").write_text("[mutmut]\nsource_paths = .\n")
+        config()  # it reads its settings once, where it stands
+
+    def fault(name: str, file: str, tests: tuple[str, ...], module: libcst.Module, mutation: Any) -> Fault:
+        code = module.deep_replace(mutation.original_node, mutation.mutated_node).code
+        return Fault(name, file, tests, *difference(module.code, code), code)
+
+    made: dict[str, Callable[[], Fault]] = {}
+    for file, tests in ((file, part.tests) for part in parts for file in part.paths):
+        module, mutations, *_ = create_mutations(file, (ROOT / file).read_text())
+        for mutation in mutations:
+            function = mutation.contained_by_top_level_function
+            if isinstance(function, libcst.FunctionDef) and not function.decorators:
+                place = f"{file.removesuffix('.py').replace('/', '.')}.{function.name.value}"
+                name = next(each for number in count(1) if (each := f"{place}#{number}") not in made)
+                made[name] = partial(fault, name, file, tests, module, mutation)
+    return made
+
+
+def difference(source: str, code: str) -> tuple[str, str]:
+    """What was there, and what is there now: the lines that differ, each set as one."""
+    lines = [line for line in unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm="") if line[0] in "+-"]
+    was, becomes = (" ".join(line[1:].strip() for line in lines[2:] if line[0] == sign) for sign in "-+")
+    return " ".join(was.split()), " ".join(becomes.split())
+
+
+def run(tree: Path, tests: Sequence[str]) -> int:
+    """pytest's exit code on a copy; that of a failure when it takes too long."""
+    words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=ci", *tests]
+    environment = os.environ | {"KOHORT_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-m", "pytest", "-o", f"pythonpath={tree} {ROOT}", *words]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return 1
+    if done.returncode not in {*_FOUND, _SURVIVED}:
+        sys.exit(f"{done.stdout[-5_000:].decode()}\npytest ended with {done.returncode}")
+    return done.returncode
+
+
+def copy(tree: Path) -> None:
+    """The packages that have mutants, compiled: then only the module of a mutant is compiled anew."""
+    for top in ("coordinator", "storage"):
+        shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(tree / top, quiet=1)
+
+
+def found(trees: SimpleQueue[Path], fault: Fault | Part) -> bool:
+    """Whether a test fails with this fault; of a part: without one."""
+    tree = trees.get()
+    try:
+        if isinstance(fault, Part):
+            return run(tree, fault.tests) in _FOUND
+        place = tree / fault.file
+        before = place.read_text()
+        Path(importlib.util.cache_from_source(str(place))).unlink(missing_ok=True)
+        place.write_text(fault.code)
+        try:
+            return run(tree, fault.tests) in _FOUND
+        finally:
+            place.write_text(before)
+    finally:
+        trees.put(tree)
+
+
+def measure(name: str, size: int, seed: int, processes: int) -> float:
+    """The share that was found; those that were not are printed."""
+    excused = listed(PAGE.read_text())
+    every = faults(ROOMS[name])
+    drawn = (every[one]() for one in draw(every, 0, seed))
+    sample = list(islice((one for one in drawn if one.listed_as not in excused), size or None))
+    with tempfile.TemporaryDirectory(prefix="kohort-mutants-") as place, ThreadPoolExecutor(processes) as pool:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for number in range(processes):
+            copy(Path(place, str(number)))
+            trees.put(Path(place, str(number)))
+        if any(
+            pool.map(
+                partial(found, trees), [part for part in ROOMS[name] if {one.tests for one in sample} >= {part.tests}]
+            )
+        ):
+            sys.exit(f"{name}: its tests fail without a fault")
+        results = list(pool.map(partial(found, trees), sample))
+    for fault, was_found in zip(sample, results, strict=True):
+        if not was_found:
+            print(f"survived: {fault.name}\n  - {fault.was}\n  + {fault.becomes}")
+    score = Score(sum(results), len(sample), 0)
+    low, high = score.bounds
+    print(
+        f"{name}: {score.found} of {score.tried} found (95 %: {low:.1%} to {high:.1%}; seed {seed}), "
+        f"of {len(every)} that there are",
+        flush=True,
+    )
+    return score.share
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code 1 if less than --at-least was found in a room."""
+    parser = argparse.ArgumentParser(prog="make mutants-quick", description=__doc__.partition("\n")[0])
+    parser.add_argument("rooms", nargs="*", help=f"of {', '.join(ROOMS)}; if none is named {' and '.join(FOR_CI)}")
+    parser.add_argument("--sample", type=int, default=5, help="mutants a room, 0 for all")
+    parser.add_argument("--seed", type=int, default=1, help="which of them")
+    parser.add_argument("--at-least", type=float, default=75.0, help="percent to be found in every room")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args(words)
+    shares = {name: measure(name, options.sample, options.seed, options.processes) for name in options.rooms or FOR_CI}
+    low = [name for name, share in shares.items() if share * 100 < options.at_least]
+    if low:
+        print(f"below {options.at_least:g} %: {', '.join(low)}", file=sys.stderr)
+    return bool(low)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
