@@ -49,16 +49,16 @@ def _described(
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
     image = broker.catalogue.image
+    wanted: dict[str, dict[int, None]] = {}
     if request.topics is None:
-        wanted = {topic.name: list(range(topic.partition_count)) for topic in image}
+        wanted = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in image}
     else:
-        wanted = {}
         for requested in request.topics:
-            wanted.setdefault(requested.topic, []).extend(requested.partitions)
+            wanted.setdefault(requested.topic, {}).update(dict.fromkeys(requested.partitions))
     partitions = broker.partitions
     found: dict[Path, dict[str, list[DescribeLogDirsPartition]]] = {one: {} for one in partitions.directories}
     for name, indexes in wanted.items():
-        for index in dict.fromkeys(indexes):
+        for index in indexes:
             yield None
             if partitions.has(name, index) and not partitions.is_offline(name, index):
                 found[partitions.folder(name, index).parent].setdefault(name, []).append(

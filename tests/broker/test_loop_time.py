@@ -48,7 +48,9 @@ def test_what_has_held_the_loop_before_does_not_any_more():
             "AddPartitionsToTxn",
             "ConsumerGroupHeartbeat of many names",
             "ConsumerGroupHeartbeat of much owned",
+            "IncrementalAlterConfigs",
             "IncrementalAlterConfigs of one",
+            "DescribeLogDirs",
             "CreateAcls",
             "DescribeQuorum",
         ]
