@@ -36,6 +36,7 @@ _AT_ONCE_BYTES = 2 * PIECE_BYTES  # encrypted in the turn in which it was writte
 _RAW_HIGH_BYTES = 262_144  # encrypted and not taken by the kernel yet
 _READ_BYTES = 65_536
 _NOTHING = ssl.MemoryBIO()
+_HANDSHAKE_FAILURE = bytes.fromhex("15030300020228")  # the alert, as Java sends it to a hello of SSL 2
 
 log = get_logger()
 
@@ -67,6 +68,7 @@ class TlsChannel:
         "_established",
         "_gone",
         "_handshaking",
+        "_head",
         "_high",
         "_incoming",
         "_low",
@@ -93,6 +95,7 @@ class TlsChannel:
         self._established = self._handshaking = False
         self._closing = self._gone = False
         self._reading = True  # as far as the connection is concerned
+        self._head = b""  # the first three bytes
         self._early = bytearray()  # came while the handshake waits for its turn, or is in a thread
         self._ahead = False  # that is too much
         self._pending = Unencrypted()
@@ -120,6 +123,13 @@ class TlsChannel:
             self._incoming.write(data)
             self._read()
             return
+        if len(self._head) < 3:
+            self._head += data[: 3 - len(self._head)]
+            if len(self._head) == 3 and self._head[0] & 0x80 and self._head[2] == 1:
+                # OpenSSL would wait for all of it, up to 32 kilobytes, to refuse it then.
+                self._raw.write(_HANDSHAKE_FAILURE)
+                self._refuse("a hello of ssl 2")
+                return
         self._early += data
         if not self._handshaking:
             self._handshaking = True

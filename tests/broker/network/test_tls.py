@@ -244,6 +244,20 @@ def test_what_is_no_tls_is_closed_at_once(sent: bytes, capfd: pytest.CaptureFixt
     assert service.principals == ["User:ANONYMOUS"]
 
 
+@pytest.mark.parametrize("pieces", [[b"\x80\x2e\x01\x03\x01"], [b"\xff", b"\xff", b"\x01"]])
+def test_a_hello_of_ssl_2_is_refused_before_it_is_whole(pieces: list[bytes], capfd: pytest.CaptureFixture[str]):
+    """SE09: the alert is the one that Java sends when it is whole."""
+    service = Service()
+    peer = service.peer()
+    for piece in pieces:
+        assert not peer.transport.closed
+        peer.channel.data_received(piece)
+        service.runtime.turn()
+    assert peer.transport.closed
+    assert bytes(peer.transport.written) == bytes.fromhex("15030300020228")
+    assert "a hello of ssl 2" in capfd.readouterr().err
+
+
 def test_old_versions_are_refused():
     """SE09"""
     service = Service({"ssl.enabled.protocols": "TLSv1.3"})
