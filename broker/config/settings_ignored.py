@@ -1,4 +1,4 @@
-"""Kafka's broker settings (4.3.1) that have no effect here: taken without a word, since people move files over."""
+"""Kafka's broker settings (4.4) that have no effect here: taken without a word, since people move files over."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _KEYS = frozenset(
     controller.socket.timeout.ms
     delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms delegation.token.max.lifetime.ms
     delegation.token.secret.key delete.records.purgatory.purge.interval.requests early.start.listeners
+    errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-    group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.threads
+    group.consumer.assignor.offload.enable group.coordinator.background.threads
+    group.coordinator.cached.buffer.max.bytes group.coordinator.threads
     initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms log.local.retention.bytes
-    log.local.retention.ms
+    log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
     num.network.threads num.replica.alter.log.dirs.threads num.replica.fetchers process.roles
@@ -85,11 +87,18 @@ DYNAMIC: dict[str, ConfigKey] = {
         ),
         (
             ConfigType.LONG,
-            "log.local.retention.bytes log.local.retention.ms remote.list.offsets.request.timeout.ms "
+            "log.local.retention.bytes log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms "
+            "remote.list.offsets.request.timeout.ms "
             "remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second "
             "remote.log.manager.fetch.max.bytes.per.second",
         ),
-        (ConfigType.BOOLEAN, "follower.fetch.last.tiered.offset.enable unclean.leader.election.enable"),
+        (
+            ConfigType.BOOLEAN,
+            "errors.deadletterqueue.auto.create.topics.enable follower.fetch.last.tiered.offset.enable "
+            "group.consumer.assignor.offload.enable group.share.assignor.offload.enable "
+            "group.streams.assignor.offload.enable unclean.leader.election.enable",
+        ),
+        (ConfigType.STRING, "errors.deadletterqueue.topic.name.prefix"),
         (ConfigType.LIST, "metric.reporters"),
     )
     for name in names.split()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import settings_ignored
 from broker.config.listener_settings import check_own
 from broker.config.listeners import parse_listeners
 from broker.config.setting_types import SettingsError
@@ -222,5 +223,8 @@ def test_the_lists_are_whole_beside_kafkas_own(tmp_path: Path):
     command = ["java", "-Xmx128m", "-cp", class_path(source, tmp_path, NEWEST), "SecurityKeys"]
     keys = set(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.split())
     assert {key for key in keys if key.startswith(DECIDES) and not is_on_a_list(key)} == set()
+    of_brokers = {key for key in keys if not key.startswith(("org.", "sasl.", "ssl.", "security."))}
+    known = {*Settings.definitions, *settings_ignored.REFUSED}
+    assert {key for key in of_brokers if key not in known and not has_no_effect(key)} == set()
     ours = {"super.users", "allow.everyone.if.no.acl.found"}  # of the authorizer
     assert {key for key in HONOURED + REFUSED + WITHOUT_EFFECT if key not in keys} == ours
