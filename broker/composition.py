@@ -23,6 +23,7 @@ from broker.catalogue.startup import found_directory_ids, logged_epochs, oldest_
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.config.listener_settings import passed_over
+from broker.config.setting_types import SettingsError
 from broker.groups.groups import Groups
 from broker.groups.ledger import Ledger
 from broker.groups.transactions import GroupTransactions
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import TopicsImage
     from broker.config.settings import Settings
     from broker.loop.runtime import Runtime
+    from broker.network.securities import Securities
     from broker.partitions.table import Key
 
 log = get_logger()
@@ -69,16 +71,18 @@ class Composition:
         runtime: Runtime,
         endpoints: Sequence[tuple[str, str, int]],
         protocols: Mapping[str, int] | None = None,
+        securities: Securities | None = None,
     ) -> Composition:
         """Read the directories and make a broker of it; `endpoints` are (listener, host, port) as clients are told.
 
-        `protocols` are the numbers of what listeners speak, by name, PLAINTEXT where nothing is said.
+        `protocols` are the numbers of what listeners speak, by name, PLAINTEXT where nothing is said; `securities` are
+        told of what was changed, and asked what may be.
 
-        Raises: OSError, StorageError, CorruptFile, DirectoryRefused.
+        Raises: OSError, StorageError, CorruptFile, DirectoryRefused, SettingsError.
         """
         directories = LogDirectories.open(settings.log_dirs, settings.metadata_log_dir)
         try:
-            return cls._open(settings, runtime, endpoints, protocols or {}, directories)
+            return cls._open(settings, runtime, endpoints, protocols or {}, securities, directories)
         except BaseException:
             directories.close()
             raise
@@ -90,6 +94,7 @@ class Composition:
         runtime: Runtime,
         endpoints: Sequence[tuple[str, str, int]],
         protocols: Mapping[str, int],
+        securities: Securities | None,
         directories: LogDirectories,
     ) -> Composition:
         broker = Broker(settings, runtime)
@@ -114,7 +119,12 @@ class Composition:
                 {one.directory_id: str(one.path) for one in directories.logs},
                 [str(path) for path in directories.away],
             ),
-            broker_configs=BrokerConfigs(settings.node_id, settings.definitions, settings.static),
+            broker_configs=BrokerConfigs(
+                settings.node_id,
+                settings.definitions,
+                settings.static,
+                *(() if securities is None else (securities.check,)),
+            ),
             new_uuid=random_uuid,
             snapshots=SnapshotPolicy(
                 settings.metadata_log_max_record_bytes_between_snapshots,
@@ -134,10 +144,11 @@ class Composition:
                 has_folders=any(scan.logs for _, scan in scans),
                 directory_ids=found_directory_ids(scans),
                 acls_hold=bool(settings.authorizer_class_name),
-                passed_over=partial(passed_over, settings, [name for name, _, _ in endpoints]),
+                passed_over=partial(passed_over, [name for name, _, _ in endpoints]),
+                take_over=(lambda *_: None) if securities is None else securities.take_over,
             )
             torn = catalogue.open(endpoints, found, protocols)
-        except (CorruptFile, DirectoryRefused):
+        except (CorruptFile, DirectoryRefused, SettingsError):
             # Refused before anything was written: the next start must not take it for a crash.
             stops.give_back()
             raise

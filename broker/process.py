@@ -27,8 +27,8 @@ from broker.loop.process_age import ms_since_process_start
 from broker.loop.running import tree_and_interpreter
 from broker.loop.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.network.binding import bind
-from broker.network.listener_security import securities
 from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
+from broker.network.securities import Securities
 from broker.network.server import Server
 from broker.network.tls_watch import TlsWatch
 from broker.security.directory_mode import close_to_others
@@ -38,12 +38,11 @@ from storage.log.partition_log import SHARED_TAIL
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from broker.config.settings import Settings
     from broker.config.settings_sources import Sources
     from broker.loop.runtime import Runtime
-    from broker.network.listener_security import ListenerSecurity
     from broker.network.tls_settings import TlsSide
 
 log = logs.get_logger()
@@ -82,14 +81,14 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     check_log_in(settings)
     for key in check_own(settings, [*(listener.name for listener in listeners), *([] if http_tls is None else [NAME])]):
         log.warning("unknown_setting", key=key)
-    secured = securities(settings, listeners)
+    secured = Securities(settings, listeners)
     if any(listener.protocol.sasl for listener in listeners):
         close_to_others(settings)
     bound = bind_listeners(settings, listeners)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
     try:
-        composition = open_composition(settings, runtime, bound)
+        composition = open_composition(settings, runtime, bound, secured)
     except BaseException:
         runtime.close()
         raise
@@ -101,18 +100,17 @@ def _run(
     runtime: LoopRuntime,
     bound: list[tuple[Listener, list[socket.socket]]],
     http: tuple[list[socket.socket], TlsSide | None],
-    secured: Mapping[str, ListenerSecurity],
+    secured: Securities,
 ) -> int:
     broker = composition.broker
     broker.served = HANDLERS.keys()
     max_bytes, shares = _memory(broker.settings)
     broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
-    for security in secured.values():
-        security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
-    server = Server(broker, Routes(HANDLERS), shares, secured)
+    secured.open(runtime, broker)
+    server = Server(broker, Routes(HANDLERS), shares, secured.by_name)
     ending = _Ending(composition, runtime, server)
     http_sockets, http_tls = http
-    watch = TlsWatch(runtime, secured.values())
+    watch = TlsWatch(runtime, secured.by_name.values())
     if http_tls is not None:
         watch.sides.append(http_tls)
     watch.start()
@@ -263,16 +261,19 @@ def bind_listeners(settings: Settings, listeners: list[Listener]) -> list[tuple[
 
 
 def open_composition(
-    settings: Settings, runtime: LoopRuntime, bound: list[tuple[Listener, list[socket.socket]]]
+    settings: Settings,
+    runtime: LoopRuntime,
+    bound: list[tuple[Listener, list[socket.socket]]],
+    secured: Securities,
 ) -> Composition:
-    """The broker of a directory, behind the listeners that are bound. Raises: StartFailed."""
+    """The broker of a directory, behind the listeners that are bound. Raises: SettingsError, StartFailed."""
     endpoints = [
         (listener.name, listener.advertised_host, listener.advertised_port or sockets[0].getsockname()[1])
         for listener, sockets in bound
     ]
     try:
         return Composition.open(
-            settings, runtime, endpoints, {listener.name: listener.protocol for listener, _ in bound}
+            settings, runtime, endpoints, {listener.name: listener.protocol for listener, _ in bound}, secured
         )
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         raise StartFailed(str(error)) from None

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.cluster_state import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.catalogue.topic_changes import Refused, check_size
-from broker.config import client_metrics_configs, cordoned, group_configs, settings_ignored, topic_configs
+from broker.config import (
+    client_metrics_configs,
+    cordoned,
+    group_configs,
+    listener_keys,
+    listener_settings,
+    settings_ignored,
+    topic_configs,
+)
 from broker.config.config_def import ConfigError, ConfigType
+from broker.config.setting_types import OtherCertificate, SettingsError
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.catalogue.cluster_state import ClusterState
     from broker.config.config_def import ConfigKey
@@ -48,6 +57,9 @@ class BrokerConfigs:
     node_id: int
     keys: Mapping[str, ConfigKey]
     static: Mapping[str, str | None]
+    check_listeners: Callable[[Mapping[str, str], Mapping[str, str], set[str]], None] = lambda *_: None
+    """Whether the listeners could be as the cluster's and the broker's configs would have them, of which these keys
+    were changed. Raises: SettingsError."""
 
     def explicit(self, configs: Mapping[tuple[int, str], Mapping[str, str]]) -> dict[str, str | None]:
         """What is set by anybody: at start, for the cluster, for this broker; the last of these wins."""
@@ -98,10 +110,14 @@ def replace_all(
     for name, value in values.items():
         if value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
-    _validate(state, broker, resource, keys, values, set(values))
     now = state.configs.get(resource, {})
+    # What goes back to its default changes a listener too.
+    gone = {name for name in now if listener_keys.is_of_listener(name) or name in listener_keys.FOR_ALL}
+    _validate(state, broker, resource, keys, values, set(values) | (gone if resource[0] == BROKER_RESOURCE else set()))
     made = [_record(resource, name, None) for name in now if name not in values]
-    made.extend(_record(resource, name, value) for name, value in values.items() if now.get(name) != value)
+    # Of a broker also what is as it was: its files are looked at again (KAFKA-14136).
+    always = resource[0] == BROKER_RESOURCE
+    made.extend(_record(resource, name, value) for name, value in values.items() if always or now.get(name) != value)
     return made
 
 
@@ -185,7 +201,10 @@ def _validate(
             known = {name: text for name, text in overrides.items() if name in keys or name in changed}
             topic_configs.validate(known, changed)
             return
+        _check_of_listeners(state, broker, resource, overrides, changed)
         for name in changed:
+            if listener_keys.is_of_listener(name) or (name in listener_keys.STORES and name not in overrides):
+                continue
             key = keys.get(name) or settings_ignored.DYNAMIC.get(name)
             if key is None:
                 if name not in overrides:
@@ -201,6 +220,55 @@ def _validate(
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
     except ConfigError as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_of_listeners(
+    state: ClusterState,
+    broker: BrokerConfigs,
+    resource: tuple[int, str],
+    overrides: Mapping[str, str | None],
+    changed: set[str],
+) -> None:
+    """Source: Kafka's DynamicBrokerConfig.validateConfigs."""
+    bare = sorted(name for name in changed if name in listener_keys.STORES and name in overrides)
+    if bare:
+        why = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(bare)}]")
+    of_listeners = {name for name in changed if listener_keys.is_of_listener(name) or name in listener_keys.FOR_ALL}
+    for name in of_listeners:
+        value = overrides.get(name)
+        if value is not None and listener_keys.is_of_listener(name):
+            _check_of_listener(broker, name, value)
+    of_one_broker = sorted(
+        name for name in of_listeners if name in overrides and listener_keys.base_of(name) not in listener_keys.LIMITS
+    )
+    if of_one_broker and resource[1] == "":
+        why = "Cannot update these configs at default cluster level, broker id must be specified"
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{why}: [{', '.join(of_one_broker)}]")
+    if not of_listeners:
+        return
+    after = {name: value for name, value in overrides.items() if value is not None}
+    other = state.configs.get((BROKER_RESOURCE, "" if resource[1] else str(broker.node_id)), {})
+    cluster, own = (other, after) if resource[1] else (after, other)
+    try:
+        broker.check_listeners(cluster, own, of_listeners)
+    except OtherCertificate as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    except SettingsError as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _check_of_listener(broker: BrokerConfigs, name: str, value: str) -> None:
+    base = listener_keys.base_of(name)
+    if listener_settings.refuses(name, value):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}={value}: it is not supported")
+    key = listener_keys.definition_of(name, broker.keys)
+    if key is not None and listener_keys.changes(base):
+        _parse_for_broker(key, value)
+    elif not settings_ignored.has_no_effect(base) and base not in settings_ignored.REFUSED:
+        if key is None:
+            raise ConfigError(f"Unknown broker config name: {name}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
 
 
 def _check_cordoned(text: str, broker: BrokerConfigs) -> None:

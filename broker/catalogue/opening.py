@@ -41,6 +41,8 @@ class Found:
     acls_hold: bool = False  # there is an authorizer
     passed_over: Callable[[Mapping[str, str]], list[str]] = lambda _: []
     """Which of the broker's configs would keep somebody out and do not hold here."""
+    take_over: Callable[[Mapping[str, str], Mapping[str, str]], None] = lambda *_: None
+    """Told of the cluster's and the broker's configs. Raises: SettingsError, DirectoryRefused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def open_and_register(
     for record in opening:
         state.apply(record)
     startup.check(state, placing, quorum, found.directory_ids, acls_hold=found.acls_hold)
-    startup.check_configs(state, placing, found.passed_over)
+    startup.check_configs(state, placing, found.passed_over, found.take_over)
     _whole_image(log, state)  # refuses what has holes while nothing is written yet
     if found.stopped_at is None:
         log.write_again()

@@ -141,18 +141,22 @@ def check(
         )
 
 
-def check_configs(state: ClusterState, placing: Placing, passed_over: Callable[[Mapping[str, str]], list[str]]) -> None:
+def check_configs(
+    state: ClusterState,
+    placing: Placing,
+    passed_over: Callable[[Mapping[str, str]], list[str]],
+    take_over: Callable[[Mapping[str, str], Mapping[str, str]], None],
+) -> None:
     """Raises: DirectoryRefused for configs of the broker that would keep somebody out, and would not hold."""
-    of_broker = {
-        **state.configs.get((BROKER_RESOURCE, ""), {}),
-        **state.configs.get((BROKER_RESOURCE, str(placing.node_id)), {}),
-    }
-    lost = passed_over(of_broker)
+    of_cluster = state.configs.get((BROKER_RESOURCE, ""), {})
+    of_broker = state.configs.get((BROKER_RESOURCE, str(placing.node_id)), {})
+    lost = passed_over({**of_cluster, **of_broker})
     if lost:
         raise DirectoryRefused(
-            f"the directory holds {', '.join(lost)}, which Kafka changed while it ran and which would not hold: set "
-            "them at the start to what they are there, or delete them with Kafka's kafka-configs first"
+            f"the directory holds {', '.join(lost)}, which Kafka changed while it ran and which would not hold: "
+            "delete them with Kafka's kafka-configs first"
         )
+    take_over(of_cluster, of_broker)
 
 
 def check_directory_ids(state: ClusterState, placing: Placing, directory_ids: DirectoryIds) -> None:

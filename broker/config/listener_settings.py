@@ -9,20 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.config.config_def import ConfigError
-from broker.config.security_settings import SecuritySettings
+from broker.config.listener_keys import (
+    CALLBACK_HANDLER,
+    FOR_ALL,
+    LISTENER_PREFIX,
+    base_of,
+    is_of_listener,
+    listener_of,
+    without_mechanism,
+)
 from broker.config.setting_types import SettingsError
-from broker.config.settings import LISTENER_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from broker.config.settings import Settings
 
-CALLBACK_HANDLER = "sasl.server.callback.handler.class"
-OF_MECHANISMS = frozenset({"connections.max.reauth.ms", "sasl.jaas.config", CALLBACK_HANDLER})
 TOKEN_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 """The one class of a callback handler that stands for something here."""
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 
 
 class ListenerSettings:
@@ -38,6 +42,12 @@ class ListenerSettings:
         """The value of a key. Raises: SettingsError for one that is not allowed."""
         own = self._prefix + key
         return self._parsed(own, key) if own in self._own else self._bare(key)
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """All that may change while the broker runs: its own settings, and what holds for listeners that have none."""
+        own = {key: value for key, value in self._own.items() if key.startswith(self._prefix)}
+        return {**{key: self._bare(key) for key in FOR_ALL}, **own}
 
     def has_own(self, key: str) -> bool:
         """Whether it was set for this listener alone."""
@@ -78,12 +88,12 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
         prefix = next((prefix for prefix in prefixes if key.lower().startswith(prefix)), None)
         if prefix is None:
             name, _, rest = key.lower().removeprefix(LISTENER_PREFIX).partition(".")
-            if name not in controllers and (_of_any_mechanism(rest) in settings.definitions or rest in REFUSED):
+            if name not in controllers and (without_mechanism(rest) in settings.definitions or rest in REFUSED):
                 raise SettingsError(f"{key}: {name.upper()} is not in listeners, and a broker without it may be open")
             continue
         rest = key.lower().removeprefix(prefix)
         mechanism = rest.partition(".")[0]
-        rest = _of_any_mechanism(rest)
+        rest = without_mechanism(rest)
         if (mechanism.upper(), rest, value.strip()) == ("OAUTHBEARER", CALLBACK_HANDLER, TOKEN_VALIDATOR):
             continue
         if is_refused(rest, value):
@@ -93,30 +103,24 @@ def check_own(settings: Settings, listeners: Iterable[str]) -> list[str]:
     return unknown
 
 
-def passed_over(settings: Settings, listeners: Iterable[str], changed: Mapping[str, str]) -> list[str]:
-    """The keys among `changed`, what Kafka changed while it ran, that say who is let in and would not hold.
-
-    Those hold that this start says too. Source: Kafka's DynamicBrokerConfig (DynamicSecurityConfigs,
-    DynamicListenerConfig).
-    """
-    from broker.config.settings_ignored import REFUSED  # noqa: PLC0415  few directories have any
-
-    said = {key.lower(): value for key, value in {**settings.given, **settings.of_listeners}.items()}
-    prefixes = tuple(f"{LISTENER_PREFIX}{name.lower()}." for name in listeners)
+def passed_over(listeners: Iterable[str], changed: Mapping[str, str]) -> list[str]:
+    """The keys among `changed`, what Kafka changed while it ran, that say who is let in and cannot hold here."""
+    names = {name.lower() for name in listeners}
     lost = []
     for key, value in changed.items():
-        low = key.lower()
-        prefix = next((prefix for prefix in prefixes if low.startswith(prefix)), "")
-        if not prefix and low.startswith(LISTENER_PREFIX):
-            continue  # of a listener that is not there
-        bare = _of_any_mechanism(low.removeprefix(prefix))
-        known = bare in settings.definitions if prefix else bare.replace(".", "_") in SecuritySettings.__annotations__
-        if (known or bare in REFUSED) and said.get(low, "").strip() != value.strip():
+        if is_of_listener(key) and listener_of(key) not in names:
+            continue
+        if refuses(key, value):
             lost.append(key)
     return sorted(lost)
 
 
-def _of_any_mechanism(key: str) -> str:
-    """`sasl.jaas.config` of `plain.sasl.jaas.config`; other keys as they are."""
-    mechanism, _, rest = key.partition(".")
-    return rest if mechanism.upper() in MECHANISMS and rest in OF_MECHANISMS else key
+def refuses(key: str, value: str) -> bool:
+    """Whether a value that was set while a broker ran would leave somebody in whom it would keep out."""
+    from broker.config.settings_ignored import is_refused  # noqa: PLC0415  few directories have any
+
+    base = base_of(key) if is_of_listener(key) else key
+    handler = f".oauthbearer.{CALLBACK_HANDLER}"
+    if is_of_listener(key) and key.endswith(handler) and value.strip() == TOKEN_VALIDATOR:
+        return False
+    return is_refused(base, value)

@@ -17,7 +17,9 @@ class SecuritySettings:
     """Declared as those of `Settings`, which has them all."""
 
     sasl_enabled_mechanisms: tuple[str, ...] = many(
-        "GSSAPI", "Mechanisms of SASL listeners, each with its line sasl.jaas.config; GSSAPI is not supported."
+        "GSSAPI",
+        "Mechanisms of SASL listeners, each with its line sasl.jaas.config; GSSAPI is not supported.",
+        dynamic=True,
     )
     sasl_jaas_config: Secret | None = password(
         "The users of a mechanism, behind listener.name.NAME.MECHANISM.; without that it has no effect."
@@ -35,10 +37,13 @@ class SecuritySettings:
         "none",
         "Whether clients show a certificate; on SASL_SSL only behind listener.name.NAME.",
         allowed=["none", "requested", "required"],
+        dynamic=True,
     )
-    ssl_enabled_protocols: tuple[str, ...] = many("TLSv1.2,TLSv1.3", "Versions of TLS: TLSv1.2, TLSv1.3.")
+    ssl_enabled_protocols: tuple[str, ...] = many("TLSv1.2,TLSv1.3", "Versions of TLS: TLSv1.2, TLSv1.3.", dynamic=True)
     ssl_protocol: str = text("TLSv1.3", "Accepted; ssl.enabled.protocols says which versions are spoken.")
-    ssl_cipher_suites: tuple[str, ...] = many("", "Cipher suites by Java's names; empty: OpenSSL's choice.")
+    ssl_cipher_suites: tuple[str, ...] = many(
+        "", "Cipher suites by Java's names; empty: OpenSSL's choice.", dynamic=True
+    )
     ssl_keystore_type: str = text("JKS", "PEM or PKCS12; JKS, Kafka's default, is not supported.")
     ssl_keystore_location: str | None = text(None, "The file with the private key and its chain, the leaf first.")
     ssl_keystore_password: Secret | None = password("Of a PKCS12 file.")

@@ -16,6 +16,10 @@ class SettingsError(Exception):
     """A setting that cannot be; the message is one sentence with the key, the value and what is allowed."""
 
 
+class OtherCertificate(SettingsError):
+    """A certificate that is not the successor of the one that is shown now."""
+
+
 class ConfigSource(IntEnum):
     """Where a value comes from. The numbers are those of DescribeConfigs `config_source` (v1+)."""
 

@@ -11,12 +11,15 @@ Source: Kafka's AbstractKafkaConfig, SocketServerConfigs, ServerLogConfigs, Grou
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from broker.config import listener_keys
 from broker.config.config_def import ConfigError, ConfigKey
 from broker.config.cordoned import cordoned_directories
+from broker.config.listener_keys import LISTENER_PREFIX
 from broker.config.security_settings import SecuritySettings
 from broker.config.setting_types import (
     Declaration,
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 
     from broker.config.secret import Secret
 
-LISTENER_PREFIX = "listener.name."
-"""Before a listener's name in lower case and a key: a setting of this listener alone."""
 _FOREVER = 2**63 - 1
 _MAX_INT = 2**31 - 1
 
@@ -375,6 +376,7 @@ class Settings(SecuritySettings):
         self.of_listeners: dict[str, str] = {}
         for key, value in (given or {}).items():
             (self.of_listeners if key.lower().startswith(LISTENER_PREFIX) else self.given)[key] = value
+        self._of_listeners_at_start = self.of_listeners
         self.cluster_id = cluster_id  # what a fresh directory is to be given; None: a random one
         self.cluster_overrides: dict[str, str] = {}
         self.broker_overrides: dict[str, str] = {}
@@ -411,7 +413,8 @@ class Settings(SecuritySettings):
     @property
     def static(self) -> dict[str, str | None]:
         """What was set at start, and those of our own defaults that are not Kafka's and stand behind topic configs."""
-        return {"log.flush.interval.ms": to_text(self.log_flush_interval_ms), **self.given}
+        flush_ms = to_text(self.log_flush_interval_ms)
+        return {"log.flush.interval.ms": flush_ms, **self.given, **self._of_listeners_at_start}
 
     @property
     def explicit(self) -> dict[str, str | None]:
@@ -442,17 +445,30 @@ class Settings(SecuritySettings):
         An override that is not (or no longer) allowed is passed over: it was checked when it was made, perhaps by
         another version.
         """
-        self.cluster_overrides = self._allowed(cluster)
-        self.broker_overrides = self._allowed(broker)
-        for definition in self.definitions.values():
-            if not definition.read_only:
-                setattr(self, _attribute(definition), self._value(definition))
+        self._take(cluster, broker)
         for listener in self._observers:
             listener()
+
+    def with_overrides(self, *, cluster: Mapping[str, str], broker: Mapping[str, str]) -> Settings:
+        """What all settings would be under these dynamic overrides; nobody is told."""
+        made = copy(self)
+        made._observers = []
+        made._take(cluster, broker)
+        return made
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever dynamic overrides have been applied."""
         self._observers.append(listener)
+
+    def _take(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        self.cluster_overrides = self._allowed(
+            {key: value for key, value in cluster.items() if key not in listener_keys.FOR_ALL}
+        )
+        self.broker_overrides = self._allowed(broker)
+        self.of_listeners = {**self._of_listeners_at_start, **listener_keys.overrides(cluster, broker)}
+        for definition in self.definitions.values():
+            if not definition.read_only:
+                setattr(self, _attribute(definition), self._value(definition))
 
     def _allowed(self, overrides: Mapping[str, str]) -> dict[str, str]:
         allowed = {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from broker.config.listener_keys import LISTENER_PREFIX
 from broker.config.setting_types import SettingsError
-from broker.config.settings import LISTENER_PREFIX, Settings
+from broker.config.settings import Settings
 from storage.directory.meta_properties import parse_properties
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from broker.catalogue.topic_changes import Refused, check_name
 from broker.config import topic_configs
 from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
+from broker.config.listener_keys import base_of, definition_of, is_of_listener
 from broker.config.setting_types import ConfigSource
 from broker.config.settings_ignored import DYNAMIC
 from broker.handlers import broker_loggers
@@ -213,14 +214,31 @@ def _broker_entries(
 ) -> list[DescribeConfigsResourceResult]:
     layers = _broker_layers(broker)
     entries: list[DescribeConfigsResourceResult] = []
+    known = broker.catalogue.broker_configs.keys
     set_by_somebody = [key for name, key in DYNAMIC.items() if any(layer.get(name) is not None for _, layer in layers)]
-    for key in (*broker.catalogue.broker_configs.keys.values(), *set_by_somebody):
+    for key in (*known.values(), *set_by_somebody, *_of_listeners(broker, layers)):
         if names is not None and key.name not in names:
             continue
         chain = list(_behind(broker, key, layers))
+        if is_of_listener(key.name):
+            chain = _before_the_bare(chain, list(_behind(broker, known[base_of(key.name)], layers)))
         value, source = _first(chain, key)
         entries.append(_entry(key, value, source, chain if synonyms else [], documentation))
     return entries
+
+
+def _of_listeners(broker: Broker, layers: tuple[tuple[ConfigSource, Mapping[str, str | None]], ...]) -> list[ConfigKey]:
+    """What is set for single listeners."""
+    keys = broker.catalogue.broker_configs.keys
+    names = sorted({name for _, layer in layers for name in layer if is_of_listener(name)})
+    return [key for key in (definition_of(name, keys) for name in names) if key is not None]
+
+
+def _before_the_bare(own: Chain, bare: Chain) -> Chain:
+    """What gives a listener's setting its value: its own values by their sources, and between them the bare key's."""
+    found = [one for one in own if one[2] is not ConfigSource.DEFAULT_CONFIG]
+    name = found[0][0]
+    return list(dropwhile(lambda one: one[0] != name, sorted([*found, *bare], key=lambda one: one[2])))
 
 
 def _group_entries(
@@ -265,6 +283,7 @@ def _cluster_entries(
 ) -> list[DescribeConfigsResourceResult]:
     """The cluster-wide defaults: only what somebody has set."""
     known = {**DYNAMIC, **broker.catalogue.broker_configs.keys}
+    known.update({key.name: key for key in _of_listeners(broker, _broker_layers(broker))})
     overrides = broker.catalogue.configs.get((BROKER_RESOURCE, ""), {})
     return [
         _entry(

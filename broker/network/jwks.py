@@ -13,6 +13,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from broker.config.setting_types import SettingsError
 from broker.loop.logs import get_logger
+from broker.security.small_files import read_small
 from broker.security.tokens import KeySet, KeySetError
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class JwksSource:
         self._runtime = runtime
         self._read()
 
+    def stop(self) -> None:
+        """Read it no more."""
+        if self._runtime is not None:
+            self._runtime.timers.cancel(("jwks", self.url))
+            self._runtime = None
+
     @property
     def keys(self) -> KeySet:
         """Those that were read last."""
@@ -94,9 +101,9 @@ class JwksSource:
 
     def _ended(self, next_ms: int) -> None:
         runtime = self._runtime
-        assert runtime is not None
         self._reading = False
-        runtime.timers.set(("jwks", self.url), runtime.now_ms() + next_ms, self._read)
+        if runtime is not None:
+            runtime.timers.set(("jwks", self.url), runtime.now_ms() + next_ms, self._read)
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()
@@ -106,7 +113,7 @@ def read(url: str) -> KeySet:
     """The key set at an address. Blocks. Raises: OSError, KeySetError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return KeySet(Path(parts.path).read_bytes())
+        return KeySet(read_small(Path(parts.path)))
     request = Request(url, headers={"Accept": "application/json", "User-Agent": "kohort"})
     with build_opener(_SameHost).open(request, timeout=_TIMEOUT_S) as answer:
         text: bytes = answer.read(MAX_BYTES + 1)

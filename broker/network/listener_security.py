@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.listener_settings import MECHANISMS, ListenerSettings
+from broker.config.listener_keys import LISTENER_PREFIX, MECHANISMS
+from broker.config.listener_settings import ListenerSettings
 from broker.config.listeners import SecurityProtocol, is_loopback
 from broker.config.setting_types import SettingsError
-from broker.config.settings import LISTENER_PREFIX
 from broker.loop.logs import get_logger
 from broker.loop.uuids import random_uuid_text
 from broker.security.mechanisms import Offer
@@ -46,6 +46,8 @@ class ListenerSecurity:
         self.name = listener.name
         self.protocol = listener.protocol
         own = ListenerSettings(settings, listener.name)
+        self.asked = own.asked
+        """What may change while the broker runs, as it was when this was made."""
         self._refuse_unasked(own)
         self.tls: TlsSide | None = None
         if self.protocol.tls:
@@ -64,7 +66,7 @@ class ListenerSecurity:
         self._oauth: OAuthSide | None = None
         if self.protocol.sasl:
             self._read_mechanisms(own)
-            self._warn(settings, listener)
+        self._begin: Callable[[], None] | None = None  # to offer the mechanisms
 
     def open(
         self,
@@ -78,6 +80,48 @@ class ListenerSecurity:
         `find` gives a user's SCRAM credential, `decoy_secret` is known to nobody; `usual` tells what most credentials
         of a mechanism look like.
         """
+
+        def begin() -> None:
+            self._offer(runtime, find, decoy_secret, usual)
+
+        self._begin = begin
+        begin()
+
+    def files_changed(self) -> bool:
+        """Whether a file that it was read from is another one now."""
+        return self.tls is not None and self.tls.files_changed()
+
+    def check_next(self, following: ListenerSecurity) -> None:
+        """Whether another one of this listener can take its place. Raises: OtherCertificate."""
+        if self.tls is not None and following.tls is not None:
+            self.tls.check_next(following.tls)
+
+    def take(self, following: ListenerSecurity) -> None:
+        """Ask what another one of this listener asks, of new connections and log-ins; `following` ends."""
+        if self.tls is not None and following.tls is not None:
+            self.tls.take(following.tls)
+        self.max_receive_bytes, self.failed_delay_ms = following.max_receive_bytes, following.failed_delay_ms
+        self.max_connections, self.max_connection_rate = following.max_connections, following.max_connection_rate
+        of_sasl = _of_sasl(self.asked) != _of_sasl(following.asked)
+        self.asked = following.asked
+        if not of_sasl:
+            return
+        if self._oauth is not None:
+            self._oauth.end()
+        self._logins, self._reauth_ms, self._oauth = following._logins, following._reauth_ms, following._oauth
+        if self._begin is not None:
+            self._begin()
+
+    # ---
+
+    def _offer(
+        self,
+        runtime: Runtime,
+        find: Callable[[str, str], Credential | None],
+        decoy_secret: bytes,
+        usual: Callable[[str], Shape] | None,
+    ) -> None:
+        self.offers.clear()  # connections have this very dict
         for name, login in self._logins.items():
             if name == "PLAIN":
                 begin = _plain(login.options)
@@ -87,8 +131,6 @@ class ListenerSecurity:
             else:
                 begin = _scram(name, find, decoy_secret, usual)
             self.offers[name] = Offer(begin, self._reauth_ms[name])
-
-    # ---
 
     def _refuse_unasked(self, own: ListenerSettings) -> None:
         """What is set for this listener alone, and asks who its clients are, must be asked."""
@@ -116,23 +158,32 @@ class ListenerSecurity:
                 self._oauth = OAuthSide(own, self._logins[name])
             self._reauth_ms[name] = own.of("connections.max.reauth.ms") if reauth_ms is None else reauth_ms
 
-    def _warn(self, settings: Settings, listener: Listener) -> None:
-        if settings.sasl_jaas_config is not None:
-            log.warning("setting_without_effect", key="sasl.jaas.config", why="it takes the prefix of a listener")
-        if "OAUTHBEARER" in self._logins and not self.protocol.tls and not is_loopback(listener.host):
-            log.warning("tokens_in_clear_text", listener=self.name, protocol=self.protocol.name)
-        if "PLAIN" in self._logins and not self.protocol.tls and not is_loopback(listener.host):
-            log.warning("passwords_in_clear_text", listener=self.name, mechanism="PLAIN", protocol=self.protocol.name)
 
-
-def securities(settings: Settings, listeners: list[Listener]) -> Mapping[str, ListenerSecurity]:
-    """Those of all listeners, by name. Raises: SettingsError."""
+def warn_of_openness(settings: Settings, listeners: list[Listener]) -> None:
+    """Tell of settings that let in whom they seem to keep out, and of what crosses the network as it is."""
     if settings.ssl_client_auth != "none" and not any(one.protocol is SecurityProtocol.SSL for one in listeners):
         why = "no listener speaks SSL, and SASL_SSL takes it with the prefix of a listener"
         log.warning("setting_without_effect", key="ssl.client.auth", why=why)
-    if "sasl.enabled.mechanisms" in settings.given and not any(one.protocol.sasl for one in listeners):
+    of_sasl = [listener for listener in listeners if listener.protocol.sasl]
+    if "sasl.enabled.mechanisms" in settings.given and not of_sasl:
         log.warning("setting_without_effect", key="sasl.enabled.mechanisms", why="no listener speaks SASL")
-    return {listener.name: ListenerSecurity(settings, listener) for listener in listeners}
+    for listener in of_sasl:
+        if settings.sasl_jaas_config is not None:
+            log.warning("setting_without_effect", key="sasl.jaas.config", why="it takes the prefix of a listener")
+        if listener.protocol.tls or is_loopback(listener.host):
+            continue
+        enabled = ListenerSettings(settings, listener.name).of("sasl.enabled.mechanisms")
+        if "OAUTHBEARER" in enabled:
+            log.warning("tokens_in_clear_text", listener=listener.name, protocol=listener.protocol.name)
+        if "PLAIN" in enabled:
+            log.warning(
+                "passwords_in_clear_text", listener=listener.name, mechanism="PLAIN", protocol=listener.protocol.name
+            )
+
+
+def _of_sasl(asked: Mapping[str, object]) -> dict[str, object]:
+    """Those of them by which mechanisms are offered."""
+    return {key: value for key, value in asked.items() if "sasl." in key or key.endswith("max.reauth.ms")}
 
 
 def _login(own: ListenerSettings, mechanism: str) -> Login:

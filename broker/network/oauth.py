@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.config.listener_settings import CALLBACK_HANDLER
+from broker.config.listener_keys import CALLBACK_HANDLER
 from broker.config.setting_types import SettingsError
 from broker.loop.logs import get_logger
 from broker.network.jwks import JwksSource
@@ -80,6 +80,11 @@ class OAuthSide:
             self._source.start(runtime)
         judge = partial(self._judge, runtime)
         return lambda: OAuthBearer(judge)
+
+    def end(self) -> None:
+        """Read keys no more; exchanges that are on their way have those that were read."""
+        if self._source is not None:
+            self._source.stop()
 
     def _judge(self, runtime: Runtime, token: str) -> Proven:
         now_ms = runtime.now_ms()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography import x509
 
-from broker.config.setting_types import SettingsError
+from broker.config.setting_types import OtherCertificate, SettingsError
 from broker.security.stores import KeyPair, Store, StoreError, key_pair, trusted
 from broker.security.subjects import MappingError, mapped, parse_rules, subject_text
 
@@ -89,16 +89,30 @@ class TlsSide:
     def reload(self) -> None:
         """Read everything again, for new connections. Raises: TlsRefused, and goes on with what it has."""
         loaded = self._load()
-        own = self._own
+        self._check_successor(loaded, self._own)
+        self.loaded = loaded
+
+    def check_next(self, next_side: TlsSide) -> None:
+        """Whether another side can take its place. Raises: OtherCertificate."""
+        try:
+            self._check_successor(next_side.loaded, next_side._own)
+        except TlsRefused as error:
+            raise OtherCertificate(f"{error} (listener {self.listener})") from None
+
+    def take(self, next_side: TlsSide) -> None:
+        """Be as another side is, for new connections."""
+        self._own, self.client_auth, self._rules = next_side._own, next_side.client_auth, next_side._rules
+        self.loaded = next_side.loaded
+
+    # ---
+
+    def _check_successor(self, loaded: TlsMaterial, own: ListenerSettings) -> None:
         if loaded.subject != self.loaded.subject and not own.of("ssl.allow.dn.changes"):
             raise TlsRefused(
                 f"ssl.allow.dn.changes=false: the new certificate is of {loaded.subject}, not of {self.loaded.subject}"
             )
         if not loaded.names >= self.loaded.names and not own.of("ssl.allow.san.changes"):
             raise TlsRefused("ssl.allow.san.changes=false: the new certificate lacks alternative names of the old one")
-        self.loaded = loaded
-
-    # ---
 
     def _load(self) -> TlsMaterial:
         own = self._own

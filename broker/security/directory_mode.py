@@ -27,10 +27,17 @@ def close_to_others(settings: Settings) -> None:
     for key, place in [("log.dirs", one) for one in settings.log_dirs] + [
         ("metadata.log.dir", one) for one in (settings.metadata_log_dir,) if one
     ]:
-        _check(settings, key, Path(place))
+        _check(settings, key, Path(place), "the keys of SCRAM users lie in it")
 
 
-def _check(settings: Settings, key: str, path: Path) -> None:
+def check_closed(settings: Settings) -> None:
+    """Whether a secret may be written into the metadata log, where it stands as it is. Raises: SettingsError."""
+    directory = settings.metadata_log_dir or settings.log_dirs[0]
+    key = "metadata.log.dir" if settings.metadata_log_dir else "log.dirs"
+    _check(settings, key, Path(directory), "this secret would lie in it as it is")
+
+
+def _check(settings: Settings, key: str, path: Path, why: str) -> None:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:
@@ -39,7 +46,7 @@ def _check(settings: Settings, key: str, path: Path) -> None:
         return
     if not settings.kohort_allow_open_directory:
         raise SettingsError(
-            f"{key}={path}: others may look into it (mode {mode:04o}), and the keys of SCRAM users lie in it; "
+            f"{key}={path}: others may look into it (mode {mode:04o}), and {why}; "
             f"chmod 700 {path}, or set kohort.allow.open.directory=true"
         )
     log.warning("directory_open_to_others", directory=str(path), mode=f"{mode:04o}", key="kohort.allow.open.directory")

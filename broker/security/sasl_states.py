@@ -70,6 +70,7 @@ class SaslStates:
         "_mechanism",
         "_name",
         "_offers",
+        "_reauth_ms",
         "expires_at_ms",
         "state",
         "user",
@@ -78,6 +79,7 @@ class SaslStates:
 
     def __init__(self, offers: Mapping[str, Offer]) -> None:
         self._offers = offers
+        self._reauth_ms = 0
         self.state = State.START
         self.user: str | None = None
         """Who it is, once that is known; it stays while it authenticates again."""
@@ -129,6 +131,7 @@ class SaslStates:
             return Answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, failed="the mechanism is not enabled")
         self._name = mechanism
         self._mechanism = offer.begin()
+        self._reauth_ms = offer.reauth_ms  # the mechanism may be taken away before this is over
         self.state = State.TOKENS if version > 0 else State.BARE_TOKENS
         return Answer()
 
@@ -157,8 +160,7 @@ class SaslStates:
         return self._accept(proven, answer, now_ms)
 
     def _accept(self, proven: Proven, answer: bytes, now_ms: int) -> Answer:
-        reauth_ms = self._offers[self._name].reauth_ms
-        lifetimes = [reauth_ms] if reauth_ms else []
+        lifetimes = [self._reauth_ms] if self._reauth_ms else []
         if proven.expires_at_ms is not None:
             lifetimes.append(max(proven.expires_at_ms - now_ms, 1))
         lifetime_ms = min(lifetimes, default=0)

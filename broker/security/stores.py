@@ -15,6 +15,8 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
+from broker.security.small_files import read_small
+
 if TYPE_CHECKING:
     from broker.config.secret import Secret
 
@@ -123,7 +125,7 @@ def _read(store: Store) -> bytes:
     if store.type == "PEM" and store.password is not None:
         raise StoreError(f"{store.kind}.password: PEM has none, a key's is ssl.key.password")
     try:
-        return Path(store.location).read_bytes()
+        return read_small(Path(store.location))
     except OSError as error:
         raise StoreError(f"{store.kind}.location={store.location}: {(error.strerror or str(error)).lower()}") from None
 

@@ -11,7 +11,7 @@ from broker.config.settings_sources import gather
 from broker.handlers.dispatch import HANDLERS, Routes
 from broker.loop import logs
 from broker.loop.testbed_runtime import TestbedRuntime
-from broker.network.listener_security import securities
+from broker.network.securities import Securities
 from broker.process import bind_listeners, open_composition
 from broker.testbed.auditing.tapped_server import TappedServer
 from broker.testbed.channel import ChannelClosed
@@ -54,14 +54,14 @@ class Bed:
         unknown = check_own(sources.settings, [listener.name for listener in listeners])
         if unknown:
             raise Refused(f"there is no setting {', '.join(unknown)}")
-        secured = securities(sources.settings, listeners)
+        secured = Securities(sources.settings, listeners)
         bound = bind_listeners(sources.settings, listeners)
         self.disk = disk
         self.directory = Path(sources.settings.log_dirs[0])
         self.runtime = runtime = TestbedRuntime.create()
         runtime.set_clock(*clock)
         try:
-            self.composition = open_composition(sources.settings, runtime, bound)
+            self.composition = open_composition(sources.settings, runtime, bound, secured)
         except BaseException:
             runtime.close()
             for _, sockets in bound:
@@ -70,14 +70,13 @@ class Bed:
             raise
         self.broker = broker = self.composition.broker
         broker.served = HANDLERS.keys()
-        for security in secured.values():
-            security.open(runtime, broker.catalogue.scram_credential, broker.secret, broker.catalogue.usual_credential)
+        secured.open(runtime, broker)
         self.watch = watch or Watch()
         self.watch.faults.bed = self
         if self.watch.audit is not None:
             self.watch.audit.watch(broker)
         routes = Routes(self.watch.over(HANDLERS))
-        self.server = TappedServer(broker, routes, lambda: self.watch.audit, secured)
+        self.server = TappedServer(broker, routes, lambda: self.watch.audit, secured.by_name)
         self.server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
         self.composition.start()
         self.address = str(next(iter(broker.endpoints.values())))

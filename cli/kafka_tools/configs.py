@@ -5,6 +5,7 @@ Source: Kafka's ConfigCommand.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.added_configs import parse_added
@@ -49,15 +50,30 @@ def main(words: list[str]) -> int:
                     value = "null" if one.value is None else one.value
                     print(f"  {one.name}={value} sensitive={str(one.is_sensitive).lower()}")
         return 0
-    added = parse_added(options.add_config or "")
+    added = _added(options)
     removed = [name for name in (options.delete_config or "").split(",") if name]
     if not (added or removed) or not names:
-        raise UsageError("--alter takes --entity-name, and --add-config or --delete-config")
+        raise UsageError("--alter takes --entity-name, and --add-config, --add-config-file or --delete-config")
     cluster = Cluster(options)
     for name in names:
         change_configs(cluster, kind, name, added, removed)
         print(f"Completed updating config for {kind[:-1]} {name}.")
     return 0
+
+
+def _added(options: argparse.Namespace) -> dict[str, str]:
+    """What is to be set. Raises: UsageError."""
+    if options.add_config_file is None:
+        return parse_added(options.add_config or "")
+    if options.add_config is not None:
+        raise UsageError("--add-config and --add-config-file: it takes one of them")
+    from storage.directory.meta_properties import parse_properties  # noqa: PLC0415  not for --help
+
+    try:
+        return parse_properties(Path(options.add_config_file).read_bytes().decode("latin-1"))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"--add-config-file {options.add_config_file}: {why.lower()}") from None
 
 
 def _quotas(options: argparse.Namespace, entities: dict[str, str | object | None]) -> int:
@@ -77,7 +93,7 @@ def _quotas(options: argparse.Namespace, entities: dict[str, str | object | None
         if "users" in entities and len(entities) == 1 and ("user" not in named or user is not None):
             _describe_credentials(cluster, user)
         return 0
-    added = parse_added(options.add_config or "")
+    added = _added(options)
     removed = [name for name in (options.delete_config or "").split(",") if name]
     if not (added or removed) or len(named) < len(entities):
         raise UsageError("--alter takes --entity-name or --entity-default, and --add-config or --delete-config")
@@ -124,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("user", "client", "ip"):
         parser.add_argument(f"--{name}-defaults", action="store_true", help=f"of each {name} that has none by name")
     parser.add_argument("--add-config", metavar="K=V,...", help="set these; lists in brackets: k=[a,b]")
+    parser.add_argument("--add-config-file", metavar="FILE", help="set what this properties file says: for secrets")
     parser.add_argument("--delete-config", metavar="K,...", help="take these back to their defaults")
     parser.add_argument("--version", action="store_true", help="the version of this program")
     return parser

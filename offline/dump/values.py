@@ -11,13 +11,17 @@ import json
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.cluster_state import BROKER_RESOURCE
+from broker.config.listener_keys import base_of, is_of_listener
+from broker.config.settings import Settings
+from broker.config.settings_ignored import DYNAMIC, has_no_effect
 from protocol.errors import ProtocolError
 from protocol.records import transaction_records
 from protocol.records.consumer_protocol import MetadataError, assigned_partitions, subscribed_topics
 from protocol.records.control_records import control_type, decode_control_value
 from protocol.records.errors import UnparsableRecord
 from protocol.records.group_records import GroupMetadataValue, UnknownKey, decode_key, decode_value
-from protocol.records.metadata_records import MetadataRecordError, decode_frame
+from protocol.records.metadata_records import ConfigRecord, MetadataRecordError, decode_frame
 from protocol.schema import Struct
 from protocol.types import uuid_text
 
@@ -30,6 +34,7 @@ Decoded = dict[str, Any]
 
 _IDS = ("id", "dirs", "directories")  # how the names of fields end that hold uuids
 _SECRETS = frozenset({"salt", "stored_key", "server_key"})  # of a user's password
+_NOT_SHOWN = "(not shown)"
 
 
 class Undecodable(Exception):
@@ -91,7 +96,19 @@ def metadata_record(record: Record) -> Decoded:
         value = decode_frame(record.value or b"")
     except MetadataRecordError as error:
         raise Undecodable(str(error)) from None
-    return {"type": type(value).__name__, "value": as_json(value)}
+    shown = as_json(value)
+    if isinstance(value, ConfigRecord) and value.value is not None and _is_secret(value):
+        shown["value"] = _NOT_SHOWN
+    return {"type": type(value).__name__, "value": shown}
+
+
+def _is_secret(record: ConfigRecord) -> bool:
+    """Whether a broker's config is one of which nobody is told; so is one that is not known, as in Kafka."""
+    if record.resource_type != BROKER_RESOURCE:
+        return False
+    name = base_of(record.name) if is_of_listener(record.name) else record.name
+    known = Settings.definitions.get(name) or DYNAMIC.get(name)
+    return not has_no_effect(name) if known is None else known.sensitive
 
 
 def control_record(record: Record) -> Decoded:
@@ -147,7 +164,7 @@ def as_json(value: Any, name: str = "") -> Any:
         return [as_json(one, name) for one in value]
     if isinstance(value, (bytes, bytearray, memoryview)):
         if name in _SECRETS:
-            return "(not shown)"
+            return _NOT_SHOWN
         data = bytes(value)
         is_id = len(data) == 16 and name.endswith(_IDS)
         return uuid_text(data) if is_id else base64.b64encode(data).decode()

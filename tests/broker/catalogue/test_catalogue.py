@@ -22,6 +22,7 @@ from storage.files import Disk
 from tests.support.catalogue_fixture import DIRECTORY_ID, CatalogueDriver
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 LOG = "__cluster_metadata-0/00000000000000000000.log"
@@ -496,6 +497,9 @@ def test_configs_that_would_keep_somebody_out_and_do_not_hold_refuse_the_directo
     for node, key in (("", "a"), ("1", "b"), ("2", "c")):
         record = metadata_records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=node, name=key, value=node)
         state.apply(record)
-    startup.check_configs(state, placing, lambda _: [])
+    told: list[tuple[Mapping[str, str], Mapping[str, str]]] = []
+    startup.check_configs(state, placing, lambda _: [], lambda *both: told.append(both))
+    assert told == [({"a": ""}, {"b": "1"})]
     with pytest.raises(DirectoryRefused, match="the directory holds a, b, which Kafka changed while it ran"):
-        startup.check_configs(state, placing, sorted)
+        startup.check_configs(state, placing, sorted, lambda *both: told.append(both))
+    assert len(told) == 1

@@ -15,7 +15,8 @@ from broker.config.listeners import parse_listeners
 from broker.config.settings import Settings
 from broker.handlers.context import Deferred
 from broker.network.gate import LOGIN_WITHIN_MS
-from broker.network.listener_security import ListenerSecurity, securities
+from broker.network.listener_security import ListenerSecurity
+from broker.network.securities import Securities
 from broker.security.mechanisms import Offer
 from broker.security.scram import Scram
 from protocol.api_keys import ApiKey
@@ -524,7 +525,7 @@ def test_the_plaintext_listener_has_no_gate():
     harness = Harness()
     assert harness.connection._gate is None
     parsed = Settings({})
-    (security,) = securities(parsed, parse_listeners(parsed)).values()
+    (security,) = Securities(parsed, parse_listeners(parsed)).by_name.values()
     assert not security.protocol.sasl
 
 

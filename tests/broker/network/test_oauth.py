@@ -234,7 +234,8 @@ def test_unsigned_tokens_are_for_who_allows_them(tmp_path: Path):
 
 
 def test_a_validator_without_an_endpoint_is_refused(tmp_path: Path):
-    from broker.config.listener_settings import CALLBACK_HANDLER, TOKEN_VALIDATOR
+    from broker.config.listener_keys import CALLBACK_HANDLER
+    from broker.config.listener_settings import TOKEN_VALIDATOR
 
     key = f"{PREFIX}.{CALLBACK_HANDLER}"
     with pytest.raises(SettingsError, match=r"jwks.endpoint.url: it is missing"):
