@@ -19,7 +19,7 @@ from broker.catalogue.topic_changes import Refused, check_name
 from broker.config import topic_configs
 from broker.config.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from broker.config.group_configs import GROUP_CONFIGS
-from broker.config.listener_keys import base_of, definition_of, is_of_listener
+from broker.config.listener_keys import STORES, base_of, definition_of, is_of_listener
 from broker.config.setting_types import ConfigSource
 from broker.config.settings_ignored import DYNAMIC
 from broker.handlers import broker_loggers
@@ -153,7 +153,7 @@ def _behind(
     for name in names:
         if key.synonyms and name in known and known[name].default is not None:
             yield name, known[name].default, ConfigSource.DEFAULT_CONFIG
-        elif not key.synonyms:
+        elif not key.synonyms and key.default is not None:
             yield name, key.default, ConfigSource.DEFAULT_CONFIG
 
 
@@ -308,7 +308,7 @@ def _entry(
     return DescribeConfigsResourceResult(
         name=key.name,
         value=None if key.sensitive else value,
-        read_only=key.read_only,
+        read_only=key.read_only and key.name not in STORES,
         config_source=source,
         is_sensitive=key.sensitive,
         synonyms=[

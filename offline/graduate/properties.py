@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from broker.catalogue.cluster_state import BROKER_RESOURCE
+from broker.config import listener_keys
+from broker.config.listener_settings import ListenerSettings
 from broker.config.listeners import host_and_port, parse_listeners
 
 if TYPE_CHECKING:
@@ -53,7 +56,10 @@ def server_properties(directory: Directory, settings: Settings, given: Mapping[s
         quorum = f"controller.quorum.bootstrap.servers={place}"
     else:
         quorum = f"controller.quorum.voters={node_id}@{place}"
-    protocols = [f"{one.name}:PLAINTEXT" for one in listeners]
+    protocols = [f"{one.name}:{one.protocol.name}" for one in listeners]
+    carried = {**given, **{key: value for key, value in settings.given.items() if key not in given}}
+    carried.update(_set_while_running(directory))
+    among = _inter_broker(listeners, given)
     lines = [
         "process.roles=broker,controller",
         f"node.id={node_id}",
@@ -61,7 +67,7 @@ def server_properties(directory: Directory, settings: Settings, given: Mapping[s
         f"listeners={','.join([*own, f'CONTROLLER://{host_and_port(_bound_host(listeners), port)}'])}",
         f"advertised.listeners={','.join([*told, f'CONTROLLER://{place}'])}",
         "controller.listener.names=CONTROLLER",
-        f"inter.broker.listener.name={listeners[0].name}",
+        f"inter.broker.listener.name={among.name}",
         f"listener.security.protocol.map={','.join([*protocols, 'CONTROLLER:PLAINTEXT'])}",
         f"log.dirs={','.join(map(str, directory.logs))}",
         "offsets.topic.replication.factor=1",
@@ -80,7 +86,9 @@ def server_properties(directory: Directory, settings: Settings, given: Mapping[s
     for key in _OUR_DEFAULTS:
         if key not in given:
             lines.append(f"{key}={settings.text_of(key)}")
-    carried = {**given, **{key: value for key, value in settings.given.items() if key not in given}}
+    if among.protocol.sasl and "sasl.mechanism.inter.broker.protocol" not in carried:
+        enabled = ListenerSettings(settings, among.name).of("sasl.enabled.mechanisms")
+        lines.append(f"sasl.mechanism.inter.broker.protocol={enabled[0]}")
     lines += [f"{key}={_escaped(carried[key])}" for key in sorted(carried) if _carries(key)]
     return lines
 
@@ -92,6 +100,26 @@ def not_carried(given: Mapping[str, str]) -> list[str]:
 
 def _carries(key: str) -> bool:
     return key not in _WRITTEN and not key.startswith("kohort.")
+
+
+def _set_while_running(directory: Directory) -> dict[str, str]:
+    """What Kohort was told of its listeners while it ran, and Kafka would keep in the directory and not follow."""
+    assert directory.identity is not None and directory.metadata is not None
+    configs = directory.metadata.state.configs.get((BROKER_RESOURCE, str(directory.identity.node_id)), {})
+    followed = listener_keys.STORES | listener_keys.LIMITS
+    return {
+        key: value
+        for key, value in configs.items()
+        if (listener_keys.is_of_listener(key) and listener_keys.base_of(key) not in followed)
+        or key in listener_keys.FOR_ALL
+    }
+
+
+def _inter_broker(listeners: list[Listener], given: Mapping[str, str]) -> Listener:
+    """The listener over which Kafka talks to itself: the one that was set, or one that asks as little as there is."""
+    wanted = given.get("inter.broker.listener.name", "").strip().upper()
+    named = next((one for one in listeners if one.name == wanted), None)
+    return named or min(listeners, key=lambda one: (one.protocol.sasl, one.protocol.tls))
 
 
 def _controller(listeners: list[Listener], given: Mapping[str, str]) -> tuple[str, int]:

@@ -26,6 +26,7 @@ from protocol.records.transaction_records import (
     encode_value,
 )
 from storage.directory.meta_properties import parse_properties
+from tests.broker.network.test_securities import JAAS, Life
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
 
 if TYPE_CHECKING:
@@ -108,6 +109,38 @@ def test_the_server_properties_are_a_file_that_kafka_reads(graduate, data: Path)
     assert properties["num.network.threads"] == "5", "what has no effect here has one there"
     assert properties["log.flush.interval.messages"] == "1"
     assert not [key for key in properties if key.startswith("kohort.")]
+
+
+def test_listeners_ask_of_their_peers_what_they_asked_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also what was set while Kohort ran, which Kafka would keep and not follow; stores and limits it follows."""
+    life = Life(tmp_path / "broker", listeners="SASL://127.0.0.1:9292,SSL://127.0.0.1:9293")
+    (life.folder / "data").chmod(0o700)
+    users, limit = 'org.apache.kafka.x required user_bob="two";', "listener.name.ssl.max.connections"
+    users = users.replace("org.apache.kafka.x", "org.apache.kafka.common.security.plain.PlainLoginModule")
+    client_auth = "listener.name.ssl.ssl.client.auth"
+    assert life.alter({JAAS: users, client_auth: "required", "ssl.enabled.protocols": "TLSv1.3", limit: "5"})[0] == 0
+    life.stop()
+
+    words = [f"--override={key}={value}" for key, value in life.settings.given.items()]
+    assert main(["graduate", *words, f"--override={JAAS}=none"]) == 0
+    properties = parse_properties(capsys.readouterr().out)
+    assert properties["listener.security.protocol.map"] == "SASL:SASL_PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
+    assert properties["inter.broker.listener.name"] == "SSL"
+    assert "sasl.mechanism.inter.broker.protocol" not in properties
+    assert (properties[JAAS], properties[client_auth]) == (users, "required")
+    assert properties["ssl.enabled.protocols"] == "TLSv1.3"
+    assert limit not in properties
+
+
+def test_a_directory_of_users_alone_names_the_mechanism_of_the_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kafka does not start without; its default is GSSAPI."""
+    life = Life(tmp_path / "broker", listeners="SASL://127.0.0.1:9292")
+    life.stop()
+    words = [f"--override={key}={value}" for key, value in life.settings.given.items()]
+    assert main(["graduate", *words]) == 0
+    assert parse_properties(capsys.readouterr().out)["sasl.mechanism.inter.broker.protocol"] == "PLAIN"
 
 
 def test_defaults_of_ours_that_are_not_kafkas_are_told() -> None:
