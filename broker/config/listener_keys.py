@@ -2,8 +2,8 @@
 
 `listener.name.NAME.KEY`, of a SASL mechanism `listener.name.NAME.MECHANISM.KEY`, names in lower case.
 
-Kafka keeps all of them when they are changed, and of a listener that is there it follows stores and limits alone. Here all
-of them hold at once.
+Kafka keeps all of them when they are changed, and of a listener that is there it follows stores and limits alone. Here
+all of them hold at once.
 
 Source: Kafka's ListenerName, SslConfigs (RECONFIGURABLE_CONFIGS), DynamicBrokerConfig (PER_BROKER_CONFIGS,
 LISTENER_MECHANISM_CONFIGS).

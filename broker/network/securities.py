@@ -80,6 +80,8 @@ class Securities:
                 f"{error}: the directory holds {', '.join(changed)}, which were set while a broker ran; put right what "
                 "they name, or delete them with Apache Kafka"
             ) from None
+        if self._wrong is not None:
+            warn_of_openness(settings, self._listeners)
 
     def open(self, runtime: Runtime, broker: Broker) -> None:
         """Begin to offer mechanisms, and to follow the settings."""

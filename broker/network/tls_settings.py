@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cryptography import x509
 
 from broker.config.setting_types import OtherCertificate, SettingsError
-from broker.security.stores import KeyPair, Store, StoreError, key_pair, trusted
+from broker.security.stores import UNREADABLE, KeyPair, Store, StoreError, key_pair, trusted
 from broker.security.subjects import MappingError, mapped, parse_rules, subject_text
 
 if TYPE_CHECKING:
@@ -134,10 +134,14 @@ class TlsSide:
                 f"ssl.truststore.location: it is missing, and ssl.client.auth={self.client_auth} needs one to trust"
             )
         leaf = pair.leaf
+        try:
+            subject, names = subject_text(leaf.subject.public_bytes()), _alternative_names(leaf)
+        except UNREADABLE:
+            raise TlsRefused("ssl.keystore: the subject of its certificate, or a name in it, cannot be read") from None
         return TlsMaterial(
             self._context(pair, trust),
-            subject_text(leaf.subject.public_bytes()),
-            _alternative_names(leaf),
+            subject,
+            names,
             int(leaf.not_valid_before_utc.timestamp() * 1_000),
             int(leaf.not_valid_after_utc.timestamp() * 1_000),
             stamps,
@@ -155,7 +159,7 @@ class TlsSide:
             if location is not None:
                 try:
                     stamps.append((location, Path(location).stat().st_mtime_ns))
-                except OSError:
+                except (OSError, ValueError):
                     stamps.append((location, 0))
         return tuple(stamps)
 

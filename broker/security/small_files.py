@@ -13,7 +13,10 @@ MOST_BYTES = 1 << 20
 
 def read_small(path: Path) -> bytes:
     """What is in it. Raises: OSError, also for a pipe or a device, which might never end, and for a long one."""
-    status = path.stat()
+    try:
+        status = path.stat()
+    except ValueError as error:  # a null in the name
+        raise OSError(str(error)) from None
     if not stat.S_ISREG(status.st_mode):
         raise OSError("it is no plain file")
     if status.st_size > MOST_BYTES:

@@ -31,6 +31,17 @@ _WAYS_OUT = {
 }
 
 
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+"""What `cryptography` raises for bytes that are no key or certificate; of some only when a part of it is looked at."""
+
+
 class StoreError(Exception):
     """A store that cannot be used. The message names the setting (without a prefix), and never a secret."""
 
@@ -71,7 +82,7 @@ def key_pair(store: Store, key: Secret | None, chain: Secret | None, key_passwor
     password = None if store.password is None else store.password.reveal().encode()
     try:
         found = load_pkcs12(content, password)
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise StoreError(f"{store.kind}.location={store.location}: it is no PKCS12, or its password is wrong") from None
     if found.key is None or found.cert is None:
         raise StoreError(f"{store.kind}.location={store.location}: it holds no private key with its certificate")
@@ -99,7 +110,7 @@ def trusted(store: Store, certificates: Secret | None) -> bytes | None:
     password = None if store.password is None else store.password.reveal().encode()
     try:
         found = load_pkcs12(content, password)
-    except (ValueError, UnsupportedAlgorithm):
+    except UNREADABLE:
         raise StoreError(f"{store.kind}.location={store.location}: it is no PKCS12, or its password is wrong") from None
     held = [one.certificate for one in (found.cert, *found.additional_certs) if one is not None]
     if not held:
@@ -141,7 +152,7 @@ def _pem_pair(said: str, key_text: bytes, chain_text: bytes, key_password: Secre
         raise StoreError("ssl.key.password: it is missing, and the private key is encrypted")
     try:
         key = load_pem_private_key(keys[0][0], password if encrypted else None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except UNREADABLE:
         why = ", or ssl.key.password is wrong" if encrypted else ""
         raise StoreError(f"{said}: the private key cannot be read{why}") from None
     leaf = x509.load_pem_x509_certificate(chain)
@@ -156,6 +167,6 @@ def _certificates(said: str, text: bytes) -> bytes:
     try:
         for one in found:
             x509.load_pem_x509_certificate(one)
-    except ValueError:
+    except UNREADABLE:
         raise StoreError(f"{said.partition('=')[0]}: a certificate in it cannot be read") from None
     return b"\n".join(found) + b"\n"

@@ -200,6 +200,20 @@ def logs_in(place: Place, user: str, password: str) -> bool:
         return False
 
 
+def by_kafkas_own_tool(place: Place, broker: BrokerProcess) -> str:
+    """What kafka-configs tells after a change and after it was taken back."""
+    about = ("--bootstrap-server", broker.address, "--entity-type", "brokers", "--entity-name", "1")
+    told = ""
+    for words in (
+        ("--alter", "--add-config", f"{STORE}={place.path('third')}"),
+        ("--describe",),
+        ("--alter", "--delete-config", STORE),
+        ("--describe",),
+    ):
+        told += g.tool("kafka.admin.ConfigCommand", *about, *words, version="4.4.0")
+    return "\n".join(line for line in told.splitlines() if "onfig" in line or STORE in line)
+
+
 def holds(place: Place) -> tuple[str, bool, list[str]]:
     """The certificate that is shown, whether one is asked for, and who of three may log in."""
     users = [user for user, word in (("ann", "one"), ("bob", "two"), ("eve", "three")) if logs_in(place, user, word)]
@@ -213,9 +227,12 @@ def test_both_answer_alike_and_take_each_other_over(tmp_path: Path) -> None:
     """
     place = Place(tmp_path)
     with place.kohort("ours") as ours:
+        tool = by_kafkas_own_tool(place, ours)
         by_kohort = told(place, ours)
         assert holds(place) == ("second", True, ["bob"])
     with place.kafka("kafka") as kafka:
+        assert tool == by_kafkas_own_tool(place, kafka)
+        assert f"{STORE}={place.path('third')} sensitive=false" in tool
         by_kafka = told(place, kafka)
         assert holds(place) == ("second", False, ["ann"])
         kafka.restart()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import random
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -231,6 +234,7 @@ def test_a_certificate_that_is_no_successor_is_refused_before_it_is_written_down
         ({STORE: "/x"}, "", "INVALID_REQUEST", "broker id must be specified"),
         ({"ssl.client.auth": "none"}, "", "INVALID_REQUEST", "broker id must be specified"),
         ({STORE: "/no/such/file"}, "1", "INVALID_REQUEST", "no such file"),
+        ({STORE: "/a\0b"}, "1", "INVALID_REQUEST", "null byte"),
         ({STORE: "/dev/zero"}, "1", "INVALID_REQUEST", "no plain file"),
         ({f"{SSL}ssl.keystore.type": "JKS"}, "1", "INVALID_REQUEST", "it takes PEM or PKCS12"),
         ({f"{SSL}ssl.client.auth": "perhaps"}, "1", "INVALID_REQUEST", f"{SSL}ssl.client.auth"),
@@ -259,6 +263,31 @@ def test_what_a_listener_cannot_be_is_refused_and_nothing_changes(
     assert life.shown() == der(SERVER)
     assert life.logs_in("ann", "one")
     assert life.alter(dict.fromkeys(changes), name)[0] == ErrorCode.NONE or name == ""
+    life.stop()
+
+
+def test_files_that_are_a_little_wrong_are_refused_or_taken_and_no_bug(tmp_path: Path):
+    """SE73: what a library makes of bytes that are almost a certificate is its own; here it is a refusal."""
+    generator = random.Random(3)
+    life = Life(tmp_path / "broker", ssl__truststore__certificates="")
+    pem = re.compile(r"(-----BEGIN [A-Z ]+-----\n)(.*?)(-----END)", re.DOTALL)
+
+    def wrong(found: re.Match[str]) -> str:
+        data = bytearray(base64.b64decode(found[2]))
+        if "KEY" not in found[1]:
+            for _ in range(generator.randrange(1, 4)):
+                data[generator.randrange(len(data))] = generator.randrange(256)
+        return found[1] + base64.encodebytes(bytes(data)).decode() + found[3]
+
+    answers = []
+    for number in range(150):
+        key = STORE if number % 2 else f"{SSL}ssl.truststore.location"
+        store = SERVER.pem() if number % 2 else CA.certificate_pem
+        changes: dict[str, str | None] = {key: life.file("wrong", pem.sub(wrong, store.decode()).encode())}
+        answers.append(life.alter(changes, validate_only=True)[0])
+    assert set(answers) <= {ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG}
+    assert len(set(answers)) > 1
+    assert "change_failed" not in life.log.getvalue()
     life.stop()
 
 
