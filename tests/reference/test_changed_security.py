@@ -210,7 +210,7 @@ def by_kafkas_own_tool(place: Place, broker: BrokerProcess) -> str:
         ("--alter", "--delete-config", STORE),
         ("--describe",),
     ):
-        told += g.tool("kafka.admin.ConfigCommand", *about, *words, version="4.4.0")
+        told += g.tool("kafka.admin.ConfigCommand", *about, *words)
     return "\n".join(line for line in told.splitlines() if "onfig" in line or STORE in line)
 
 
