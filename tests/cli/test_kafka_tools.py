@@ -123,6 +123,8 @@ def test_console_clients_and_a_group(run: Run, name: str) -> None:
         ("kafka-topics.sh", "--list", "--describe"),
         ("kafka-topics.sh", "--list", "--zookeeper", "zk:2181"),
         ("kafka-configs.sh", "--describe"),
+        ("kafka-configs.sh", "--alter", "--broker", "1", "--add-config", "a=b", "--add-config-file", "/dev/null"),
+        ("kafka-configs.sh", "--alter", "--broker", "1", "--add-config-file", "/no/such/file"),
         ("kafka-console-consumer.sh",),
         ("kafka-console-producer.sh", "--topic", "t", "--property", "parse.key"),
     ],

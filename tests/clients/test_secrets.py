@@ -77,6 +77,13 @@ def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Pa
             )
             assert (ended.code == 0) is (word != "planted-wrong"), ended
             said.append(ended.out + ended.err)
+        for words in (f'{login[:-1]} user_eve="planted-eve";', f'{login[:-1]} user_eve="planted-eve"'):
+            config_file = tmp_path / "added.properties"
+            config_file.write_text(f"listener.name.sasl_plaintext.plain.sasl.jaas.config={words}\n")
+            about = ("--broker", "1", "--alter", "--add-config-file", str(config_file))
+            ended = kohort("kafka-configs.sh", "--bootstrap-server", plain, *about)
+            assert (ended.code == 0) is words.endswith(";"), ended
+            said.append(ended.out + ended.err)
         consumer = Consumer({
             "bootstrap.servers": sasl, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": "ann", "sasl.password": "planted-scram", "group.id": "billing", "log_level": 0,
