@@ -59,7 +59,7 @@ class JwksSource:
     def stop(self) -> None:
         """Read it no more."""
         if self._runtime is not None:
-            self._runtime.timers.cancel(("jwks", self.url))
+            self._runtime.timers.cancel(("jwks", self.url, id(self)))
             self._runtime = None
 
     @property
@@ -103,7 +103,7 @@ class JwksSource:
         runtime = self._runtime
         self._reading = False
         if runtime is not None:
-            runtime.timers.set(("jwks", self.url), runtime.now_ms() + next_ms, self._read)
+            runtime.timers.set(("jwks", self.url, id(self)), runtime.now_ms() + next_ms, self._read)
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()

@@ -130,6 +130,39 @@ def test_keys_are_read_as_often_as_a_setting_says(tmp_path: Path):
         exchange.step(message(signed()))
 
 
+def test_each_listener_reads_the_keys_of_one_endpoint_until_it_asks_another(tmp_path: Path):
+    """SE26: with one timer for both the keys of one listener stayed as they were for ever."""
+    file, runtime = tmp_path / "keys.json", VirtualRuntime(now_ms=NOW_S * 1_000)
+    file.write_bytes(KEYS)
+    sources = [JwksSource(f"file://{file}", 1_000) for _ in range(3)]
+    for source in sources:
+        source.start(runtime)
+    runtime.turn()
+    sources[2].stop()
+    file.write_bytes(key_set(jwk(OTHER_KEY, "three")))
+    runtime.advance(1_000)
+    assert [len(source.keys) for source in sources] == [1, 1, 2]
+
+
+def test_an_endpoint_that_is_changed_is_asked_from_now_on(tmp_path: Path):
+    """SE26"""
+    made, runtime = security(tmp_path)
+    (tmp_path / "other").mkdir()
+    other, _ = security(tmp_path / "other", key_set(jwk(OTHER_KEY, "one")), **{
+        "listener.name.sasl_plaintext.sasl.oauthbearer.jwks.endpoint.refresh.ms": "1000"})  # fmt: skip
+    held = made.offers
+    token = signed(OTHER_KEY)
+    assert proven(made, message(token)) is None
+    made.take(other)
+    runtime.turn()
+    assert made.offers is held
+    assert proven(made, message(token)) is not None
+    assert proven(made, message(signed())) is None
+    (tmp_path / "other" / "keys.json").write_bytes(KEYS)
+    runtime.advance(1_000)
+    assert proven(made, message(signed())) is not None
+
+
 @pytest.mark.parametrize(
     ("expected", "of_any", "claims"),
     [
