@@ -356,7 +356,7 @@ def test_limits_of_a_listener_may_be_the_clusters(life: Life):
 
 
 def test_a_store_that_is_broken_at_the_next_start_refuses_it_by_name(life: Life):
-    """SE08: Kafka does not start either."""
+    """SE08: it is said what is wrong, and no other certificate shown."""
     path = life.file("next", NEXT)
     assert life.alter({STORE: path})[0] == ErrorCode.NONE
     life.file("next", b"broken")
