@@ -652,7 +652,8 @@ def test_files_are_looked_at_every_minute_and_a_broken_one_is_told_of_once(
     """SE08"""
     file = tmp_path / "server.pem"
     file.write_bytes(SERVER.pem())
-    runtime = VirtualRuntime(now_ms=int(SERVER.certificate.not_valid_before_utc.timestamp() * 1_000) + 1)
+    next_one = CA.issue(days=20)  # younger than the first, which may have been made long ago
+    runtime = VirtualRuntime(now_ms=int(next_one.certificate.not_valid_before_utc.timestamp() * 1_000) + 1)
     security = security_of(PEM | {"ssl.keystore.location": str(file)})
     watch = TlsWatch(runtime, [security])
     watch.start()
@@ -662,7 +663,7 @@ def test_files_are_looked_at_every_minute_and_a_broken_one_is_told_of_once(
     runtime.advance(LOOK_EVERY_MS * 3)
     assert capfd.readouterr().err.count("tls_reload_failed") == 1
     assert security.tls.context is before
-    file.write_bytes(CA.issue(days=20).pem())
+    file.write_bytes(next_one.pem())
     runtime.advance(LOOK_EVERY_MS)
     said = capfd.readouterr().err
     assert "tls_reloaded" in said
