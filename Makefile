@@ -40,7 +40,7 @@ test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; 
 	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
-	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_HDFS=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_HDFS=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilities of what is pinned
 	$(BIN)/ruff format --check .
@@ -143,12 +143,13 @@ clean: ## remove what was installed and built; ./data stays
 compiled: $(VENV)/.dev ## the hot path as native code, in build/compiled, which `make run` takes from then on; docs/compiled.md
 	@$(BIN)/python -m tools.compiled $(ARGS)
 
-# They put another function in a module's place, or ask values for their fields, which native code does not see or have.
-NOT_NATIVE := --deselect tests/coordinator/consumer/test_loading.py::test_kafka_21117_built_in_again_is_found \
-  --ignore tests/coordinator/test_kept_outcomes.py
-test-compiled: compiled ## tests of the rules and of codecs on build/compiled
-	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 -o pythonpath="$$tree ." -m "not slow" $(NOT_NATIVE) \
-	  tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py $(ARGS)
+# What tests/compiled/not_native.txt names puts another function in a module's place, which native code does not see, or asks
+# values for what only Python's have.
+test-compiled: compiled ## the tests of the broker's rooms, its clients, its crashes and its simulation on build/compiled; minutes
+	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 --dist loadgroup -o pythonpath="$$tree ." -m "not slow" \
+	  @tests/compiled/not_native.txt tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py tests/storage \
+	  tests/broker/groups tests/broker/handlers tests/broker/partitions tests/broker/network tests/broker/catalogue tests/replay \
+	  tests/broker/transactions tests/simulation tests/fuzz tests/crash tests/clients $(ARGS)
 
 .PHONY: wheels
 wheels: $(VENV)/.dev ## a pure wheel and, where there is a C compiler, a compiled one for this platform and Python, into dist/

@@ -6,13 +6,13 @@ are not among those that are divided), so the answers to its parts, one behind t
 
 from __future__ import annotations
 
+from copy import copy
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.handlers.context import CloseConnection, Deferred
 from broker.handlers.gathering import Gathering, Steps
 from broker.loop.slices import InThread
-from protocol.schema.ahead import new
 from protocol.schema.declaration import Struct
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ class _Part:
 
 def _with(whole: R, field: str, value: Any) -> R:
     """A copy with another value in one field."""
-    made: R = new(type(whole))
-    for one in whole.FIELDS:
-        setattr(made, one.name, getattr(whole, one.name))
+    made = copy(whole)
     setattr(made, field, value)
     return made
 

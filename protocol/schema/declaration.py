@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from protocol.errors import ProtocolError, UnsupportedVersion
-from protocol.schema.ahead import freeze
+from protocol.schema.ahead import freeze, new
 from protocol.schema.wire_types import NO_DEFAULT, Composite, Field, Nullable, WireType
 
 if TYPE_CHECKING:
@@ -75,6 +75,12 @@ class Struct(Composite):
             freeze(instance)
             cls._shared_default = instance
         return cls._shared_default
+
+    def __copy__(self) -> Self:
+        made: Self = new(type(self))
+        for one in self.FIELDS:
+            setattr(made, one.name, getattr(self, one.name))
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Struct) or other.FIELDS is not self.FIELDS:

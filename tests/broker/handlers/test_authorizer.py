@@ -153,7 +153,7 @@ def _value(at: Layout, wire_type: Any, name: str, topic_id: bytes, own_id: bytes
         text = wire_type.name == "String"
         return ("g" if "group" in name or "key" in name else "t") if text else b""
     if isinstance(wire_type, Fixed):
-        return own_id if wire_type.name == "Uuid" else _KINDS.get(name, 0)
+        return own_id if wire_type.name == "Uuid" else _KINDS.get(name, False if wire_type.name == "Bool" else 0)
     return one_of_everything(at.of(wire_type), topic_id)
 
 
