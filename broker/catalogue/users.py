@@ -7,15 +7,12 @@ Source: KIP-554, RFC 5802; Kafka's ScramControlManager, ScramMechanism.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from broker.security.scram import ORDINARY, Shape
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
 from protocol.records import metadata_records as records
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.catalogue.cluster_state import ClusterState
+    from broker.security.scram import Shape
 
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 MIN_SALT_BYTES = 8
@@ -70,6 +68,9 @@ class ScramCredential:
     @classmethod
     def of(cls, mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
         """From a password that was salted already (`Hi` of RFC 5802)."""
+        import hashlib  # noqa: PLC0415  4 MB and 10 ms, which few brokers need
+        import hmac  # noqa: PLC0415
+
         client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
         stored_key = hashlib.new(mechanism.digest, client_key).digest()
         return cls(salt, stored_key, hmac.digest(salted_password, b"Server Key", mechanism.digest), iterations)
@@ -90,6 +91,8 @@ def credential(kept: Credentials, user: str, mechanism: str) -> ScramCredential 
 
 def usual(kept: Credentials, mechanism: str) -> Shape:
     """What most credentials for what SASL calls `mechanism` look like."""
+    from broker.security.scram import ORDINARY, Shape  # noqa: PLC0415  4 MB and 10 ms, which few brokers need
+
     known = ScramMechanism.by_name(mechanism)
     shapes = Counter(Shape.of(record) for (_, number), record in kept.items() if number == known)
     return shapes.most_common(1)[0][0] if shapes else ORDINARY

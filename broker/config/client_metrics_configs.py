@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import re2
-
 from broker.config.config_def import ConfigError, ConfigKey, ConfigType, between
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    import re2
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 DEFAULT_INTERVAL_MS = 300_000
@@ -40,8 +40,6 @@ _ATTRIBUTES = frozenset(
         "client_source_port",
     }
 )
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
 
 
 class BadRequest(ConfigError):
@@ -66,12 +64,19 @@ def validate(overrides: Mapping[str, str | None], changed: Collection[str]) -> N
 def patterns(text: str) -> dict[str, re2._Regexp]:
     """Attribute of a client -> what its value must match as a whole. Raises: ConfigError."""
     found: dict[str, re2._Regexp] = {}
-    for part in CLIENT_METRICS_CONFIGS[MATCH].parse(text):
+    parts = CLIENT_METRICS_CONFIGS[MATCH].parse(text)
+    if not parts:
+        return found
+    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
+
+    options = re2.Options()
+    options.log_errors = False
+    for part in parts:
         attribute, sign, pattern = part.partition("=")
         try:
             if not sign or not pattern.strip() or "=" in pattern or attribute.strip() not in _ATTRIBUTES:
                 raise ConfigError(f"Illegal client matching pattern: {part}")
-            found[attribute.strip()] = re2.compile(pattern.strip(), _OPTIONS)
+            found[attribute.strip()] = re2.compile(pattern.strip(), options)
         except re2.error:
             raise ConfigError(f"Illegal client matching pattern: {part}") from None
     return found

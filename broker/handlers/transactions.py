@@ -11,8 +11,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topics_image import INTERNAL_TOPICS
 from broker.coordinators.batches import LeaderState
@@ -308,9 +306,8 @@ def list_transactions(
     leaders = broker.transactions.leaders
     matches = None
     if request.transactional_id_pattern:
-        try:
-            matches = _matcher(request.transactional_id_pattern)
-        except re2.error:
+        matches = _matcher(request.transactional_id_pattern)
+        if matches is None:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     deferred = Deferred()
@@ -385,10 +382,15 @@ def _visible(
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=seen)
 
 
-def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a whole id matches. Not Python's own expressions: some of those take for ever. Raises: re2.error."""
+def _matcher(pattern: str) -> Callable[[str], bool] | None:
+    """Whether a whole id matches; None: it is no expression. Not Python's own: some of those take for ever."""
+    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
+
     options = re2.Options()
     options.max_mem = _PATTERN_MAX_BYTES
     options.log_errors = False
-    compiled = re2.compile(pattern, options=options)
+    try:
+        compiled = re2.compile(pattern, options=options)
+    except re2.error:
+        return None
     return lambda name: compiled.fullmatch(name) is not None

@@ -13,8 +13,6 @@ import re as python_re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import re2
-
 from coordinator.cause import Cause
 from coordinator.consumer.answers import Refused
 from coordinator.consumer.draft import Draft
@@ -38,8 +36,6 @@ REGEXES_TOLD_MAX = 20
 GIVE_UP_AFTER_MS = 60_000
 """A look-up that has not come back is asked for again."""
 
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
 # The one escape that RE2 has and RE2/J, which Kafka uses, has not: any single byte. An even number of backslashes
 # before it are escaped themselves.
 _SINGLE_BYTE = python_re.compile(r"(?<!\\)(?:\\\\)*\\C")
@@ -50,8 +46,12 @@ def compiled(regex: str) -> Any:
     """The expression, ready to be matched. Raises: Refused, when it is none."""
     if _SINGLE_BYTE.search(regex):
         raise _invalid(regex, r"invalid escape sequence: \C")
+    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return re2.compile(regex, _OPTIONS)
+        return re2.compile(regex, options)
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         raise _invalid(regex, reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
