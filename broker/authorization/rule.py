@@ -15,6 +15,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
 
 from broker.authorization.acl_types import EVERYBODY, WILDCARD, Operation, PatternType, Permission
+from broker.config.host_ranges import network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +38,7 @@ class Verdict(Enum):
 
 @lru_cache(10_000)
 def address(text: str) -> IPv4Address | IPv6Address | None:
-    """A host as an address, IPv4 in IPv6 as IPv4; None for a name or a range, which mean nobody."""
+    """A host as an address, IPv4 in IPv6 as IPv4; None for a name, which means nobody, and for a range."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -130,8 +131,13 @@ def _is_for(acl: Acl, principal: str, host: str) -> bool:
         return False
     if acl.host in (WILDCARD, host):
         return True
-    stored = address(acl.host)
-    return stored is not None and stored == address(host)
+    peer, stored = address(host), address(acl.host)
+    if peer is None:
+        return False
+    if stored is not None:
+        return stored == peer
+    hosts = network(acl.host)
+    return hosts is not None and peer in hosts
 
 
 def _means(acl: Acl, operation: int) -> bool:

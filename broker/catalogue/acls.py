@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.kept_records import value_of
+from broker.config.host_ranges import network
 from protocol.errors import ErrorCode
 from protocol.records import metadata_records as records
 
@@ -101,6 +102,10 @@ def refusal(wish: AclCreation) -> Refusal | None:
             f"Could not parse principal from `{wish.principal}` (no colon is present separating the principal type "
             "from the principal name)"
         )
+    elif not wish.host:
+        text = "Host pattern cannot be null or empty"
+    elif "/" in wish.host and network(wish.host) is None:
+        text = f"Invalid CIDR host pattern: {wish.host}"
     return None if text is None else (ErrorCode.INVALID_REQUEST, text)
 
 

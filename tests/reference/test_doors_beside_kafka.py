@@ -256,7 +256,8 @@ GOOD = [
 BAD = [
     creation(""), creation("x", resource_type=4), creation("x", resource_type=99), creation("x", operation=99),
     creation("x", permission_type=99), creation("x", resource_pattern_type=99), creation("x", principal="q"),
-    creation("x", principal=""),
+    creation("x", principal=""), creation("x", host=""),
+    creation("x", host="10.0.0.0/33"), creation("x", host="a-name/8"),
 ]  # fmt: skip
 ANYTHING = {
     "resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1, "principal_filter": None,

@@ -141,11 +141,15 @@ def test_odd_creations(desk: AclDesk) -> None:
         creation(permission_type=4),
         creation(principal="q"),
         creation(principal=""),
+        creation(host=""),
+        creation(host="10.0.0.0/33"),
+        creation(host="10.0.0.0/255.0.0.0"),
+        creation(host="a-name/8"),
     ]
     odd = [
         creation("kafka-cluster", resource_type=4),
         creation(principal="User:"),
-        creation(host=""),
+        creation(host="10.0.0.0/8"),
         creation(host="a-name"),
         creation(operation=Operation.IDEMPOTENT_WRITE),
         creation("*", resource_pattern_type=PREFIXED),
