@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tools.mutants import parts
-from tools.mutants.__main__ import PAGE, Score, draw, listed
+from tools.mutants.__main__ import Score, draw, stale
 from tools.mutants.quick import difference
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
-
-EXCUSED = sorted(listed(PAGE.read_text()))
 
 
 def test_a_larger_sample_holds_the_smaller_and_what_is_new_elsewhere_hardly_moves_it():
@@ -64,11 +62,9 @@ def test_a_fault_is_told_by_the_lines_that_differ():
     assert difference("a\nb\n", "a\nb\n") == ("", "")
 
 
-@pytest.mark.parametrize(("place", "was", "becomes"), EXCUSED)
-def test_what_is_excused_still_stands_there(place: str, was: str, becomes: str):
-    parts = place.split(".")
-    module = next(
-        path for at in range(len(parts), 0, -1) if (path := ROOT.joinpath(*parts[:at]).with_suffix(".py")).exists()
-    )
-    assert was in " ".join(module.read_text().split())
-    assert becomes != was
+def test_a_row_whose_line_is_no_more_is_told():
+    place = "tools.mutants.workplace.Workplace.names"
+    there = (place, "return sorted(self._results())", "return sorted(None)")
+    gone = (place, "return sorted(nobody())", "return sorted(None)")
+    nowhere = ("tools.nobody.at_all", "return", "pass")
+    assert stale({there, gone, nowhere}) == [gone, nowhere]

@@ -51,10 +51,10 @@ ROOMS = {
     ),
     "recovery": (Part(("storage/recovery/*.py", "storage/state/leader_epochs.py"), _RECOVERY),),
     "coordinator": (
-        Part(("coordinator/classic/*.py",), _CLASSIC),
+        Part(("coordinator/classic/**/*.py",), _CLASSIC),
         Part(("coordinator/consumer/**/*.py",), (_kept("the_consumer_protocol"), *_CONSUMER)),
-        Part(("coordinator/offsets/*.py",), (_kept("offsets"), *_OFFSETS)),
-        Part(("coordinator/transactions/*.py",), (_kept("transactions"), "tests/coordinator/transactions")),
+        Part(("coordinator/offsets/**/*.py",), (_kept("offsets"), *_OFFSETS)),
+        Part(("coordinator/transactions/**/*.py",), (_kept("transactions"), "tests/coordinator/transactions")),
         Part(("coordinator/why/**/*.py",), (_WHY,)),
         Part(
             ("coordinator/*.py",),

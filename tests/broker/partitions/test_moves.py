@@ -9,6 +9,7 @@ import pytest
 
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from cli import main
 from protocol.errors import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -287,6 +288,24 @@ def test_a_move_that_a_stop_has_cut_off_goes_on_with_what_was_copied(tmp_path: P
     assert folders(tmp_path / "b") == ["t-0"]
     assert len(values(whole)) == 40
     whole.stop()
+
+
+def test_graduate_lets_a_move_pass_that_a_stop_has_cut_off(tmp_path: Path) -> None:
+    """Kafka goes on with it too: the folder with the plain name counts."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v")
+    begin(whole, tmp_path / "b")
+    assert whole.stop()
+    copies = [one.name for one in (tmp_path / "b").iterdir() if one.name.endswith("-future")]
+    assert len(copies) == 1
+    assert main(["graduate", "--check", "--override", f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"]) == 0
+    assert [one.name for one in (tmp_path / "b").iterdir() if one.name.endswith("-future")] == copies
+    whole = start(tmp_path)
+    whole.runtime.advance(1_000)
+    assert folders(tmp_path / "b") == ["t-0"]
+    assert values(whole) == [b"v"]
+    assert whole.stop()
 
 
 def test_an_older_topics_folder_is_not_taken_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
