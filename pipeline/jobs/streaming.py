@@ -182,7 +182,7 @@ def claim(
     Raises: UsageError.
     """
     note = checkpoint / "kohort.json"
-    told: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {}
+    told = _note(note) if note.exists() else {}
     if told.get("verb", verb) != verb:
         raise UsageError(f"--checkpoint {checkpoint} is that of {told['verb']}; {verb} needs one of its own")
     if log_id is not None and told.get("log_id") not in (None, log_id):
@@ -207,6 +207,16 @@ def claim(
         "by_date": by_date,
     }
     put_text(note, json.dumps(facts))
+
+
+def _note(note: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(note.read_text())
+    except ValueError:
+        told = None
+    if isinstance(told, dict):
+        return told
+    raise UsageError(f"{note} is damaged: what the checkpoint is for stood there; name another, with another --to")
 
 
 def _log_id(inputs: Inputs) -> str | None:

@@ -81,14 +81,32 @@ def offset_entries(files: Files, path: str, base_offset: int, size_bytes: int) -
         return []
 
 
-def time_entries(files: Files, path: str, base_offset: int) -> Sequence[tuple[int, int]]:
-    """(timestamp in ms, last offset of the batch it is of) of each usable entry; none without the file."""
+def time_entries(files: Files, path: str, base_offset: int, next_offset: int | None) -> Sequence[tuple[int, int]]:
+    """(timestamp in ms, last offset of the batch it is of) of each entry; none without the file.
+
+    `next_offset` is where the next segment begins. One that is damaged is not believed at all, for segments are left
+    out by its word: entries rise in both numbers, lie in their segment, and have nothing but zeros behind them.
+    """
+    beyond = 1 << 31 if next_offset is None else next_offset - base_offset
     try:
         with files.open(path) as file:
+            if file.size_bytes % _TIME_ENTRY.size:
+                return []
             if file.size_bytes <= WHOLE_BYTES:
-                index = TimeIndex.believed(file.pread(file.size_bytes, 0))
-                offsets = [base_offset + offset for offset in index.offsets]
-                return list(zip(index.timestamps, offsets, strict=True))
-        return _Entries(files.open(path), _TIME_ENTRY, (1 << 62, 1 << 31), (0, base_offset))
+                data = file.pread(file.size_bytes, 0)
+                index = TimeIndex.believed(data)
+                offsets = index.offsets.tolist()
+                if any(data[_TIME_ENTRY.size * len(index) :]) or offsets != sorted(offsets):
+                    return []
+                found: Sequence[tuple[int, int]] = [
+                    (moment, base_offset + offset) for moment, offset in zip(index.timestamps, offsets, strict=True)
+                ]
+            else:
+                found = _Entries(files.open(path), _TIME_ENTRY, (1 << 62, beyond), (0, base_offset))
+                behind = _TIME_ENTRY.size * len(found)
+                if any(file.pread(min(_TIME_ENTRY.size, file.size_bytes - behind), behind)):
+                    return []
+            inside = not found or (found[0][1] >= base_offset and found[-1][1] < base_offset + beyond)
+            return found if inside else []
     except OSError:
         return []

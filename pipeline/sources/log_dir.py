@@ -142,7 +142,7 @@ def _scan_one(files: Files, path: str, wants: Callable[[str, int], bool]) -> lis
             if wants(folder.topic, folder.partition)
         ]
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        raise DataError(f"{error.filename or path} cannot be read: {error.strerror}") from error
     if not folders:
         names = [entry.name for entry in entries]
         some = f"only {', '.join(names[:5])}" if names else "it is empty"
@@ -195,13 +195,9 @@ def _topic_id(files: Files, directory: str) -> str | None:
 def _with_checkpoints(partitions: list[Partition], log_directory: str) -> list[Partition]:
     if not partitions:
         return []
-    try:
-        found = [
-            _checkpoint(partitions[0].files, f"{log_directory}/{name}") for name in (CLEANER, HIGH_WATERMARK, LOG_START)
-        ]
-    except (CorruptFile, OSError) as error:
-        raise DataError(str(error)) from error
-    cleaner, watermark, start = found
+    cleaner, watermark, start = (
+        _checkpoint(partitions[0].files, f"{log_directory}/{name}") for name in (CLEANER, HIGH_WATERMARK, LOG_START)
+    )
     return [
         replace(
             partition,
@@ -214,8 +210,13 @@ def _with_checkpoints(partitions: list[Partition], log_directory: str) -> list[P
 
 
 def _checkpoint(files: Files, path: str) -> dict[tuple[str, int], int]:
-    data = read_whole(files, path)
-    return {} if data is None else parse_offsets(Path(path), data)
+    try:
+        data = read_whole(files, path)
+        return {} if data is None else parse_offsets(Path(path), data)
+    except CorruptFile as error:
+        raise DataError(str(error)) from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def is_there(files: Files, path: str) -> bool:
@@ -228,9 +229,13 @@ def is_there(files: Files, path: str) -> bool:
 
 
 def clusters_of(partitions: Iterable[Partition]) -> frozenset[str]:
-    """The clusters in whose directories these lie; empty where one of them does not say. May raise OSError."""
+    """The clusters in whose directories these lie; empty where one of them does not say. Raises: DataError."""
     folders = {(one.files, one.directory.rpartition("/")[0] or ".") for one in partitions}
-    whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in folders]
+    try:
+        whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in folders]
+    except OSError as error:
+        places = " or ".join(sorted(f"{place}/{META_PROPERTIES}" for _, place in folders))
+        raise DataError(f"{places} cannot be read: {error.strerror}") from error
     found = {parse_properties((data or b"").decode("utf-8", "replace")).get("cluster.id", "") for data in whole}
     return frozenset() if "" in found else frozenset(found)
 

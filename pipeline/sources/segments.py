@@ -101,7 +101,7 @@ def index_entries(segment: Segment) -> Sequence[tuple[int, int]]:
 def latest_timestamp(segment: Segment) -> int | None:
     """The last entry of the time index (ms): no record of the closed segment is later. None when nothing is known."""
     try:
-        times = time_entries(segment.files, segment.beside(".timeindex"), segment.base_offset)
+        times = time_entries(segment.files, segment.beside(".timeindex"), segment.base_offset, segment.next_offset)
         return times[-1][0] if times else None
     except OSError:
         return None

@@ -152,7 +152,7 @@ def test_a_large_index_is_not_read_whole(tmp_path: Path):
 
     entries = offset_entries(files, str(tmp_path / "0.index"), 1000, 1 << 40)
     assert (len(entries), entries[-1], entries[7]) == (count, (1000 + 10 * count + 9, 4096 * count), (1089, 4096 * 8))
-    moments = time_entries(files, str(tmp_path / "0.timeindex"), 1000)
+    moments = time_entries(files, str(tmp_path / "0.timeindex"), 1000, None)
     assert (len(moments), moments[-1]) == (count, (1_700_000_000_000 + count, 1000 + 10 * count + 9))
     assert files.read_bytes < 200_000
     assert not offset_entries(files, str(tmp_path / "1.index"), 0, 1)
