@@ -12,6 +12,7 @@ from protocol.messages.describe_client_quotas import ComponentData, DescribeClie
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.reference.judge.catalog import each_version, scenario
+from tests.reference.judge.members import SHORT_MS, stable
 from tests.reference.judge.play import ANSWER_WITHIN_S, Script
 from tests.support.broker_process import eventually
 from tests.support.data_plane import batch
@@ -107,9 +108,9 @@ class Throttled:
     seconds: the wait and the time since the first request.
     """
 
-    def __init__(self, s: Script, key: str, value: float, *, fills: bool = False) -> None:
+    def __init__(self, s: Script, key: str, value: float, *, fills: bool = False, name: str | None = None) -> None:
         self.s = s
-        self.name = s.name("held")
+        self.name = name or s.name("held")
         self._key = key
         self._fills = fills
         self._began_s: float | None = None
@@ -134,20 +135,20 @@ class Throttled:
         return answer
 
 
-@scenario("Quota-produce")
+@scenario("SE55-produce")
 def produced(s: Script) -> None:
     """1,000 bytes a second, and some 8 kB at once, five times; what is over is appended all the same."""
     name = s.name("t")
     s.observer().call(CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1)], timeout_ms=5_000), 5)
     held = Throttled(s, PRODUCE, 1_000.0)
-    data = PartitionProduceData(index=0, records=batch(b"v" * 8_000))
+    data = PartitionProduceData(index=0, records=batch(b"v" * 7_940))
     topic = TopicProduceData(name=name, partition_data=[data])
     for _ in range(5):
         answer = held.call(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[topic]), 9, "produced")
         s.note("error", answer.responses[0].partition_responses[0].error_code)
 
 
-@scenario("Quota-fetch")
+@scenario("SE56-fetch")
 def fetched(s: Script) -> None:
     """1,000 bytes a second: the answer over it is empty, and does not count."""
     name = s.name("t")
@@ -169,7 +170,28 @@ def fetched(s: Script) -> None:
         s.note("answer", {"topics": len(answer.responses), "session": answer.session_id > 0})
 
 
-@scenario("Quota-mutations")
+@scenario("SE58")
+def muted(s: Script) -> None:
+    """A member that is not heard for longer than its session is out, and its heartbeat is too late.
+
+    16 kB at 1,000 bytes a second: six seconds more than the ten that are averaged.
+    """
+    name = s.name("t")
+    s.observer().call(CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1)], timeout_ms=5_000), 5)
+    held = Throttled(s, PRODUCE, 1_000.0, name="muted")
+    (member,) = stable(s, held.name, session=SHORT_MS)
+    data = PartitionProduceData(index=0, records=batch(b"v" * 16_000))
+    topic = TopicProduceData(name=name, partition_data=[data])
+    answer = member.client.wire.call(ProduceRequest(acks=1, timeout_ms=5_000, topic_data=[topic]), 9)
+    s.note("produced", {"seconds": round(answer.throttle_time_ms / 1_000)})
+    began_s = time.monotonic()
+    member.heartbeat()
+    s.note("heard", {"late": time.monotonic() - began_s > SHORT_MS / 1_000})
+    s.until("Empty", 0)
+    held.alter(None)
+
+
+@scenario("SE57-mutations")
 def mutated(s: Script) -> None:
     """Two partitions a second: older versions are done and wait, newer ones are refused while others are owed."""
     held = Throttled(s, MUTATE, 2.0, fills=True)
