@@ -242,7 +242,11 @@ def main() -> None:
         rows = [*measured.rows()]
         for name, size in measured.memory.items():
             rows.append(Row(f"memory, {name}", "MB", figures={"kohort": size / 1e6}))
-        rows.append(Row("connections that hostile ones made", "/s", figures={"kohort": median(measured.made)}))
+        rows.append(
+            Row("connections that hostile ones made, beside a storm", "/s", figures={"kohort": median(measured.made)})
+        )
+        rows.append(Row("hostile ones alone: the broker's share of a core", "%", figures={"kohort": measured.share}))
+        rows.append(Row("hostile ones alone: its CPU for each that comes", "us", figures={"kohort": measured.each_us}))
     print(f"\n{machine()}; median of {options.rounds}\n")
     show(rows, options)
 
@@ -254,6 +258,18 @@ class Run(Measured):
         super().__init__(broker, seconds)
         self.memory: dict[str, int] = {}
         self.made: list[float] = []
+        self.share = 0.0
+        """Of a core, in percent, that the broker takes while nobody but the hostile ones wants anything."""
+        self.each_us = 0.0
+        """That is for each connection that they make. What their own process takes of the machine is not in it."""
+
+    def measure_alone(self, made: Any, seconds: float) -> None:
+        """Nobody else wants anything."""
+        count, began, used_s = made.value, time.monotonic(), self._broker.cpu_s()
+        time.sleep(seconds)
+        cpu_s = self._broker.cpu_s() - used_s
+        self.share = cpu_s / (time.monotonic() - began) * 100
+        self.each_us = cpu_s / max(made.value - count, 1) * 1e6
 
 
 def run(broker: Guarded, options: argparse.Namespace) -> Run:
@@ -272,6 +288,7 @@ def run(broker: Guarded, options: argparse.Namespace) -> Run:
         measured.memory[resting] = broker.memory_bytes()
         both = f"{resting}, {options.hostile:,} hostile"
         with hostile(broker, options.hostile) as made:
+            measured.measure_alone(made, 10)
             for _ in range(options.rounds):
                 before, began = made.value, time.monotonic()
                 measured.measure(both)
