@@ -67,8 +67,10 @@ class Auditor:
             event.reply_to.noted = self._owner_problem(before, event)
         elif isinstance(event, FetchOffsets):
             event.reply_to.noted = dict(self.acknowledged)
-        elif isinstance(event, Sync) and isinstance(before, Group):
-            self._plan(before, event, outcome)
+        elif isinstance(event, Sync):
+            event.reply_to.noted = type(before)
+            if isinstance(before, Group):
+                self._plan(before, event, outcome)
         after = outcome.after
         seen, self.seen = self.seen, after
         if isinstance(after, ConsumerGroup):
@@ -79,8 +81,6 @@ class Auditor:
             if after is not seen:
                 check_invariants(after)
             self._check_waiting(after)
-        if outcome.records and any(isinstance(key, GroupMetadataKey) for key, _ in outcome.records):
-            self.recorded = True
         if type(event).__name__ == "AppendFailed" and isinstance(before, Group):
             self.recorded = False
         if isinstance(before, Group) and isinstance(after, Group) and after.generation > before.generation:
@@ -116,8 +116,8 @@ class Auditor:
 
     def _come_back(self, group: Any) -> None:
         if self.forgotten is not None:
-            kind, *known = self.forgotten
-            if isinstance(group, kind):
+            known_as, *known = self.forgotten
+            if group is not None and _identity(group) == known_as:
                 self.generation, self.plans, self.told, self.epochs = known
             self.forgotten = None
         self.back_at_ms = self.leader.clock.now_ms
@@ -125,7 +125,7 @@ class Auditor:
         self.unsure_until_ms = self.leader.clock.now_ms + 1_000
 
     def _forget(self, before: Any) -> None:
-        self.forgotten = type(before), self.generation, self.plans, self.told, self.epochs
+        self.forgotten = _identity(before), self.generation, self.plans, self.told, self.epochs
         self.generation = -1
         self.plans, self.told, self.epochs = {}, {}, {}
         # Answers of before may still be on their way, and a crash or a refusal may bring the group of before back.
@@ -147,7 +147,8 @@ class Auditor:
         elif group.pending_sync and since_ms is not None and self.loaded_at_ms < since_ms:
             joined_ms = group.rebalance.joined_at_ms if group.rebalance is not None else None
             if joined_ms is not None:
-                assert now_ms - joined_ms <= CLASSIC_REBALANCE_MS + slack_ms, "a member that never syncs stays"
+                waits_ms = now_ms - max(joined_ms, self.back_at_ms)
+                assert waits_ms <= CLASSIC_REBALANCE_MS + slack_ms, "a member that never syncs stays"
 
     def _check_revoking(self, group: ConsumerGroup) -> None:
         """Nobody keeps what it must give up for longer than its rebalance timeout."""
@@ -203,6 +204,8 @@ class Auditor:
 
     def appended(self, key: Any, value: Any) -> None:
         """A record is in the log."""
+        if isinstance(key, GroupMetadataKey):
+            self.recorded = True
         if type(key).__name__ == "OffsetCommitKey":
             at = number(key.topic, key.partition)
             if value is None:
@@ -271,6 +274,8 @@ class Auditor:
         if isinstance(self.leader.group, ConsumerGroup):
             self._nobody_else_reads(event.member_id, generation, set(partitions), self.leader.group)
             return
+        if event.reply_to.noted is ConsumerGroup:
+            return  # it was asked of a group that was one still, and its members are to join again
         assert generation >= self.generation, f"{generation} was told what to read, after {self.generation}"
         self.generation = generation
         told = self.told.setdefault(generation, {})
@@ -318,6 +323,7 @@ class Auditor:
     def loaded(self) -> None:
         """A new shard was made of the log."""
         self.loaded_at_ms = self.leader.clock.now_ms
+        self.recorded = True
         self.revoking_since_ms = {}
         offsets = {number(*key): stored.offset for key, stored in self.leader.shard.offsets.get(GROUP, {}).items()}
         for partition, offset in self.acknowledged.items():
@@ -364,6 +370,11 @@ class Auditor:
             assert (live.generation, live.state) == (loaded.generation, loaded.state)
             mine = {one.member_id: (one.instance_id, one.assignment) for one in live.members.values()}
             assert mine == {one.member_id: (one.instance_id, one.assignment) for one in loaded.members.values()}
+
+
+def _identity(group: Any) -> tuple[object, ...]:
+    """What tells a group from another of its name."""
+    return type(group), group.epoch if isinstance(group, ConsumerGroup) else group.generation, set(group.members)
 
 
 def held_by(group: Any, decode: Callable[[bytes], Iterable[int]]) -> set[int]:
