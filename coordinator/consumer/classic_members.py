@@ -83,7 +83,7 @@ def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGr
         raise _inconsistent()
     draft = Draft(view, now_ms)
     member_id, instance_id = request.member_id or short_member_id(request.new_member_id), request.instance_id
-    check_capacity(draft, member_id)
+    check_capacity(draft, member_id, instance_id)
     _check_protocols(group, request)
     try:
         said = subscription(request.protocols[0][1])

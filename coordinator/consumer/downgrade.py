@@ -13,6 +13,7 @@ from coordinator.classic.answers import joined, member_list
 from coordinator.classic.causes import ids_of
 from coordinator.classic.draft import Draft as ClassicDraft
 from coordinator.classic.group_record import group_record
+from coordinator.classic.inputs import short_member_id
 from coordinator.classic.protocols import CONSUMER, add_votes, select_protocol, topics_of
 from coordinator.classic.rebalance import prepare
 from coordinator.consumer.causes import migrated_cause, replaced_event
@@ -86,13 +87,14 @@ def downgrade_by_replacement(view: View, holder: ConsumerMember, request: Join, 
     """A classic static member takes the place of the last one of the new protocol, and what that one should own.
 
     Nobody need rebalance for it, unless the target is older than the group, somebody has not come to it yet, or the
-    newcomer wants other topics. Kafka does not look at the second, and who waited there goes on waiting.
+    newcomer wants other topics. Kafka does not look at the second, and who waited there goes on waiting. It has the id
+    of a member of a consumer group, which it would be if it were not the one by which that ends.
     """
     from coordinator.classic.answers import join_error  # noqa: PLC0415
 
     group = view.consumer_group
     assert group is not None
-    member_id = request.new_member_id
+    member_id = short_member_id(request.new_member_id)
     successor = Member(
         member_id,
         request.instance_id,

@@ -70,7 +70,7 @@ def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupO
         make_way(draft)
     if joins:
         member_id = request.member_id or request.new_member_id
-        check_capacity(draft, member_id)
+        check_capacity(draft, member_id, request.instance_id)
         before = joining_member(draft, request, member_id)
     else:
         before = present_member(draft.group, request)
@@ -109,10 +109,11 @@ def same_partitions(before: ConsumerMember, after: ConsumerMember) -> bool:
     }
 
 
-def check_capacity(draft: Draft, member_id: str) -> None:
-    """A group that is full takes nobody in, not even a static member that comes back under another id."""
+def check_capacity(draft: Draft, member_id: str, instance_id: str | None) -> None:
+    """A group that is full takes nobody in but in a static member's place. Up to Kafka 4.3 not even that."""
     group, limit = draft.group, draft.view.consumer_settings.max_size
-    if len(group.members) >= limit and member_id not in group.members:
+    is_there = member_id in group.members or instance_id in group.static_members
+    if len(group.members) >= limit and not is_there:
         message = f"The group has {len(group.members)} members, and may have {limit}."
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -188,16 +189,27 @@ def _causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, know
 
 
 def _unsettled_causes(draft: Draft, after: ConsumerMember) -> list[Cause]:
-    """Why the epoch must rise when a classic group changes its protocol in the middle of a rebalance.
+    """Why the epoch must rise when a classic group changes its protocol in the middle of a rebalance, or before one:
+    its topics have partitions that its leader has not dealt out yet.
 
     What its members have is of before that, and nobody else asks for a target. Kafka leaves it at that.
     """
     classic = draft.view.group
-    if draft.migrated_from is None or classic is None or classic.state is GroupState.STABLE:
+    if draft.migrated_from is None or classic is None:
+        return []
+    if classic.state is GroupState.STABLE and _all_is_dealt_out(draft):
         return []
     holder, now_ms = draft.successor_of, draft.now_ms
     cause = joined_cause(now_ms, after) if holder is None else replaced_cause(now_ms, holder, after)
     return [migrated_cause(cause, draft.migrated_from, "consumer")]
+
+
+def _all_is_dealt_out(draft: Draft) -> bool:
+    """Whether every partition of the group's topics is in somebody's target."""
+    group, topics = draft.group, draft.view.topics
+    dealt = {(topic_id, one) for target in group.targets.values() for topic_id, some in target.items() for one in some}
+    counts = ((topics.topic_id(name), topics.partition_count(name) or 0) for name in group.subscribed_topics)
+    return all((topic_id, one) in dealt for topic_id, count in counts for one in range(count))
 
 
 def _assignor_causes(draft: Draft, before: ConsumerMember, after: ConsumerMember, *, known: bool) -> list[Cause]:

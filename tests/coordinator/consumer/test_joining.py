@@ -114,6 +114,15 @@ def test_k19_a_full_group_takes_nobody_in():
     assert broker.join("a") == (2, {"t": [0, 1, 2, 3]})
 
 
+def test_k19_a_full_group_takes_a_static_member_back_under_another_id():
+    """K19: as Kafka 4.4 does, and no stranger with an instance id of its own."""
+    broker = Driver(max_size=1)
+    broker.join("a", instance_id="i")
+    broker.beat("a", -2, instance_id="i")
+    assert broker.join("b", instance_id="j") == E.GROUP_MAX_SIZE_REACHED
+    assert broker.join("b", instance_id="i") == (2, {"t": [0, 1, 2, 3]})
+
+
 def test_k07_a_member_that_begins_anew_is_where_it_was():
     """K07, KAFKA-19233: epoch 0 under the same id: the same epoch, the whole assignment, no bump."""
     broker = Driver()

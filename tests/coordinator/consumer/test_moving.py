@@ -265,6 +265,19 @@ def test_an_upgrade_by_a_static_member_in_the_middle_of_a_rebalance_raises_the_e
     assert broker.held("new").keys() == broker.held("late").keys() == {"t"}
 
 
+def test_an_upgrade_by_a_static_member_deals_out_partitions_that_the_topic_got_meanwhile():
+    """11.8: the leader of the classic group had not seen them, and now nobody else would."""
+    broker = Mixed()
+    broker.classic_join(new_id="old", instance_id="i")
+    broker.advance(6_000)
+    broker.classic_sync("old", 1, {"old": assignment({"t": [0, 1, 2, 3]})})
+    broker.with_topics({"t": 6})
+
+    assert broker.join("new", instance_id="i").epoch == broker.group.epoch == 2
+
+    assert broker.held("new") == {"t": [0, 1, 2, 3, 4, 5]}
+
+
 def test_a_classic_member_joins_a_consumer_group():
     """11.8: it needs an id first, and a protocol that the other classic members have."""
     broker = Mixed()
