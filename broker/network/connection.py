@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _MAX_LOOKS_PER_TURN = 32
 _MAX_TURN_NS = 500_000
 _LOOKS_EVERY_BYTES = 1_024  # of requests, at the clock
-_AT_LEAST_BYTES = 128  # that a request counts for: it may be small and ask for much
+_AT_LEAST_BYTES = 64  # that a request counts for: it may be small and ask for much
 # Of answers: then they are written, to learn whether the peer reads, and others have a turn.
 _MAX_BYTES_PER_TURN = 65_536
 _OBJECTS_FACTOR = 30  # what a request of many small things becomes while it is answered in slices
@@ -689,12 +689,12 @@ class Connection(TransportSide):
         deferred.connection = self
         deferred.route = route
         deferred.correlation_id = correlation_id
+        deferred.began_ns = self._since_ns
+        self._waiting.append(deferred)
         if size_bytes >= _LARGE_REQUEST_BYTES and route.api_key != ApiKey.PRODUCE:
             size_bytes *= _OBJECTS_FACTOR
         deferred.size_bytes = size_bytes
-        deferred.began_ns = self._since_ns
         self._inflight_bytes += size_bytes
-        self._waiting.append(deferred)
         if size_bytes >= _LARGE_REQUEST_BYTES:
             self._settle()
 
@@ -704,7 +704,7 @@ class Connection(TransportSide):
         now_ns = self._clock_ns()
         while waiting and waiting[0].done:
             deferred = waiting.popleft()
-            response = deferred.response
+            route, response = deferred.route, deferred.response
             deferred.response = None  # its handler may hold on to the deferred for longer
             if response.__class__ is CloseConnection:
                 self.close(str(response))
@@ -713,18 +713,17 @@ class Connection(TransportSide):
                 if response.__class__ is Encoded:
                     self._put(response.buffers)
                 elif response is not None:
-                    self._put(deferred.route.encode(response, deferred.correlation_id))  # type: ignore[arg-type]  # see above
+                    self._put(route.encode(response, deferred.correlation_id))  # type: ignore[arg-type]  # see above
             except LongMessage:
                 deferred.response = response
                 response = None
                 waiting.appendleft(self._write_in_thread(deferred))
                 return True
             except Exception as error:
-                self.failed(deferred.route, error)
+                self.failed(route, error)
                 return False
             self._inflight_bytes -= deferred.size_bytes
             took_ns = now_ns - deferred.began_ns
-            route = deferred.route
             route.durations[(took_ns >> DURATION_SHIFT).bit_length()] += 1
             route.total_ns += took_ns
         if not waiting:
