@@ -1,14 +1,13 @@
 # Kohort as an image: takes the settings that Apache Kafka's own image takes, so that only the image's name changes.
 #
-# The path of a request is compiled (docs/compiled.md) where the base has a C compiler or Debian's can be had, which takes
-# minutes; without one the image is pure, and works as well. `--build-arg KOHORT_COMPILED=0` is pure in seconds. The base's
-# interpreter is built with profile-guided optimisation.
+# `--build-arg KOHORT_COMPILED=1` compiles the path of a request (docs/compiled.md) where the base has a C compiler or
+# Debian's can be had, which takes minutes; without one the image is pure, and works as well.
 ARG KOHORT_BUILDER=python:3.11-slim
 FROM $KOHORT_BUILDER AS build
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
-ARG KOHORT_COMPILED=1
+ARG KOHORT_COMPILED=0
 RUN header="$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; \
     if [ "$KOHORT_COMPILED" = 1 ] && [ -e "$header" ] && ! command -v cc > /dev/null; then \
       { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; } || echo "no C compiler: the image is pure"; fi; \
