@@ -43,7 +43,7 @@ resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
 import pytest
 sys.exit(pytest.main(sys.argv[1:]))
 """
-_FOUND, _SURVIVED = {1, 2}, 0  # pytest's: tests failed, or could not be read in the first place
+_FOUND, _UNREADABLE, _SURVIVED = {1, 2}, 4, 0  # pytest's: tests failed; their file, or one named test's, has an error
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,8 @@ def run(tree: Path, tests: Sequence[str]) -> int:
     except subprocess.TimeoutExpired:
         return 1
     if done.returncode in {-signal.SIGXCPU, -signal.SIGKILL}:
+        return 1
+    if done.returncode == _UNREADABLE and b"ERROR collecting" in done.stdout:
         return 1
     if done.returncode not in {*_FOUND, _SURVIVED}:
         sys.exit(f"{done.stdout[-5_000:].decode()}\npytest ended with {done.returncode}")
