@@ -21,8 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.metadata import MetadataRequest
 from tests.reference.judge import compare, files, offsets_log
 from tests.reference.judge.members import DELAY_MS, T1, T2
 from tests.reference.judge.play import Scenario, Script, Transcript
@@ -109,6 +112,25 @@ class Side:
             asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             eventually(lambda: wire.call(asked, 2).error_code == 0, deadline_s=60, what="producer ids")
 
+    def recovered(self) -> None:
+        """Wait until no log is recovered any more, which Kohort does behind the open listener."""
+        with Wire(self.broker.address, client_id="judge") as wire:
+            found = wire.call(MetadataRequest(topics=None), 7).topics
+            topics = [
+                ListOffsetsTopic(
+                    name=topic.name,
+                    partitions=[ListOffsetsPartition(partition_index=p.partition_index) for p in topic.partitions],
+                )
+                for topic in found
+            ]
+            asked = ListOffsetsRequest(replica_id=-1, topics=topics)
+
+            def is_loading() -> bool:
+                answers = wire.call(asked, 4).topics
+                return any(p.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for t in answers for p in t.partitions)
+
+            eventually(lambda: not is_loading(), deadline_s=60, what="logs recovered")
+
 
 @dataclass
 class Result:
@@ -177,6 +199,8 @@ def _live(side: Side, stage: str, todo: list[Scenario], threads: int) -> None:
     first = [s for s in todo if s.first]
     side.play(first, stage, 0, 1)
     side.prepare()
+    if stage == "killed":
+        side.recovered()
     side.play([s for s in todo if not s.first], stage, 0, threads)
 
 
