@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from tools.mutants.__main__ import PAGE, Score, draw, listed
 from tools.mutants.parts import FOR_CI, ROOMS, Part
-from tools.mutants.workplace import ROOT
+from tools.mutants.workplace import ROOT, sides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,8 @@ resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
 import pytest
 sys.exit(pytest.main(sys.argv[1:]))
 """
-_FOUND, _UNREADABLE, _SURVIVED = {1, 2}, 4, 0  # pytest's: tests failed; their file, or one named test's, has an error
+# pytest's: tests failed, or their file has an error; the file of a test that is asked for by name has one; none failed.
+_FOUND, _UNREADABLE, _SURVIVED = {1, 2, -signal.SIGXCPU, -signal.SIGKILL}, 4, 0
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,12 @@ def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
 
 
 def difference(source: str, code: str) -> tuple[str, str]:
-    """What was there, and what is there now: the lines that differ, each set as one."""
-    lines = [line for line in unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm="") if line[0] in "+-"]
-    was, becomes = (" ".join(line[1:].strip() for line in lines[2:] if line[0] == sign) for sign in "-+")
-    return " ".join(was.split()), " ".join(becomes.split())
+    """What was there, and what is there now."""
+    return sides(unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm=""))
 
 
-def run(tree: Path, tests: Sequence[str]) -> int:
-    """pytest's exit code on a copy; that of a failure when it does not end."""
+def fail(tree: Path, tests: Sequence[str]) -> bool:
+    """Whether they fail on a copy, or do not end."""
     words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=ci", *tests]
     environment = os.environ | {"KOHORT_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
     command = [sys.executable, "-c", _LIMITED, "-o", f"pythonpath={tree} {ROOT}", *words]
@@ -113,14 +112,12 @@ def run(tree: Path, tests: Sequence[str]) -> int:
             timeout=WAIT_S,
         )
     except subprocess.TimeoutExpired:
-        return 1
-    if done.returncode in {-signal.SIGXCPU, -signal.SIGKILL}:
-        return 1
-    if done.returncode == _UNREADABLE and b"ERROR collecting" in done.stdout:
-        return 1
-    if done.returncode not in {*_FOUND, _SURVIVED}:
+        return True
+    if done.returncode in _FOUND or (done.returncode == _UNREADABLE and b"ERROR collecting" in done.stdout):
+        return True
+    if done.returncode != _SURVIVED:
         sys.exit(f"{done.stdout[-5_000:].decode()}\npytest ended with {done.returncode}")
-    return done.returncode
+    return False
 
 
 def copy(tree: Path) -> None:
@@ -135,13 +132,13 @@ def found(trees: SimpleQueue[Path], fault: Fault | Part) -> bool:
     tree = trees.get()
     try:
         if isinstance(fault, Part):
-            return run(tree, fault.tests) in _FOUND
+            return fail(tree, fault.tests)
         place = tree / fault.file
         before = place.read_text()
         Path(importlib.util.cache_from_source(str(place))).unlink(missing_ok=True)
         place.write_text(fault.code)
         try:
-            return run(tree, fault.tests) in _FOUND
+            return fail(tree, fault.tests)
         finally:
             place.write_text(before)
     finally:

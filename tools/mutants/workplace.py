@@ -116,11 +116,8 @@ class Workplace:
         return [Mutant(name, _STATUS.get(results[name], f"exit {results[name]}")) for name in names]
 
     def change(self, mutant: Mutant) -> tuple[str, str]:
-        """What was there, and what it puts in its place: the lines that differ, each set as one."""
-        diff = self._mutmut("show", mutant.name).splitlines()
-        lines = [line for line in diff if line[:1] in "+-" and not line.startswith(("+++", "---"))]
-        was, becomes = (" ".join(line[1:].strip() for line in lines if line[0] == sign) for sign in "-+")
-        return was, becomes
+        """What was there, and what it puts in its place."""
+        return sides(self._mutmut("show", mutant.name).splitlines())
 
     def _results(self) -> dict[str, int | None]:
         codes: dict[str, int | None] = {}
@@ -145,6 +142,13 @@ class Workplace:
         if done.returncode:
             sys.exit(f"{done.stdout[-20_000:]}\nmutmut {words[0]} ended with {done.returncode}")
         return done.stdout
+
+
+def sides(diff: Iterable[str]) -> tuple[str, str]:
+    """What was there, and what is there now, of a unified diff: the lines that differ, each set as one."""
+    lines = [line for line in diff if line[:1] in ("+", "-") and not line.startswith(("+++", "---"))]
+    was, becomes = (" ".join(" ".join(line[1:] for line in lines if line[0] == sign).split()) for sign in "-+")
+    return was, becomes
 
 
 def _configuration(room: Room) -> str:
