@@ -25,6 +25,8 @@ MODULES = (
     "killed",
     "consumer",
     "epochs",
+    "limits",
+    "loaded",
     "newest",
     "cluster",
     "quotas",

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from coordinator.routing import partition_for
-from protocol.records import batch
+from protocol.records import batch, group_records
 from protocol.records.batch import BatchHeader, iterate_headers, iterate_records
+from protocol.records.group_records import GroupKey, GroupValue
 from protocol.records.transaction_records import (
     TransactionLogKey,
     VersionedValue,
@@ -22,7 +23,7 @@ from protocol.records.transaction_records import (
 )
 
 STOPPED, FLUSHED = ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"
-INTERNAL_PARTITIONS = 50  # of `__transaction_state`
+INTERNAL_PARTITIONS = 50  # of `__transaction_state` and of `__consumer_offsets`
 PREPARED, COMPLETE = (2, 3), (4, 5)
 
 
@@ -77,6 +78,16 @@ def append_epoch(data: Path, tid: str, epoch: int) -> None:
     _, last = batches[-1]
     offset = last.last_offset + 1
     record = batch.Record(offset, last.max_timestamp, encode_key(TransactionLogKey(tid)), encode_value(newest))
+    with file.open("ab") as opened:
+        opened.write(batch.encode_batch([record], base_offset=offset, leader_epoch=last.leader_epoch))
+
+
+def append_to_group(data: Path, key: GroupKey, value: GroupValue) -> None:
+    """Write one more record of a group."""
+    file, _, batches = _newest(data / f"__consumer_offsets-{partition_for(key.group, INTERNAL_PARTITIONS)}")
+    _, last = batches[-1]
+    offset = last.last_offset + 1
+    record = batch.Record(offset, last.max_timestamp, group_records.encode_key(key), group_records.encode_value(value))
     with file.open("ab") as opened:
         opened.write(batch.encode_batch([record], base_offset=offset, leader_epoch=last.leader_epoch))
 

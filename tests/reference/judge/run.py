@@ -46,6 +46,9 @@ SETTINGS: dict[str, dict[str, object]] = {
         # Who leaves nothing behind must not expire on a slow machine.
         "group.consumer.session.timeout.ms": 1_200_000,
         "group.consumer.max.session.timeout.ms": 1_200_000,
+        # But in a group that says so.
+        "group.consumer.min.session.timeout.ms": 1_000,
+        "group.consumer.min.heartbeat.interval.ms": 500,
     },
 }
 SETTINGS["later"] = SETTINGS["main"] | {
@@ -53,6 +56,8 @@ SETTINGS["later"] = SETTINGS["main"] | {
     "group.max.size": 3,
     "offsets.retention.check.interval.ms": 1_000,
     "offsets.retention.minutes": 1,
+    "group.consumer.max.size": 2,
+    "group.consumer.migration.policy": "upgrade",
 }
 SETTINGS["classic"] = SETTINGS["main"] | {
     "group.coordinator.rebalance.protocols": "classic",
@@ -66,7 +71,7 @@ SETTINGS["short"] = SETTINGS["main"] | {
     "transaction.partition.verification.enable": "false",
     "log.cleaner.backoff.ms": 300,
 }
-SETTINGS["killed"] = SETTINGS["main"]
+SETTINGS["killed"] = SETTINGS["main"] | {"group.consumer.migration.policy": "disabled"}
 STAGES = ("main", "later", "classic", "short", "dead", "killed")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -27,12 +28,12 @@ ALL = {T1: [0, 1, 2, 3]}
 LOW, HIGH = {T1: [0, 1]}, {T1: [2, 3]}
 
 
-def _look(s: Script) -> Any:
+def look(s: Script) -> Any:
     """What the group looks like, unrecorded."""
     return s.observer().call(ConsumerGroupDescribeRequest(group_ids=[s.name()]), 1).groups[0]
 
 
-def _topic(s: Script, name: str, partitions: int) -> str:
+def known_topic(s: Script, name: str, partitions: int) -> str:
     """A topic of the scenario's own, of which coordinators know: Kafka's hear of it later than who made it."""
     topic = s.name(name)
     s.observer().create_topic(topic, partitions)
@@ -47,19 +48,33 @@ def _topic(s: Script, name: str, partitions: int) -> str:
     return topic
 
 
-def _without(s: Script, member: str) -> None:
+def configure(s: Script, settings: Mapping[str, str]) -> None:
+    """Give the group settings of its own, and wait until they are known."""
+    changes = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in settings.items()]
+    resource = AlterConfigsResource(resource_type=32, resource_name=s.name(), configs=changes)
+    s.client("admin").call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=32, resource_name=s.name())])
+
+    def are_so() -> bool:
+        found = {one.name: one.value for one in s.observer().call(asked, 4).results[0].configs}
+        return settings.items() <= found.items()
+
+    eventually(are_so, deadline_s=60, what=f"the settings are {settings}")
+
+
+def until_out(s: Script, member: str) -> None:
     """Wait until the member is out."""
-    eventually(lambda: member not in [one.member_id for one in _look(s).members], what=f"{member} is out")
+    eventually(lambda: member not in [one.member_id for one in look(s).members], what=f"{member} is out")
 
 
-def _classic(s: Script, name: str, *, version: int = 9, **more: Any) -> Member:
+def classic(s: Script, name: str, *, version: int = 9, **more: Any) -> Member:
     """A member of the classic protocol under an id of its own choice: one made up would decide who gets what."""
     member = Member(s, name, version=version, **more)
     member.id = "" if member.instance is not None else name
     return member
 
 
-def _plan(partitions: dict[str, list[int]]) -> bytes:
+def plan(partitions: dict[str, list[int]]) -> bytes:
     return encode_assignment(1, partitions)
 
 
@@ -93,7 +108,7 @@ def _(s: Script) -> None:
     join(s, "a", rebalance_timeout_ms=members.SHORT_MS)
     join(s, "b")
     beat(s, "a", 2, owned=ALL)
-    _without(s, "a")
+    until_out(s, "a")
     beat(s, "a", 2, owned=ALL)
     beat(s, "b", 3, owned={})
     describe(s)
@@ -132,7 +147,7 @@ def _(s: Script) -> None:
 @scenario("K08-grows")
 def _(s: Script) -> None:
     """K08: a subscribed topic gets partitions, and the epoch rises with the next heartbeat."""
-    topic = _topic(s, "t", 2)
+    topic = known_topic(s, "t", 2)
     join(s, "a", [topic])
     asked = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic, count=3, assignments=None)], timeout_ms=10_000, validate_only=False
@@ -156,26 +171,13 @@ def _(s: Script) -> None:
 @scenario("K24-K26-interval")
 def _(s: Script) -> None:
     """K24, K25, K26: within the interval nothing is computed; with none it is at once."""
-
-    def interval(ms: str) -> None:
-        change = AlterableConfig(name="consumer.assignment.interval.ms", config_operation=0, value=ms)
-        resource = AlterConfigsResource(resource_type=32, resource_name=s.name(), configs=[change])
-        s.client("admin").call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
-        asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=32, resource_name=s.name())])
-
-        def is_so() -> bool:
-            found = s.observer().call(asked, 4).results[0].configs
-            return ms in [one.value for one in found if one.name == change.name]
-
-        eventually(is_so, deadline_s=60, what="the interval is another")
-
-    interval("15000")
+    configure(s, {"consumer.assignment.interval.ms": "15000"})
     join(s, "a")
     for other in ("b", "c", "d"):
         join(s, other)
     beat(s, "a", 2, owned=ALL)
     describe(s)
-    interval("0")
+    configure(s, {"consumer.assignment.interval.ms": "0"})
     join(s, "e")
     describe(s)
 
@@ -183,7 +185,7 @@ def _(s: Script) -> None:
 @scenario("K54-range")
 def _(s: Script) -> None:
     """K54: static members first, by instance id."""
-    topic = _topic(s, "seven", 7)
+    topic = known_topic(s, "seven", 7)
     range_ = {"server_assignor": "range"}
     join(s, "x", [topic], instance_id="b", **range_)
     join(s, "y", [topic], instance_id="a", **range_)
@@ -194,7 +196,7 @@ def _(s: Script) -> None:
 @scenario("K56-different")
 def _(s: Script) -> None:
     """K56: balance with different subscriptions."""
-    topic = _topic(s, "two", 2)
+    topic = known_topic(s, "two", 2)
     join(s, "a", [T2])
     join(s, "b", [T2, topic])
     describe(s)
@@ -212,7 +214,7 @@ def _(s: Script) -> None:
 def _(s: Script) -> None:
     """K47, K48, K50, K51, K53: the whole name; known and unknown expressions; with a name beside them."""
     for number, partitions in ((1, 2), (2, 2)):
-        _topic(s, f"pt{number}", partitions)
+        known_topic(s, f"pt{number}", partitions)
     wide = {"subscribed_topic_regex": s.name("pt[12]").replace(".", "[.]")}
     join(s, "a", [], **wide)
     eventually(lambda: offsets_log.has(s.observer(), s.name(), 16), what="it is resolved")
@@ -248,7 +250,7 @@ def _(s: Script) -> None:
     """K44: an empty group without offsets is gone with the next look."""
     join(s, "a")
     beat(s, "a", -1)
-    eventually(lambda: _look(s).error_code != 0, deadline_s=60, what="it is gone")
+    eventually(lambda: look(s).error_code != 0, deadline_s=60, what="it is gone")
     describe(s)
 
 
@@ -257,7 +259,7 @@ def _(s: Script) -> None:
     """K09, K68, K10: a classic group is upgraded while it runs, and goes back."""
     old = Member(s, "c", version=3)
     old.join()
-    old.sync({old.id: _plan(ALL)})
+    old.sync({old.id: plan(ALL)})
     join(s, "a")
     old.heartbeat()
     old.sync()
@@ -280,7 +282,7 @@ def _(s: Script) -> None:
     """K12: an empty group changes its kind with whoever comes, and keeps its offsets."""
     old = Member(s, "c", version=3)
     old.join()
-    old.sync({old.id: _plan(ALL)})
+    old.sync({old.id: plan(ALL)})
     old.commit({T1: [(0, 7)]})
     old.leave()
     join(s, "a")
@@ -320,7 +322,7 @@ def _(s: Script) -> None:
     """K66: what an assignor of the clients' own has written would be lost."""
     old = Member(s, "c", version=3)
     old.join()
-    old.sync({old.id: _plan(ALL)[:-4] + b"\0\0\0\1x"})
+    old.sync({old.id: plan(ALL)[:-4] + b"\0\0\0\1x"})
     join(s, "a")
     old.heartbeat()
 
@@ -329,9 +331,9 @@ def _(s: Script) -> None:
 def _(s: Script) -> None:
     """K72: a classic member that joins and never asks what it may read is put out."""
     join(s, "a")
-    slow = _classic(s, "c", rebalance=members.SHORT_MS, version=3)
+    slow = classic(s, "c", rebalance=members.SHORT_MS, version=3)
     slow.join()
-    _without(s, "c")
+    until_out(s, "c")
     slow.heartbeat()
     beat(s, "a", 2, owned=ALL)
     describe(s)
