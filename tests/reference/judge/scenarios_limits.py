@@ -1,7 +1,7 @@
 """What bounds a consumer group: its size, a static member's absence, the age of an expression, the migration policy.
 
-Not here: K21 and K52, which want an authorizer, and the judge's brokers have none; K61, which keeps Kafka from loading
-the partition, and with it the groups of other scenarios.
+Not here: K21 and K52, which want an authorizer (`tests/reference/test_members_beside_kafka.py`); K61, which keeps Kafka
+from loading the partition, and with it the groups of other scenarios (`tests/coordinator/consumer/test_loading.py`).
 """
 
 from __future__ import annotations
