@@ -47,6 +47,7 @@ check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilitie
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/rooms.py --check
 	$(BIN)/python tools/audit.py
 
 .PHONY: audit

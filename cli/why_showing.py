@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from coordinator.why import cause_words, inferred_departures, story, terms, words
+from coordinator.why import cause_words, inferred_departures, terms, timeline, words
 from coordinator.why.findings import LIVE_RULES
 from coordinator.why.gaps import GAP
 from coordinator.why.verdicts import traces_of
@@ -81,7 +81,7 @@ def heading(told: Told, now_ms: int) -> str:
 def _rows(told: Told, now_ms: int, *, verbose: bool) -> Iterator[Row]:
     ended = {record["rebalance_id"] for record in told.every if record["kind"] == "rebalance_ended"}
     records = words.folded(sorted(told.records, key=lambda record: int(record["at_ms"])))
-    traces, reads = traces_of(told.known), story.reads_of(told.known)
+    traces, reads = traces_of(told.known), timeline.reads_of(told.known)
     others = 0
     for record in reversed(records):
         kind = record["kind"]
@@ -133,15 +133,15 @@ def _rebalance(
     at_ms = record.get("ended_at_ms") or record["at_ms"]
     inferred = record.get("source") == "inferred"
     why = _inferred(record) if inferred else words.causes(record)
-    below = [] if inferred else list(story.followed(record, traces, reads, now_ms=now_ms))
+    below = [] if inferred else list(timeline.followed(record, traces, reads, now_ms=now_ms))
     if inferred:
         below += [
             f"{terms.who(one, with_host=False)}: {inferred_departures.verdict(one)[1]}"
             for one in (record.get("departures") or ())
-        ][: story.VERDICTS_MAX]
+        ][: timeline.VERDICTS_MAX]
     if verbose:
         below += _details(record)
-    return _when(at_ms, now_ms), story.generations(record), terms.duration(record.get("duration_ms")), why, below
+    return _when(at_ms, now_ms), timeline.generations(record), terms.duration(record.get("duration_ms")), why, below
 
 
 def _inferred(record: Mapping[str, Any]) -> str:

@@ -152,6 +152,19 @@ def test_nothing_is_cited_that_a_clone_does_not_have() -> None:
     assert not wrong
 
 
+# Words of this house that Kafka has better ones for: they were given up.
+_GIVEN_UP = re.compile(r"\b(?:tenures?|stor(?:y|ies)|takeovers?|log keepers?|platters?|befall\w*)\b", re.IGNORECASE)
+
+
+def test_words_that_were_given_up_stay_away() -> None:
+    """In code and on pages alike; what is not Kafka's and stays is in the glossary."""
+    rooms = ("kohort", "protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli", "tools")
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it may say what something was called
+    files = [*pages, *(file for room in rooms for file in (ROOT / room).rglob("*.py"))]
+    used = [f"{_id(file)}: {word}" for file in files for word in _GIVEN_UP.findall(file.read_text().replace("_", " "))]
+    assert not used
+
+
 @each_page
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in _links(page):

@@ -1,9 +1,11 @@
 """Draws the rooms in words: boxes, floors, arrows and circles of a package, and the lines of every room.
 
     python tools/rooms.py [CHECKOUT]
+    python tools/rooms.py --check
 
 A box is a module or package directly below the package; an arrow stands for any number of imports between two boxes,
-those for types included. A box's floor is how many boxes stand below it at most.
+those for types included. A box's floor is how many boxes stand below it at most. `--check` (of `make check`) says
+where the pages are wrong about them.
 """
 
 from __future__ import annotations
@@ -73,15 +75,43 @@ def lines(root: Path, package: str) -> int:
     return sum(len(path.read_text().splitlines()) for path in (root / package).rglob("*.py"))
 
 
+def drawn(root: Path, package: str) -> tuple[int, int, int]:
+    """How many boxes, floors and arrows a package has."""
+    graph = boxes(root, package)
+    return len(graph), len(floors(graph)), sum(map(len, graph.values()))
+
+
+def untrue(root: Path) -> list[str]:
+    """What the pages say of the rooms, and is not so."""
+    wrong = []
+    design = " ".join((root / "docs" / "design.md").read_text().split())
+    weigh = (root / "docs" / "decisions" / "what-the-rooms-weigh.md").read_text()
+    broker, storage = drawn(root, "broker"), drawn(root, "storage")
+    said = "`broker/` has {} boxes on {} floors with {} arrows between them, `storage/` {} on {} with {}"
+    if said.format(*broker, *storage) not in design:
+        wrong.append(f"docs/design.md does not say: {said.format(*broker, *storage)}")
+    row = "| `broker/`, now | {} | {} | {} | 0 |".format(*broker)
+    if row not in weigh:
+        wrong.append(f"docs/decisions/what-the-rooms-weigh.md does not say: {row}")
+    for package in ("broker", "storage"):
+        unnamed = [box for box in boxes(root, package) if f" {box} " not in design]
+        wrong += [f"docs/design.md does not draw {package}/{box}" for box in unnamed]
+        wrong += [f"a circle in {package}/: {', '.join(sorted(each))}" for each in circles(boxes(root, package))]
+    return wrong
+
+
 def main() -> None:
     """Print all of it."""
+    if sys.argv[1:] == ["--check"]:
+        wrong = untrue(Path(__file__).resolve().parent.parent)
+        sys.exit("\n".join(wrong) or None)
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
     for package in ("broker", "storage", "coordinator"):
         graph = boxes(root, package)
-        stories = floors(graph)
+        levels = floors(graph)
         arrows = sum(map(len, graph.values()))
-        print(f"{package}/: {len(graph)} boxes, {len(stories)} floors, {arrows} arrows, {len(circles(graph))} circles")
-        for number, floor in zip(range(len(stories) - 1, -1, -1), stories, strict=True):
+        print(f"{package}/: {len(graph)} boxes, {len(levels)} floors, {arrows} arrows, {len(circles(graph))} circles")
+        for number, floor in zip(range(len(levels) - 1, -1, -1), levels, strict=True):
             print(f"  {number}  {'  '.join(floor)}")
     for room in ROOMS:
         print(f"{room + '/':14}{lines(root, room):7} lines")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.config_def import ConfigError, ConfigKey, ConfigType, between
+from coordinator import re2_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -65,18 +66,12 @@ def patterns(text: str) -> dict[str, re2._Regexp]:
     """Attribute of a client -> what its value must match as a whole. Raises: ConfigError."""
     found: dict[str, re2._Regexp] = {}
     parts = CLIENT_METRICS_CONFIGS[MATCH].parse(text)
-    if not parts:
-        return found
-    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
-
-    options = re2.Options()
-    options.log_errors = False
     for part in parts:
         attribute, sign, pattern = part.partition("=")
         try:
             if not sign or not pattern.strip() or "=" in pattern or attribute.strip() not in _ATTRIBUTES:
-                raise ConfigError(f"Illegal client matching pattern: {part}")
-            found[attribute.strip()] = re2.compile(pattern.strip(), options)
-        except re2.error:
+                raise ValueError(part)
+            found[attribute.strip()] = re2_patterns.compiled(pattern.strip())
+        except ValueError:
             raise ConfigError(f"Illegal client matching pattern: {part}") from None
     return found

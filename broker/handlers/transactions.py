@@ -18,6 +18,7 @@ from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.context import Deferred
 from broker.handlers.gathering import Gathering, Steps, deferring, gathered
 from broker.loop.slices import InThread
+from coordinator import re2_patterns
 from coordinator.routing import partition_for
 from coordinator.transactions.describe import list_transactions as list_of
 from coordinator.transactions.inputs import AddPartitions, DescribeTransaction, EndTransaction, VerifyPartitions
@@ -383,14 +384,9 @@ def _visible(
 
 
 def _matcher(pattern: str) -> Callable[[str], bool] | None:
-    """Whether a whole id matches; None: it is no expression. Not Python's own: some of those take for ever."""
-    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
-
-    options = re2.Options()
-    options.max_mem = _PATTERN_MAX_BYTES
-    options.log_errors = False
+    """Whether a whole id matches; None: it is no expression."""
     try:
-        compiled = re2.compile(pattern, options=options)
-    except re2.error:
+        compiled = re2_patterns.compiled(pattern, max_mem_bytes=_PATTERN_MAX_BYTES)
+    except ValueError:
         return None
     return lambda name: compiled.fullmatch(name) is not None

@@ -645,17 +645,19 @@ class Connection(TransportSide):
 
     def context(self, client_id: str | None, version: int) -> RequestContext:
         """Of a request of this client in this version."""
+        self._is_of(client_id)
+        return self._contexts.get(version) or self._new_context(version)
+
+    def _is_of(self, client_id: str | None) -> None:
+        """Serve this client from now on."""
         if client_id != self._client_id:
             self._client_id = client_id
             self._client_id_bytes = ()
             self.hold_to_quotas()
-        return self._contexts.get(version) or self._new_context(version)
 
     def _name(self, client_id: str | None, frame: bytes) -> None:
         """The client says that this is its id, in the header of a whole request."""
-        if client_id != self._client_id:
-            self._client_id = client_id
-            self.hold_to_quotas()
+        self._is_of(client_id)
         length = int.from_bytes(frame[CLIENT_ID_AT : CLIENT_ID_AT + 2], "big", signed=True)
         self._header_end = CLIENT_ID_AT + 2 + max(length, 0)
         self._client_id_bytes = frame[CLIENT_ID_AT : self._header_end]

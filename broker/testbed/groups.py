@@ -88,7 +88,7 @@ def why(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
 
 
 def _tell(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
-    answer("\n".join(_story(bed, arguments["group"])))
+    answer("\n".join(_told(bed, arguments["group"])))
 
 
 def expire(bed: UnderTest, arguments: dict[str, Any], answer: Answer) -> None:
@@ -266,7 +266,7 @@ def _numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _story(bed: UnderTest, group_id: str) -> Iterator[str]:
+def _told(bed: UnderTest, group_id: str) -> Iterator[str]:
     live = _live(bed, group_id)
     members = ", ".join(terms.who(one) for one in live["members"]) or "nobody"
     yield f"group {group_id}: {live['state']}, generation {live['generation']}, members: {members}"

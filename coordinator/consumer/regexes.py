@@ -13,6 +13,7 @@ import re as python_re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from coordinator import re2_patterns
 from coordinator.cause import Cause
 from coordinator.consumer.answers import Refused
 from coordinator.consumer.draft import Draft
@@ -46,15 +47,10 @@ def compiled(regex: str) -> Any:
     """The expression, ready to be matched. Raises: Refused, when it is none."""
     if _SINGLE_BYTE.search(regex):
         raise _invalid(regex, r"invalid escape sequence: \C")
-    import re2  # noqa: PLC0415  3 MB and 10 ms, which few brokers need
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        raise _invalid(regex, reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
+        return re2_patterns.compiled(regex)
+    except ValueError as error:
+        raise _invalid(regex, str(error)) from error
 
 
 def _invalid(regex: str, reason: str) -> Refused:

@@ -361,7 +361,7 @@ class Broker:
             "\n".join(["the last requests were:", *(f"  {one}" for one in seen)]) if seen else "nobody asked anything"
         )
 
-    def story(self) -> str:
+    def summary(self) -> str:
         """What there is to know of it when a test has failed: what happened to its groups, and the end of its log."""
         told = []
         if self._life.process is not None and not self._life.is_paused:

@@ -98,10 +98,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if report.failed:
         for broker in list(open_brokers.values()):
             try:
-                story = broker.story()
+                summary = broker.summary()
             except (BrokerDied, Refused) as error:
-                story = str(error)
-            report.sections.append((f"Kohort at {broker.bootstrap_servers}", story))
+                summary = str(error)
+            report.sections.append((f"Kohort at {broker.bootstrap_servers}", summary))
     return report
 
 

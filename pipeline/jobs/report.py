@@ -15,7 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from coordinator.why.findings import findings
-from coordinator.why.story import story
+from coordinator.why.timeline import timeline
 from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
 from pipeline.jobs.inputs import matches
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 EVENTS_READ = 5_000
 """So many ledger records of a group, the newest, are looked at for findings."""
 LINES_SHOWN = 100
-"""Of each group's story."""
+"""Of each group's timeline."""
 _Events = dict[str, Sequence[dict[str, Any]]]
 _DEFAULT_EVERY_MS = 60_000
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
@@ -121,7 +121,7 @@ def collected(inputs: Inputs) -> ReportData:
     events, at_ms = _events(ledger, names, inputs) if ledger is not None else ({}, 0)
     of_ledger = _findings(events, at_ms)
     rows = (data.membership, data.rebalances, data.stuck, data.resets)
-    return replace(data, findings=of_ledger + of_rows(groups, *rows, of_ledger), story=_story(events, at_ms))
+    return replace(data, findings=of_ledger + of_rows(groups, *rows, of_ledger), timeline=_timeline(events, at_ms))
 
 
 def rows_of(frame: DataFrame) -> list[Row]:
@@ -244,7 +244,7 @@ def _events(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> tuple[_
     return {name: of_last_rebalances(records, JUDGED) for name, records in events.items()}, now_ms
 
 
-def _story(events: _Events, now_ms: int) -> list[Row]:
+def _timeline(events: _Events, now_ms: int) -> list[Row]:
     """What happened to each group, in the words of `kohort why`."""
     return [
         {
@@ -258,7 +258,7 @@ def _story(events: _Events, now_ms: int) -> list[Row]:
             "verdicts": line.verdicts,
         }
         for group_id, records in events.items()
-        for line in story(records, now_ms=now_ms)[:LINES_SHOWN]
+        for line in timeline(records, now_ms=now_ms)[:LINES_SHOWN]
     ]
 
 

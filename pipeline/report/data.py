@@ -38,8 +38,8 @@ class ReportData:
     `since`, `until`: what all time axes show at first; as far as the rows reach without them.
     `growth`: a group_id of None stands for all groups that are not listed.
     `facts`: counts of all there are, where rows are fewer: `records`, `stuck`, and rebalances by `source`.
-    `story`: (group_id, at, generations, took_ms null, text, below, record, verdicts), a line of the ledger's each, the
-    newest first: what is told, and the record and the verdicts that it is made of.
+    `timeline`: (group_id, at, generations, took_ms null, text, below, record, verdicts), a line of the ledger's each,
+    the newest first: what is told, and the record and the verdicts that it is made of.
     `unknown`: sentences about what could not be known. `left_out`: how many groups are not even in the table.
     """
 
@@ -55,7 +55,7 @@ class ReportData:
     stuck: Sequence[Row] = ()
     resets: Sequence[Row] = ()
     findings: Sequence[Row] = ()
-    story: Sequence[Row] = ()
+    timeline: Sequence[Row] = ()
     unknown: Sequence[str] = ()
     left_out: int = 0
     since: datetime | None = None

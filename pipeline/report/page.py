@@ -279,7 +279,7 @@ def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any])
         return "<p>No group has a record in these logs.</p>"
     options = "".join(f'<option value="{index}">{named(name)}</option>' for index, name in enumerate(names))
     found = _by_group(data.findings)
-    spans, stories = _by_group(data.membership), _by_group(data.story)
+    spans, timelines = _by_group(data.membership), _by_group(data.timeline)
     parts = [
         f"<p><label>group <select id=chosen-group>{options}</select></label></p>",
         "<div class=figure id=group-lag></div><h3>Who owned what</h3><div class=figure id=owners></div>",
@@ -293,13 +293,13 @@ def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any])
             notes += "<p>It has had no assignment that could be read.</p>"
         if len({(row["topic"], row["partition"]) for row in spans[name]}) > figures.PARTITIONS_SHOWN:
             notes += f"<p class=small>Owners of the first {figures.PARTITIONS_SHOWN} partitions are shown.</p>"
-        if stories[name]:
-            notes += "<h3>What happened</h3>" + table(stories[name], _STORY)
+        if timelines[name]:
+            notes += "<h3>What happened</h3>" + table(timelines[name], _TIMELINE)
         parts.append(f'<div data-of="{index}">{notes}</div>')
     return "".join(parts)
 
 
-_STORY: Sequence[tuple[str, Cell]] = [
+_TIMELINE: Sequence[tuple[str, Cell]] = [
     ("@at", lambda row: when(row["at"])),
     ("generation", lambda row: html.escape(row["generations"])),
     ("#took, ms", lambda row: number(row["took_ms"])),

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from coordinator.routing import partition_for
-from coordinator.why.story import story
 from coordinator.why.terms import duration
+from coordinator.why.timeline import timeline
 from protocol.records.ledger import LEDGER_TOPIC
 from tests.clients import harness, ledger_reading
 from tests.clients.ledger_reading import Member, members, why
@@ -149,7 +149,7 @@ def test_what_happened_once_is_told_once_and_in_one_way(broker: BrokerProcess, n
             records = eventually(lambda: _at_rest(ledger_reading.records(broker.address, name, *kinds)))
             took_ms = records[-1]["duration_ms"]
             assert records[-1]["ended_at_ms"] - records[-1]["began_at_ms"] == took_ms
-            assert story(records, now_ms=int(time.time() * 1_000))[0].took_ms == took_ms
+            assert timeline(records, now_ms=int(time.time() * 1_000))[0].took_ms == took_ms
             with urlopen(f"{broker.http}/groups/{name}/rebalances?last=1", timeout=20) as answer:
                 assert [one["duration_ms"] for one in json.load(answer)["records"] if "duration_ms" in one] == [took_ms]
             [line] = [line for line in why(broker.address, name).stdout.splitlines() if "c (127.0.0.1) joined" in line]

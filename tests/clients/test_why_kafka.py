@@ -16,7 +16,7 @@ from tests.support.broker_process import QUICK_GROUPS, Kafka, eventually, need
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("reference")
-def test_the_story_of_groups_on_apache_kafka_is_inferred_and_marked_so(tmp_path: Path, name: str):
+def test_the_history_of_groups_on_apache_kafka_is_inferred_and_marked_so(tmp_path: Path, name: str):
     """Classic and consumer groups: who came and went, what moved, how long; an administrator's reset."""
     need("java", "mvn")
     new = {"group_protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None}

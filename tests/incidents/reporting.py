@@ -45,7 +45,7 @@ def session() -> SparkSession:
 
 
 def reported(kept: Path) -> Iterator[tuple[str, Diagnosis]]:
-    """Of each incident the report's findings, with everybody whom they name, and its story."""
+    """Of each incident the report's findings, with everybody whom they name, and its timeline."""
     for notes in together(kept):
         with TemporaryDirectory(prefix="together-") as name:
             put_together(kept, notes, Path(name) / "data")
@@ -54,7 +54,7 @@ def reported(kept: Path) -> Iterator[tuple[str, Diagnosis]]:
             with Inputs(session(), replace(command, asked_at=until)) as inputs:
                 told = collected(inputs)
         for one in notes:
-            lines = [row for row in told.story if row["group_id"] == one.group]
+            lines = [row for row in told.timeline if row["group_id"] == one.group]
             found = [row for row in told.findings if row["group_id"] == one.group]
             said = _said(found) | said_of([row["record"] for row in lines], [], [])
             said |= {f"verdict:{kind}:{who.split(' ')[0]}" for row in lines for kind, who in row["verdicts"]}

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coordinator.routing import partition_for
 from coordinator.why.findings import findings
-from coordinator.why.story import story
+from coordinator.why.timeline import timeline
 from protocol.records.ledger import LEDGER_TOPIC
 from tests.clients import harness, ledger_reading
 from tests.clients.harness import Worker
@@ -174,7 +174,7 @@ class Stage:
         over_http = self._over_http(f"findings?since_ms={self.since_ms}")
         in_answer = self._over_http("rebalances?last=100")["records"]
         in_answer = [one for one in in_answer if one["at_ms"] >= self.since_ms]
-        lines = [line.says for line in story(in_answer, now_ms=int(time.time() * 1_000))]
+        lines = [line.says for line in timeline(in_answer, now_ms=int(time.time() * 1_000))]
         lines += [one["says"] for one in (*over_http["verdicts"], *over_http["findings"])]
         ours = self.records()
         return {

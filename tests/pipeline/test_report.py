@@ -141,7 +141,7 @@ def evil_data() -> ReportData:
             {"group_id": EVIL, "topic": EVIL, "partition": 0, "at": NOON, "lag_messages": 9, "lag_seconds": 2.5}
         ],
         resets=[reset(EVIL, topic=EVIL, client_id=EVIL, kind=EVIL, set_by=EVIL)],
-        story=[told(EVIL, EVIL, EVIL)],
+        timeline=[told(EVIL, EVIL, EVIL)],
     )
 
 
@@ -173,7 +173,7 @@ def test_the_page_asks_nobody_for_anything():
 
 
 def test_what_happened_to_a_group_is_told_line_by_line():
-    page = render(ReportData("s", NOON, [group("g")], story=[told("g", "b left", "nothing moved", "b: it ended")]))
+    page = render(ReportData("s", NOON, [group("g")], timeline=[told("g", "b left", "nothing moved", "b: it ended")]))
 
     assert "<h3>What happened</h3>" in page
     assert "<td>1 -&gt; 2</td><td class=number>300</td><td>b left<br>nothing moved<br>b: it ended</td>" in page

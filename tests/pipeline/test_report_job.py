@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.command_line import read
 from pipeline.jobs.inputs import Inputs
-from pipeline.jobs.report import _story, _thinned, events_of, rows_of
+from pipeline.jobs.report import _thinned, _timeline, events_of, rows_of
 from pipeline.report import POINTS_SHOWN
 from tests.pipeline.logs import Log
 from tests.pipeline.rows import NOON
@@ -49,12 +49,12 @@ def test_findings_are_made_of_ledger_records_alone():
     odd = {**sound, **ended, "kind": "rebalance_ended", "further_causes": 5, "members": []}
     rows = [("g", json.dumps(odd)), ("g", json.dumps(sound)), ("h", json.dumps({**sound, "at_ms": "now"}))]
     assert events_of(rows) == {"g": [sound]}
-    [line] = _story(events_of(rows), 1)
+    [line] = _timeline(events_of(rows), 1)
     assert (line["group_id"], line["text"], line["below"]) == ("g", "the group expired with its last offset", ())
 
 
 def test_what_another_clusters_kohort_wrote_is_not_told_of_this_one(spark: "SparkSession", tmp_path: Path):
-    """A mirrored ledger: same groups, another story. Where nothing says whose it is, all of it is told."""
+    """A mirrored ledger: same groups, another timeline. Where nothing says whose it is, all of it is told."""
     common = {"kind": "group_removed", "group_id": "g", "at_ms": 1, "version": 1, "by": "expired"}
     written = [common, *({**common, "cluster_id": name} for name in ("ours", "theirs", "third"))]
     Log(tmp_path, "__kohort_rebalances", 7).append([(b"g", json.dumps(one).encode()) for one in written])

@@ -23,7 +23,7 @@ def resets(spark: "SparkSession", *rows: dict[str, Any], **told: Any) -> list[tu
     return [tuple(row[name] for name in COLUMNS) for row in found]
 
 
-STORY = (
+COMMITS = (
     generation(1, 0, 1, member("a", (0,))),
     commit(2, 10, 100),
     commit(3, 20, 200),
@@ -47,15 +47,15 @@ def test_who_set_offsets_back_or_forth(spark: "SparkSession"):
         (at(70), "back", 900, 0, -900, "outsider", None),
         (at(80), "removed", 0, None, None, "outsider", None),
     ]
-    assert resets(spark, *STORY) == expected
-    assert resets(spark, *STORY, mixed=True) == expected
+    assert resets(spark, *COMMITS) == expected
+    assert resets(spark, *COMMITS, mixed=True) == expected
 
 
 def test_of_a_group_whose_members_nobody_knows_only_steps_back_are_told(spark: "SparkSession"):
     """One that assigns itself partitions leaves no generation: whether it read or jumped cannot be told."""
-    story = (commit(1, 0, 10), commit(2, 10, 1000), commit(3, 20, 10))
+    commits = (commit(1, 0, 10), commit(2, 10, 1000), commit(3, 20, 10))
 
-    assert resets(spark, *story) == [(at(20), "back", 1000, 10, -990, None, None)]
+    assert resets(spark, *commits) == [(at(20), "back", 1000, 10, -990, None, None)]
 
 
 DEPLOY = (

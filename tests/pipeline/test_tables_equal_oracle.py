@@ -89,7 +89,7 @@ class Both:
         return self.spark.read.format("kohort-log").options(path=str(self.directory), **options).load()
 
     def records_and_rebalances(self) -> list[str]:
-        """What is wrong with the tables that a group's story is made of."""
+        """What is wrong with the tables that a group's timeline is made of."""
         expected = [{name: value for name, value in row.items() if name not in INTERNAL} for row in self.rows]
         return [
             *differs("records", self.records, expected),
@@ -169,7 +169,7 @@ def nothing_stays_cached(spark: "SparkSession") -> Iterator[None]:
     spark.catalog.clearCache()
 
 
-def test_a_groups_story_is_the_oracles(spark: "SparkSession", tmp_path: Path):
+def test_a_groups_history_is_the_oracles(spark: "SparkSession", tmp_path: Path):
     """Records, generations, rebalances (with the ledger) and membership of a directory that Kohort wrote."""
     wrong = Both(spark, unpack("kohort", tmp_path)[0]).records_and_rebalances()
     assert not wrong, "\n".join(wrong)

@@ -89,7 +89,7 @@ def stable(broker: Broker, *members: Member) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_is_seen_with_its_members_offsets_lag_and_story(
+def test_a_group_is_seen_with_its_members_offsets_lag_and_history(
     broker: Broker, join: Callable[..., Member], protocol: str
 ):
     broker.produce("orders", "a", "b", "c", partition=1)
@@ -189,7 +189,7 @@ def test_the_coordinator_moves_and_the_group_goes_on(broker: Broker, join: Calla
     stable(broker, one)
 
 
-async def test_what_a_group_does_not_do_is_told_with_its_story(broker: Broker, join: Callable[..., Member]):
+async def test_what_a_group_does_not_do_is_told_with_its_history(broker: Broker, join: Callable[..., Member]):
     one = join("one")
     stable(broker, one)
     group = broker.group("billing")
@@ -247,8 +247,8 @@ def test_a_failing_test_is_shown_the_story(tmp_path: Path):
     )
     done = run_pytest(tmp_path)
     assert "1 failed, 1 error" in done.stdout, done.stdout
-    stories = done.stdout.split("Kohort at")[1:]
-    assert len(stories) == 2, done.stdout
-    for story in stories:
-        assert "group billing: Stable" in story, story
-        assert "till" in story, story
+    summaries = done.stdout.split("Kohort at")[1:]
+    assert len(summaries) == 2, done.stdout
+    for summary in summaries:
+        assert "group billing: Stable" in summary, summary
+        assert "till" in summary, summary

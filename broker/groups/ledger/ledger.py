@@ -57,7 +57,7 @@ _BATCH_BYTES = 786_432  # below the topic's max.message.bytes
 _TAIL_RECORDS = 5_000  # of a partition that are looked at after a start: an open rebalance is not older
 
 
-class _Loaded:
+class _GroupsLoaded:
     """A leader has read its groups from the log."""
 
     __slots__ = ("at_ms", "groups", "index")
@@ -92,7 +92,7 @@ class Ledger:
         self._catalogue = catalogue
         self._partitions = partitions
         self._groups = groups
-        self._queue: deque[GroupEvent | _Loaded] = deque()
+        self._queue: deque[GroupEvent | _GroupsLoaded] = deque()
         self._asked = False
         self._creating = False
         self._failing = False  # said so already
@@ -123,9 +123,9 @@ class Ledger:
     def loaded(self, leader: GroupLeader) -> None:
         """A leader's groups were read from the log: rebalances that were going on are over."""
         if self.enabled and (leader.shard.states or leader.index in self._histories):
-            self._put(_Loaded(leader.index, dict(leader.shard.states), self._runtime.now_ms()))
+            self._put(_GroupsLoaded(leader.index, dict(leader.shard.states), self._runtime.now_ms()))
 
-    def _put(self, item: GroupEvent | _Loaded) -> None:
+    def _put(self, item: GroupEvent | _GroupsLoaded) -> None:
         if len(self._queue) >= BACKLOG_MAX:
             self._failed(1, "too many wait to be written")
             return
@@ -195,9 +195,9 @@ class Ledger:
         log.exception("ledger_failed")
         self._wrote(None)
 
-    def _records(self, item: GroupEvent | _Loaded) -> list[LedgerRecord]:
+    def _records(self, item: GroupEvent | _GroupsLoaded) -> list[LedgerRecord]:
         """What an item becomes. Raises: PartitionLoading, StorageError, and nothing has changed."""
-        if isinstance(item, _Loaded):
+        if isinstance(item, _GroupsLoaded):
             return self._interrupted(item)
         index = self._index_of(item.group_id)
         histories = self._histories_of(index)
@@ -209,7 +209,7 @@ class Ledger:
             del histories[item.group_id]
         return [record]
 
-    def _interrupted(self, loaded: _Loaded) -> list[LedgerRecord]:
+    def _interrupted(self, loaded: _GroupsLoaded) -> list[LedgerRecord]:
         histories, topics = self._histories_of(loaded.index), self._catalogue.image
         records = []
         for group_id, history in list(histories.items()):

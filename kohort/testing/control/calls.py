@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Words = dict[str, Any]
 
 _BROKER = (
-    *("create_topic", "produce", "records", "assert_produced", "requests", "log", "story", "verify", "config"),
+    *("create_topic", "produce", "records", "assert_produced", "requests", "log", "summary", "verify", "config"),
     *("stop", "kill", "power_cut", "start", "restart", "pause", "resume", "flush", "disk_full", "disk_freed"),
 )
 _OF_BROKER = ("topics", "groups", "bootstrap_servers", "pid")
@@ -28,7 +28,7 @@ _OF_GROUP = ("state", "generation", "members")
 _CLOCK, _OF_CLOCK = ("shift", "freeze", "unfreeze"), ("now_ms", "is_frozen")
 _FAULT, _OF_FAULT = ("wait_hit", "release", "remove"), ("hits",)
 _ONLY_LOOK = {
-    *("records", "assert_produced", "requests", "log", "story", "config", "committed", "lag", "why"),
+    *("records", "assert_produced", "requests", "log", "summary", "config", "committed", "lag", "why"),
     *("wait_stable", "wait_committed", "wait_hit"),
 }
 CHANGES = frozenset((*_BROKER, *_GROUP, *_CLOCK, *_FAULT)) - _ONLY_LOOK

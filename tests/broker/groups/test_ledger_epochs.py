@@ -212,7 +212,7 @@ def test_offsets_that_an_administrator_sets_and_the_end_of_the_group(house: Hous
     assert house.log()[-1]["client_id"] == "admin"
 
 
-def test_a_classic_group_that_goes_over_keeps_its_story(house: House):
+def test_a_classic_group_that_goes_over_keeps_its_history(house: House):
     a, _ = house.stable("a", "b", plan=[{"t": [0, 1]}, {"t": [2, 3]}])
     house.beat("new", 0, topics=("t",))
     began = house.log()[-1]

@@ -1,4 +1,4 @@
-"""Reading a group's story back from the ledger in steps, so that a question over HTTP holds nobody up."""
+"""Reading a group's timeline back from the ledger in steps, so that a question over HTTP holds nobody up."""
 
 import json
 from pathlib import Path

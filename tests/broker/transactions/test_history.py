@@ -179,7 +179,7 @@ def test_markers_that_were_refused_are_told_of_a_committed_transaction() -> None
     )
 
 
-def test_stories_are_bounded() -> None:
+def test_histories_are_bounded() -> None:
     """In their number, and each."""
     history = TransactionHistory()
     for number in range(IDS_KEPT + 5):

@@ -96,7 +96,7 @@ def test_a_heartbeat_that_changes_nothing_leaves_the_very_same_group():
     assert broker.group is group
 
 
-def test_refused_records_leave_the_story_as_it_was():
+def test_refused_records_leave_the_history_as_it_was():
     broker = Driver()
     broker.stable("a")
     tracking = broker.group.tracking

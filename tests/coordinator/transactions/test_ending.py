@@ -322,7 +322,7 @@ def test_a_decision_that_is_written_late_holds():
     assert broker.end(commit=True, pair=(pid, epoch)).pair == (pid, 1)
 
 
-def test_the_story_says_who_decided_and_when():
+def test_the_history_says_who_decided_and_when():
     """D10: cause, client, how long it was open, where."""
     broker = Driver()
     broker.open("t-1")

@@ -14,7 +14,7 @@ from cli.why_reading import Told
 from cli.why_showing import lines
 from coordinator.why.findings import findings
 from coordinator.why.replay import replay
-from coordinator.why.story import story as story_of
+from coordinator.why.timeline import timeline as timeline_of
 from coordinator.why.verdicts import verdicts
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import NewerRecord, decode_whole
@@ -37,7 +37,7 @@ ODD: list[Any] = [
 ]
 
 
-def story() -> list[Record]:
+def timeline() -> list[Record]:
     silent = cause("session_expired", "b", session_timeout_ms=9_000, last_heard_ms=9_000, connection={"state": "open"})
     moved = [["t", 0, "a-id", "b-id"]]
     there = [member("a", partitions={"t": "0-3"}), member("b", "joined", partitions={"t": "4"})]
@@ -90,7 +90,7 @@ def test_records_with_anything_in_any_place_end_no_reader(seed: int):
     chance = random.Random(seed)
     kept = 0
     for _ in range(150):
-        records = story()
+        records = timeline()
         at = chance.randrange(len(records))
         records[at] = mutated(records[at], chance)
         whole = read([one for one in records if isinstance(one, dict)])
@@ -99,7 +99,7 @@ def test_records_with_anything_in_any_place_end_no_reader(seed: int):
         told.choose(last=10, judged=100, since_ms=None, until_ms=None, triggers=None)
         assert list(lines(told, NOW + MINUTE, verbose=True)), (seed, records[at])
         findings(whole, now_ms=NOW + MINUTE)
-        assert len(story_of(whole, now_ms=NOW + MINUTE)) <= len(whole)
+        assert len(timeline_of(whole, now_ms=NOW + MINUTE)) <= len(whole)
         verdicts(whole, now_ms=NOW)
     assert 5 < kept < 145, "some mutations matter, some do not"
 
@@ -122,7 +122,7 @@ def test_records_with_any_one_field_missing_end_no_reader():
         "kind": "offsets_changed", "at_ms": NOW, "group_id": "g", "generation": 2, "by": "client", "client_id": "c",
         "client_host": "/1", "offsets": [{"topic": "t", "partition": 0, "from": 1, "to": 2}], "truncated": 0,
     }  # fmt: skip
-    whole = [*story(), changed]
+    whole = [*timeline(), changed]
     for record in whole:
         if record["kind"] == "rebalance_ended":
             record |= {"slowest_to_join": waited, "slowest_to_sync": waited}

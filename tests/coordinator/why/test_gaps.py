@@ -23,7 +23,7 @@ def told(records: list[Record]) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_whole_story_has_no_gap():
+def test_a_whole_history_has_no_gap():
     records = [*ledger(NOW, 0), *ledger(NOW + MINUTE, 1)]
     assert not has_gap(records)
     assert with_gaps(records, [inferred(NOW, 1), inferred(NOW + MINUTE, 2)]) == records

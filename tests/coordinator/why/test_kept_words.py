@@ -10,7 +10,7 @@ import pytest
 from coordinator.cause import TRIGGERS
 from coordinator.why import cause_words, gaps, inferred_departures, replay, transactions, words
 from coordinator.why.findings import findings
-from coordinator.why.story import story
+from coordinator.why.timeline import timeline
 from coordinator.why.verdicts import traces_of, verdict, verdicts
 from coordinator.why.window import of_last_rebalances
 from tests.coordinator.why.records import MINUTE, NOW, Record, cause, member, rebalance
@@ -308,9 +308,9 @@ def test_transactions():
     held("transactions", lines)
 
 
-def test_stories():
+def test_timelines():
     def lines_of(records: list[Record]) -> Any:
-        return [(*line[:5], line.verdicts) for line in story(records, now_ms=NOW + 10_000)]
+        return [(*line[:5], line.verdicts) for line in timeline(records, now_ms=NOW + 10_000)]
 
     gone = [because("member_left") | {"member_id": f"{at}"} for at in range(3)]
     records = rebalance(NOW, because("session_expired"), further_causes=gone, slowest_to_join=waited(3_000))
@@ -324,7 +324,7 @@ def test_stories():
         *((1, name) for name in whole[1] if name != "members"),
         *((at,) for at in range(2, 6)),
     )
-    lines = list(told("story", whole, lines_of, within=around))
+    lines = list(told("timeline", whole, lines_of, within=around))
     lines += told("replay", whole, lambda all_: [_generation(one) for one in replay.replay(all_)])
     lines += told("gaps", [*whole, *_later(whole)], _gaps, within=around)
     inferred = [{"kind": "rebalance_ended", "generation": at, "at_ms": NOW + at * 1_000} for at in range(20)]
@@ -334,7 +334,7 @@ def test_stories():
     for count in (1, 2, 3):
         kept = of_last_rebalances([*whole, *_later(whole), happened("group_removed")], count)
         lines.append(f"the last {count}: {[one['kind'] for one in kept]}")
-    held("stories", lines)
+    held("timelines", lines)
 
 
 def _later(whole: list[Record]) -> list[Record]:

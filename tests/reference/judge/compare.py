@@ -106,7 +106,7 @@ def differences(scenario: str, kafka: Transcript, kohort: Transcript) -> list[Di
             )
         ):
             found.append(Difference(scenario, answer, step.version, "step", _line(theirs), _line(ours), number))
-            break  # From here on they tell different stories.
+            break  # From here on they tell different things.
         prefix = theirs.actor if not theirs.api else ""
         for field, a, b in _fields(theirs.outcome, ours.outcome, prefix):
             found.append(Difference(scenario, answer, step.version, field, a, b, number))

@@ -1,5 +1,5 @@
-"""A group's story out of the ledger's records, the newest line first: what the pipeline's report tells, and below each
-rebalance what `kohort why` does.
+"""A group's timeline out of the ledger's records, the newest line first: what the pipeline's report tells, and below
+each rebalance what `kohort why` does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def generations(record: Facts) -> str:
     return f"{'?' if before is None else before} -> {'' if same else record.get('to_generation')}"
 
 
-def story(records: Sequence[Facts], *, now_ms: int) -> list[Line]:
+def timeline(records: Sequence[Facts], *, now_ms: int) -> list[Line]:
     """All that these records of a group tell; they are the oldest first."""
     traces, reads = traces_of(records), reads_of(records)
     ended = {one.get("rebalance_id") for one in records if one.get("kind") == "rebalance_ended"}

@@ -1,8 +1,8 @@
-"""A group's story line by line, as the pipeline's report tells it."""
+"""A group's timeline line by line, as the pipeline's report tells it."""
 
 from __future__ import annotations
 
-from coordinator.why.story import Line, story
+from coordinator.why.timeline import Line, timeline
 from tests.coordinator.why.records import MINUTE, NOW, cause, rebalance
 
 
@@ -19,7 +19,7 @@ def test_the_newest_comes_first_with_what_followed_and_what_became_of_who_went()
     loaded = {"kind": "coordinator_loaded", "at_ms": NOW + MINUTE, "group_id": "g", "unclean": True, "members": 2}
     began, _ = rebalance(NOW + 2 * MINUTE, cause("member_joined"))
 
-    lines = story([*records, read, loaded, began], now_ms=NOW + 3 * MINUTE)
+    lines = timeline([*records, read, loaded, began], now_ms=NOW + 3 * MINUTE)
 
     assert [told(line)[2] for line in lines] == [
         "worker-1 (10.0.0.1) joined",
