@@ -7,9 +7,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from protocol.messages.create_acls import CreateAclsRequest
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cli.conftest import Ended, kohort
 from tests.reference import graduation as g
+from tests.reference.test_rights_beside_kafka import (
+    ALL,
+    ALLOW,
+    ANYTHING,
+    CLUSTER,
+    DENY,
+    DESCRIBE,
+    PREFIXED,
+    READ,
+    acl,
+)
 from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
 from tests.support.data_plane import batch
 from tests.support.wire import Wire
@@ -20,11 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from protocol.messages.create_acls import AclCreation
     from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
 
 ACLS = "org.apache.kafka.tools.AclCommand"
+CREATE = 5
 CONFIGS = "kafka.admin.ConfigCommand"
 VERSION = "4.4.0"
 # Everybody may what no ACL covers, so that both brokers can be asked without a log-in.
@@ -34,10 +50,11 @@ AUTHORIZED = {
 }
 
 
-@pytest.fixture(params=["kohort", "kafka"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Kohort, then Apache Kafka, each with an authorizer."""
+@pytest.fixture(scope="module", params=["kohort", "kafka"])
+def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Kohort, then Apache Kafka, each with an authorizer; tests leave no ACL behind."""
     need("java", "mvn")
+    tmp_path = tmp_path_factory.mktemp("either")
     made: BrokerProcess = (
         Kohort(tmp_path, AUTHORIZED)
         if request.param == "kohort"
@@ -129,6 +146,63 @@ def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProc
     assert told is not None
     assert told.out.startswith("Quota configs for user-principal 'alice', the default client-id are consumer_byte_rate")
     assert tidied(told.out) == theirs(either, CONFIGS, *quotas, "--describe")
+
+
+def _given(broker: BrokerProcess, *acls: AclCreation) -> None:
+    made = _asked(broker, CreateAclsRequest(creations=list(acls)), 3)
+    assert [one.error_code for one in made.results] == [0] * len(acls)
+
+
+def _asked(broker: BrokerProcess, request: Any, version: int) -> Any:
+    with Wire(broker.address) as wire:
+        return wire.call(request, version)
+
+
+def _named(broker: BrokerProcess, *topics: str, make: bool = False) -> list[int]:
+    """The error code of each topic in Metadata, which may make it. Kafka has them in the order of a hash."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=make)
+    found = {one.name: one.error_code for one in _asked(broker, asked, 9).topics}
+    return [found[name] for name in topics]
+
+
+def test_an_acl_for_somebody_else_closes_what_it_covers_and_no_more(either: BrokerProcess) -> None:
+    """SE39: by name, by prefix, by `*`; everybody may what no ACL covers, before and behind it too."""
+    topics = ("se39", "se39-more", "other")
+    for name in topics:
+        g.create(either.address, name)
+    eventually(lambda: _named(either, *topics) == [0, 0, 0], what="the topics are there")
+    bob = "User:bob"
+    for covering, told in (
+        (acl(ALLOW, READ, "se39", principal=bob), [29, 0, 0]),
+        (acl(ALLOW, READ, "se39", principal=bob, resource_pattern_type=PREFIXED), [29, 29, 0]),
+        (acl(ALLOW, READ, "*", principal=bob), [29, 29, 29]),
+    ):
+        _given(either, covering)
+        eventually(lambda told=told: _named(either, *topics) == told, what=f"{covering} counts")
+        _asked(either, DeleteAclsRequest(filters=[DeleteAclsFilter(**ANYTHING)]), 3)
+        eventually(lambda: _named(either, *topics) == [0, 0, 0], what="it is gone")
+
+
+def test_who_may_only_describe_a_topic_does_not_make_it_by_naming_it(either: BrokerProcess) -> None:
+    """SE44: topics are made when they are named, by who may CREATE them or topics in the cluster."""
+    assert _named(either, "se44-before", make=True) != [29]
+    nobody = "User:ANONYMOUS"
+    _given(
+        either,
+        acl(ALLOW, ALL, "kafka-cluster", CLUSTER, principal=nobody),
+        acl(DENY, CREATE, "kafka-cluster", CLUSTER, principal=nobody),
+        acl(ALLOW, DESCRIBE, "se44", principal=nobody, resource_pattern_type=PREFIXED),
+    )
+
+    def may_create() -> bool:
+        asked = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
+        return bool(_asked(either, asked, 9).cluster_authorized_operations & 1 << CREATE)
+
+    eventually(lambda: not may_create(), what="the ACLs count")
+    assert _named(either, "se44-after", make=True) == [29]
+    _asked(either, DeleteAclsRequest(filters=[DeleteAclsFilter(**ANYTHING)]), 3)
+    eventually(may_create, what="they are gone")
+    eventually(lambda: _named(either, "se44-before", "se44-after") == [0, 3], what="one is there, the other is not")
 
 
 def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
