@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 MOST_CREATIONS = 1_000  # of one request: some ten milliseconds
 MOST_DELETIONS = 10_000  # of one request, as in Kafka
 CLUSTER_NAME = "kafka-cluster"
+DENY = 2
 _CLUSTER = 4
 _WILDCARD = "*"
 _ANY, _MATCH, _LITERAL, _PREFIXED = 1, 2, 3, 4
-_RESOURCES, _PATTERNS, _OPERATIONS, _PERMISSIONS = range(2, 8), (_LITERAL, _PREFIXED), range(2, 16), (2, 3)
+_RESOURCES, _PATTERNS, _OPERATIONS, _PERMISSIONS = range(2, 8), (_LITERAL, _PREFIXED), range(2, 16), (DENY, 3)
 
 Acl = records.AccessControlEntryRecord
 Refusal = tuple[ErrorCode, str]

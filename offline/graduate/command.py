@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.catalogue.acls import DENY
 from broker.catalogue.startup import oldest_kafka
+from broker.config.host_ranges import network
 from broker.config.settings_sources import everything_given, gather
 from offline.graduate.directory import Directory, inspect
 from offline.graduate.findings import counted
@@ -24,6 +26,7 @@ from storage.errors import CorruptFile, DirectoryRefused, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker.catalogue.cluster_state import ClusterState
     from broker.config.settings import Settings
 
 _REFUSED = 1
@@ -122,10 +125,24 @@ def _tell_what_carries_over(directory: Directory, wish: Wish, given: Mapping[str
     _say(f"{'carries':11} producer ids from {state.next_producer_id} on, and what each producer wrote last")
     if directory.has_new_groups and wish.to is None and not state.features.get("group.version"):
         _say(f"{'careful':11} there are groups of the new protocol: Kafka 4 serves them after --to 4.x")
+    _warn_of_host_ranges(state, wish)
     for key in not_carried(given):
         _say(f"{'stays here':11} {key}, which only Kohort knows")
     if given.get("kohort.durability", "").strip() == "always":
         _say(f"{'carries':11} kohort.durability=always as log.flush.interval.messages=1")
+
+
+def _warn_of_host_ranges(state: ClusterState, wish: Wish) -> None:
+    if wish.to is not None and wish.to.knows_host_ranges:
+        return
+    acls = [acl for acl in state.kept.acls.values() if network(acl.host) is not None]
+    if acls:
+        count = counted(len(acls), "ACL")
+        _say(f"{'careful':11} {count} with a range of hosts: to a Kafka before 4.4 such a range means nobody")
+    for acl in acls:
+        if acl.permission_type == DENY:
+            who = f"{acl.principal} from {acl.host} at {acl.resource_name}"
+            _say(f"{'careful':11} so it lets in whom a DENY keeps out here: {who}")
 
 
 def _say(line: str) -> None:

@@ -17,6 +17,8 @@ _METADATA = "metadata.version"
 _GROUP = "group.version"  # the KIP-848 protocol: without it 4.x does not describe or serve such groups
 _TRANSACTION = "transaction.version"
 
+HOST_RANGES_SINCE = 32  # metadata.version 4.4-IV1
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -26,6 +28,11 @@ class Target:
     lowest_metadata_version: int
     highest: Mapping[str, int]
     appended: Mapping[str, int]
+
+    @property
+    def knows_host_ranges(self) -> bool:
+        """Whether an ACL may name hosts by a range of addresses. Source: MetadataVersion.isCidrAclSupported."""
+        return self.highest[_METADATA] >= HOST_RANGES_SINCE
 
     def refusals(self, features: Mapping[str, int]) -> list[str]:
         """Why it would not start under these finalized features."""

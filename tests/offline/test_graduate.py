@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from broker.config.settings import Settings
 from cli import main
+from offline.graduate.metadata import append_features
 from offline.graduate.targets import TARGETS, target
 from offline.graduate.transactions import known_transactions
 from protocol.records import batch
@@ -25,7 +26,7 @@ from protocol.records.transaction_records import (
     encode_key,
     encode_value,
 )
-from storage.directory.meta_properties import parse_properties
+from storage.directory.meta_properties import parse_properties, read
 from tests.broker.network.test_securities import JAAS, Life
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
 
@@ -152,6 +153,28 @@ def test_defaults_of_ours_that_are_not_kafkas_are_told() -> None:
         "socket.send.buffer.bytes", "socket.receive.buffer.bytes", "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
     }  # fmt: skip
+
+
+def test_ranges_of_hosts_are_told_to_whom_an_older_kafka_would_let_in(graduate, data: Path) -> None:
+    """Kafka knows them since 4.4; before that nobody has such an address."""
+    entries = [
+        m.AccessControlEntryRecord(
+            id=bytes([number]) * 16, resource_type=2, resource_name="orders", pattern_type=3, principal="User:eve",
+            host=host, operation=3, permission_type=permission,
+        )
+        for number, (host, permission) in enumerate([("10.0.0.0/8", 2), ("10.1.0.0/16", 3), ("10.0.0.1", 2)])
+    ]  # fmt: skip
+    identity, _, _ = read(data / "meta.properties", (data / "meta.properties").read_bytes())
+    assert identity is not None
+    append_features(data, identity, entries, 1)
+    careful = "careful     2 ACLs with a range of hosts: to a Kafka before 4.4 such a range means nobody"
+    keeps_out = "a DENY keeps out here: User:eve from 10.0.0.0/8 at orders"
+    for words in (("--check",), ("--check", "--to", "4.3")):
+        code, _, err = graduate(*words)
+        assert code == 0
+        assert careful in err
+        assert [line for line in err.splitlines() if "DENY" in line] == [f"careful     so it lets in whom {keeps_out}"]
+    assert "range of hosts" not in graduate("--check", "--to", "4.4")[2]
 
 
 def test_to_4_4_says_that_no_older_kafka_starts_on_it_any_more(graduate, data: Path) -> None:
