@@ -192,8 +192,8 @@ class Composition:
             online = {one.directory_id: str(one.path) for one in directories.logs if str(one.path) not in offline}
             cordoned = frozenset(one.directory_id for one in directories.logs if one.path in settings.cordoned)
             if online:  # else nobody gets a new partition anywhere
-                catalogue.placing = replace(
-                    catalogue.placing, directories=online, cordoned=cordoned, preferred=preferred
+                catalogue.queue.placing = replace(
+                    catalogue.queue.placing, directories=online, cordoned=cordoned, preferred=preferred
                 )
 
         place()
@@ -212,7 +212,7 @@ class Composition:
             delete_delay_ms=settings.log_segment_delete_delay_ms,
             some_away=bool(directories.away),
         )
-        catalogue.settle = folders.settle
+        catalogue.queue.settle = folders.settle
         moves = broker.moves = Moves(
             runtime,
             partitions,
@@ -244,9 +244,9 @@ class Composition:
         broker.verifier.coordinator = transactions
         moves.resume(futures.moves)
         for listener in (dynamic, folders, moves, groups, transactions, broker.quotas):
-            catalogue.listen(listener)
+            catalogue.queue.listeners.append(listener)
         if broker.authorizer is not None:
-            catalogue.listen(broker.authorizer)
+            catalogue.queue.listeners.append(broker.authorizer)
         groups.open()
         transactions.open()
         log_manager = LogManager(runtime, partitions, settings)
@@ -256,7 +256,7 @@ class Composition:
     @property
     def quiet(self) -> bool:
         """Whether nothing that was asked for is still on its way to the disk."""
-        return bool(self.broker.partitions.flusher.idle and self.broker.catalogue.idle)
+        return bool(self.broker.partitions.flusher.idle and self.broker.catalogue.queue.idle)
 
     def start(self) -> None:
         """Begin what runs in the background."""
@@ -272,7 +272,7 @@ class Composition:
         broker.transactions.close()
         broker.groups.close()
         broker.ledger.close()
-        broker.catalogue.close()
+        broker.catalogue.queue.close()
         broker.moves.stop()
 
         def stopped(clean: bool) -> None:
@@ -282,7 +282,7 @@ class Composition:
         by_path = {one.path: one for one in self._directories.logs}
 
         def mark_clean(directory: Path) -> None:
-            if not broker.catalogue.sound:
+            if not broker.catalogue.queue.sound:
                 raise StorageError("its last flush has failed:", self._directories.metadata.path / METADATA_FOLDER)
             by_path[directory].write_clean_marker(broker.catalogue.broker_epoch)
 

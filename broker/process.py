@@ -138,7 +138,7 @@ def _run(
         if http_sockets:
             runtime.next_turn(lambda: ending.on_stop.append(_serve_http(composition, runtime, server, *http)))
 
-    broker.catalogue.on_intruder = ending.give_up
+    broker.catalogue.queue.on_intruder = ending.give_up
     runtime.soon(ready)
     runtime.run()
     runtime.close()

@@ -1,66 +1,50 @@
-"""The one queue through which topics and configs change, and the image that everybody reads.
+"""Topics, configs, users, ACLs and ids of this node: the image that everybody reads, and what may be asked of it.
 
-A change is a plan: a function from the state to records, or a refusal. All plans that came up to now, a few hundred at
-most, are carried out in one round: records written and fsynced in a worker, folders made, the new image published, then
-everybody answered. A plan sees the changes before it in the same round, so a second wish for a topic that is on its way
-finds it there and is answered with it, when it is durable and served.
+Each request is a plan for the catalogue's queue (`broker.catalogue.queue`), and is answered when the image shows it.
 
-Always true:
-- `image` and `configs` show nothing that a crash could take back;
-- nobody is answered before the image shows the change;
-- while the log cannot be flushed, changes are refused and the image stays (docs/decisions/failed-fsync.md).
+Always true: `image` and `configs` show nothing that a crash could take back; nobody is answered before the image shows
+the change.
+
+Source: Kafka's QuorumController.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broker.catalogue import topic_changes, users
-from broker.catalogue.appending import append_change
-from broker.catalogue.cluster_state import ClusterState
-from broker.catalogue.opening import Found, Opened, open_and_register, read_again
-from broker.catalogue.requests import CatalogueRequests, NotInThisRound, Plan, Result
-from broker.catalogue.snapshot_writer import SnapshotPolicy, Snapshots
+from broker.catalogue import acls, config_changes, features, quotas, topic_changes, users
+from broker.catalogue.opening import Found, open_and_register
+from broker.catalogue.queue import ChangeQueue
+from broker.catalogue.requests import NotInThisRound, Pay, Result
+from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.topic_changes import Refused
-from broker.catalogue.topics_delta import TopicsDelta, TopicsListener, difference
 from broker.catalogue.topics_image import Topic, TopicsImage
 from broker.config import topic_configs
-from broker.loop.logs import get_logger
 from protocol.errors import ErrorCode
+from protocol.records import metadata_records as records
 from storage.files import DISK, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from broker.catalogue.config_changes import BrokerConfigs
+    from broker.catalogue.cluster_state import ClusterState
+    from broker.catalogue.config_changes import BrokerConfigs, ConfigChange
     from broker.catalogue.kept_records import KeptRecords
-    from broker.catalogue.metadata_log import MetadataLog, TornTail
-    from broker.catalogue.startup import Quorum
+    from broker.catalogue.metadata_log import TornTail
+    from broker.catalogue.topic_changes import NewTopic
+    from broker.catalogue.topics_delta import TopicsDelta
     from broker.loop.runtime import Runtime
     from broker.security.scram import Shape
+    from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
+    from protocol.messages.create_acls import AclCreation
+    from protocol.messages.update_features import FeatureUpdateKey
 
-log = get_logger()
-
-_CHANGES_A_ROUND = 256  # planned and answered without a pause, a few milliseconds; others have a turn between rounds
-_RECORDS_A_STEP = 64
-MEND_AFTER_MS = 1_000  # until a failed log is tried again, as often as it takes
-
-
-def _bug(error: Exception) -> None:
-    raise error
+PRODUCER_ID_BLOCK = 1_000
 
 
-@dataclass(slots=True)
-class _Change:
-    plan: Plan
-    answer: Callable[[Result], None]
-    result: Result = field(default_factory=Result)
-
-
-class Catalogue(CatalogueRequests):
-    """Topics, configs and producer ids of this node."""
+class Catalogue:
+    """The image, what holds for each topic and user, and the requests; `queue` changes them."""
 
     def __init__(
         self,
@@ -76,28 +60,15 @@ class Catalogue(CatalogueRequests):
         self.image = TopicsImage()
         self.configs: Mapping[tuple[int, str], Mapping[str, str]] = {}  # (resource type, name) -> overrides
         self.credentials: users.Credentials = {}  # of those who log in by SCRAM
-        self.state = ClusterState()  # ahead of the image while a round is written: for plans, not for answers
         self.features: Mapping[str, int] = {}  # the finalized levels, by name
         self.features_epoch = -1  # rises when they change
-        self.placing = placing
         self.broker_configs = broker_configs
-        self.broker_epoch = -1
-        self.failed: str | None = None  # why no change can be made now; for /readyz
-        self.on_intruder: Callable[[str], None] = lambda _: None  # another process writes to the directory: end
+        self.queue = ChangeQueue(runtime, directory, placing, self._publish, snapshots, disk)
         self._runtime = runtime
         self._directory = directory
         self._new_uuid = new_uuid
         self._disk = disk
-        self.settle: Callable[[], None] = lambda: None  # what a deletion has left undone, before its record may go
-        self._log: MetadataLog
-        self._quorum: Quorum
-        self._snapshots = Snapshots(snapshots, runtime.now_ms(), disk)
-        self._listeners: list[TopicsListener] = []
-        self._queue: list[_Change] = []
-        self._busy = False
-        self._closed = False
-        self._deleted_names: set[str] = set()  # by this round: their folders still lie in the way
-        self._collisions: dict[str, str] = {}
+        self._collisions: dict[str, str] = {}  # name with `.` read as `_` -> name
         self._effective: dict[str, tuple[Mapping[str, str], topic_configs.Effective]] = {}
         self._credentials_of: KeptRecords | None = None  # and after how many changes of them:
         self._scram_changes = 0
@@ -116,7 +87,7 @@ class Catalogue(CatalogueRequests):
         """
         opened = open_and_register(
             self._directory,
-            self.placing,
+            self.queue.placing,
             endpoints,
             found,
             protocols=protocols or {},
@@ -124,13 +95,24 @@ class Catalogue(CatalogueRequests):
             now_ms=self._runtime.now_ms(),
             disk=self._disk,
         )
-        self._take(opened)
+        self.queue.take(opened)
         return opened.log.torn
 
-    def _take(self, opened: Opened) -> None:
-        self._log, self.state, self.broker_epoch = opened.log, opened.state, opened.broker_epoch
-        self._quorum = opened.quorum
-        self._publish_image(opened.image, created=True)
+    def _publish(self, image: TopicsImage, delta: TopicsDelta | None) -> None:
+        """The queue has this, durable; without a delta all of it was read anew."""
+        state, self.image = self.queue.state, image
+        if self.features != state.features:
+            self.features = dict(state.features)
+            self.features_epoch = self.queue.log.next_offset
+        self.configs = dict(state.configs)
+        kept = state.kept
+        if self._credentials_of is not kept or self._scram_changes != kept.scram_changes:
+            self._credentials_of, self._scram_changes = kept, kept.scram_changes
+            self.credentials = dict(kept.scram)
+            self._usual = {}
+        self._collisions = {name.replace(".", "_"): name for name in image.names()}
+        if delta is not None and delta.broker_reconfigured:
+            self._effective.clear()
 
     # Reading ---------------------------------------------------------------------------------------------------
 
@@ -145,8 +127,8 @@ class Catalogue(CatalogueRequests):
 
     def quorum(self) -> tuple[int, int, bytes | None]:
         """Of the metadata log: leader epoch, end offset, and the voter's directory id where voters have one."""
-        voters = self._quorum.voters
-        return self._log.leader_epoch, self._log.next_offset, voters[0][1] if voters else None
+        voters = self.queue.quorum.voters
+        return self.queue.log.leader_epoch, self.queue.log.next_offset, voters[0][1] if voters else None
 
     def scram_credential(self, user: str, mechanism: str) -> users.ScramCredential | None:
         """What a log-in of `user` is checked against; `mechanism` as SASL calls it, `SCRAM-SHA-256`."""
@@ -160,210 +142,217 @@ class Catalogue(CatalogueRequests):
         return found
 
     @property
-    def idle(self) -> bool:
-        """Whether no change is on its way."""
-        return not self._busy
-
-    def listen(self, listener: TopicsListener) -> None:
-        """Tell `listener` of every change from now on, in the order in which listeners came."""
-        self._listeners.append(listener)
-
-    # The queue -------------------------------------------------------------------------------------------------
-
-    def _enqueue(self, plan: Plan, answer: Callable[[Result], None]) -> None:
-        self._queue.append(_Change(plan, answer))
-        if not self._busy:
-            self._busy = True
-            self._runtime.soon(self._begin_round)
-
-    def _begin_round(self) -> None:
-        queued, self._queue = self._queue, []
-        self._deleted_names.clear()
-        self._runtime.in_slices(self._plan(queued), lambda round_: self._write(*round_), _bug, owner=self)
-
-    def _plan(self, queued: list[_Change]) -> Generator[None, None, tuple[list[_Change], list[Any]]]:
-        """Carry the plans out on the state: those that are of this round, and their records."""
-        changes: list[_Change] = []
-        made: list[Any] = []
-        for at, change in enumerate(queued):
-            if at == _CHANGES_A_ROUND:
-                self._queue[:0] = queued[at:]
-                break
-            yield None
-            if self.failed is not None:
-                change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
-                changes.append(change)
-                continue
-            try:
-                planned, value = change.plan(self.state)
-            except NotInThisRound:
-                self._queue[:0] = queued[at:]  # those after it too: changes happen in the order in which they came
-                break
-            except Refused as refusal:
-                change.result = Result(refusal.code, str(refusal))
-                changes.append(change)
-                continue
-            except Exception:  # a bug of one plan, which has changed nothing: others' changes go on
-                log.exception("change_failed")
-                change.result = Result(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
-                changes.append(change)
-                continue
-            changes.append(change)
-            change.result.value = value
-            for number, record in enumerate(planned, start=1):
-                self.state.apply(record)
-                if not number % _RECORDS_A_STEP:
-                    yield None
-            made.extend(planned)
-        return changes, made
-
-    def _write(self, changes: list[_Change], made: list[Any]) -> None:
-        if not made:
-            self._end_round(changes)
-            return
-        delta, image = difference(made, self.image, self.state)
-        now_ms = self._runtime.now_ms()
-
-        def work() -> list[Any]:
-            mark = self._log.mark()
-            try:
-                append_change(self._log, self.state, made, now_ms)
-            except Exception:  # whatever it was: half of a transaction must not stay in the log
-                if self._log.failed is None:
-                    self._log.rewind(mark)
-                raise
-            self._log.sync()
-            return [listener.prepare(delta) for listener in self._listeners]
-
-        self._runtime.in_thread(
-            work,
-            lambda prepared: self._written(changes, delta, image, prepared),
-            lambda error: self._refused(changes, error),
-        )
-
-    def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
-        self._publish_image(image, created=bool(delta.created))
-        if delta.broker_reconfigured:
-            self._effective.clear()
-        for listener, made in zip(self._listeners, prepared, strict=True):
-            listener.publish(image, delta, made)
-        if not delta.deleted:
-            self._end_round(changes)
-            return
-
-        def work() -> None:
-            for listener in self._listeners:
-                listener.discard(delta)
-
-        def done(_: object) -> None:
-            for listener in self._listeners:
-                listener.discarded()
-            self._end_round(changes)
-
-        # A folder that could not be renamed is found at the next start by its topic id, and renamed then.
-        self._runtime.in_thread(work, done, done)
-
-    def _refused(self, changes: list[_Change], error: Exception) -> None:
-        """The write failed: nothing of the round holds, so the state is read again from what is durable."""
-        for change in changes:
-            if change.result.error is ErrorCode.NONE:
-                change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-        self._read_again(lambda: self._end_round(changes))
-
-    def _read_again(self, then: Callable[[], None]) -> None:
-        """The log and the state as what is durable says, in a worker; no change is made until that has worked."""
-
-        def done(opened: Opened) -> None:
-            self._take(opened)
-            for listener in self._listeners:
-                listener.reread(opened.state)
-            if self.failed is not None and not self._closed:
-                self.failed = None
-                log.info("metadata_log_mended", next_offset=opened.log.next_offset)
-            then()
-
-        def failed(error: Exception) -> None:
-            if not self._closed:
-                if self.failed is None:
-                    log.error("metadata_log_failed", error=str(error))
-                self.failed = str(error)
-                if self._log.intruded:
-                    self.on_intruder(self.failed)
-                else:
-                    retry_ms = self._runtime.now_ms() + MEND_AFTER_MS
-                    self._runtime.timers.set("catalogue", retry_ms, lambda: self._read_again(lambda: None))
-            then()
-
-        before = self._log
-        self._runtime.in_thread(
-            lambda: read_again(self._directory, self.placing, before, self.broker_epoch, self._disk), done, failed
-        )
-
-    def _end_round(self, changes: list[_Change]) -> None:
-        for change in changes:
-            result = change.result
-            try:
-                if callable(result.value):
-                    result.value = result.value()
-                change.answer(result)
-            except Exception:  # a bug of who asked: others are answered, and the queue goes on
-                log.exception("callback_failed", callback=repr(change.answer))
-        if self.failed is None and self._snapshots.due(self._log, self._runtime.now_ms()):
-            self._take_snapshot()
-        else:
-            self._go_on(pause=len(changes) >= _CHANGES_A_ROUND)
-
-    def _go_on(self, *, pause: bool = False) -> None:
-        self._busy = bool(self._queue)
-        if self._busy:
-            again = self._runtime.next_turn if pause else self._runtime.soon
-            again(self._begin_round)
-
-    def _take_snapshot(self) -> None:
-        """Let a snapshot take the place of the log up to here; the next round waits for it, those who read do not."""
-        now_ms = self._runtime.now_ms()
-
-        def work() -> Path:
-            self.settle()
-            return self._snapshots.take(self._log, self.state, self._quorum, now_ms)
-
-        def done(path: Path) -> None:
-            self.state.removed_topic_ids.clear()
-            log.info("metadata_snapshot_written", file=str(path))
-            self._go_on()
-
-        def failed(error: Exception) -> None:
-            log.warning("metadata_snapshot_failed", error=str(error))
-            self._snapshots.put_off(now_ms)
-            if self._log.failed is None:
-                self._go_on()
-            else:
-                self._read_again(self._go_on)
-
-        self._busy = True
-        self._runtime.in_thread(work, done, failed)
-
-    def _publish_image(self, image: TopicsImage, *, created: bool) -> None:
-        if image is not self.image:
-            image.as_of(self._log.next_offset, created=created)
-        self.image = image
-        if self.features != self.state.features:
-            self.features = dict(self.state.features)
-            self.features_epoch = self._log.next_offset
-        self.configs = dict(self.state.configs)
-        kept = self.state.kept
-        if self._credentials_of is not kept or self._scram_changes != kept.scram_changes:
-            self._credentials_of, self._scram_changes = kept, kept.scram_changes
-            self.credentials = dict(kept.scram)
-            self._usual = {}
-        self._collisions = {name.replace(".", "_"): name for name in image.names()}
+    def state(self) -> ClusterState:
+        """What plans see: ahead of the image while a round is written."""
+        return self.queue.state
 
     @property
-    def sound(self) -> bool:
-        """Whether the log on the disk is known to be what was answered; if not, the next start is after a crash."""
-        return self._log.failed is None
+    def failed(self) -> str | None:
+        """Why no change can be made now."""
+        return self.queue.failed
 
-    def close(self) -> None:
-        """Nothing is open but a descriptor; every answered change is durable already."""
-        self._closed = True
-        self.failed = "the broker is stopping"
+    @property
+    def broker_epoch(self) -> int:
+        """Of this start."""
+        return self.queue.broker_epoch
+
+    # Requests --------------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        wish: NewTopic,
+        answer: Callable[[Result], None],
+        *,
+        validate_only: bool = False,
+        pay: Pay | None = None,
+    ) -> None:
+        """Create a topic; `Result.value` is the `Topic` (with `validate_only`: what it would be)."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            if wish.name in self.queue.deleted_names:
+                raise NotInThisRound
+            placing, topic_id = self.queue.placing, self._new_uuid()
+            made = topic_changes.create_topic(state, placing, wish, topic_id=topic_id, collisions=self._collisions)
+            count = sum(isinstance(record, records.PartitionRecord) for record in made)
+            if pay is not None:
+                pay(count)
+            if validate_only:
+                configs = {name: value for name, value in (wish.configs or {}).items() if value is not None}
+                return [], Topic(wish.name, topic_id, (0,) * count, configs)
+            self._collisions[wish.name.replace(".", "_")] = wish.name
+            return made, (lambda: self.image.topic(wish.name))
+
+        self.queue.add(plan, answer)
+
+    def ensure_topic(self, wish: NewTopic, answer: Callable[[Result], None], *, pay: Pay | None = None) -> None:
+        """Create a topic unless it is there or on its way; `Result.value` is the `Topic` either way."""
+
+        def accept(result: Result) -> None:
+            if result.error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                # It was on its way when we asked; by now the image shows it, unless it was deleted right after.
+                topic = self.image.topic(wish.name)
+                if topic is not None:
+                    result = Result(value=topic)
+            answer(result)
+
+        self.create_topic(wish, accept, pay=pay)
+
+    def delete_topic(
+        self,
+        answer: Callable[[Result], None],
+        *,
+        name: str | None = None,
+        topic_id: bytes | None = None,
+        pay: Pay | None = None,
+    ) -> None:
+        """Delete a topic by name or id; `Result.value` is the `Topic` that was."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            found, made = topic_changes.delete_topic(state, name=name, topic_id=topic_id)
+            if self.image.topic_by_id(found) is None:
+                raise NotInThisRound  # made by it: whoever made it is to be told that it was there
+            gone = state.topic_image(found)
+            if pay is not None:
+                pay(gone.partition_count)
+            self.queue.deleted_names.add(gone.name)
+            self._collisions.pop(gone.name.replace(".", "_"), None)
+            return made, gone
+
+        self.queue.add(plan, answer)
+
+    def create_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        answer: Callable[[Result], None],
+        *,
+        validate_only: bool = False,
+        pay: Pay | None = None,
+    ) -> None:
+        """Grow a topic to `count` partitions."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made = topic_changes.create_partitions(state, self.queue.placing, name, count, assignments)
+            if pay is not None:
+                pay(len(made))
+            return ([] if validate_only else made), None
+
+        self.queue.add(plan, answer)
+
+    def move_partition(
+        self, topic_id: bytes, partition: int, directory_id: bytes, answer: Callable[[Result], None]
+    ) -> None:
+        """Say of a partition that it lies in the log directory with this id."""
+        self.queue.add(
+            lambda state: (topic_changes.move_partition(state, topic_id, partition, directory_id), None), answer
+        )
+
+    def alter_configs(
+        self,
+        resource: tuple[int, str],
+        changes: Sequence[ConfigChange],
+        answer: Callable[[Result], None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some configs of a (resource type, name)."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made = config_changes.incremental(state, self.broker_configs, resource, changes)
+            return ([] if validate_only else made), None
+
+        self.queue.add(plan, answer)
+
+    def replace_configs(
+        self,
+        resource: tuple[int, str],
+        values: Mapping[str, str | None],
+        answer: Callable[[Result], None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Make `values` all the overrides that a (resource type, name) has."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made = config_changes.replace_all(state, self.broker_configs, resource, values)
+            return ([] if validate_only else made), None
+
+        self.queue.add(plan, answer)
+
+    def alter_users(
+        self,
+        deletions: Sequence[ScramCredentialDeletion],
+        upsertions: Sequence[ScramCredentialUpsertion],
+        answer: Callable[[Result], None],
+    ) -> None:
+        """Change credentials of SCRAM users, what can be done in one batch; `Result.value`: see `users.alter`."""
+        self.queue.add(lambda state: users.alter(state, deletions, upsertions), answer)
+
+    def alter_quotas(
+        self, wishes: Sequence[quotas.Alteration], answer: Callable[[Result], None], *, validate_only: bool = False
+    ) -> None:
+        """Change quotas, what can be done in one batch; `Result.value`: see `quotas.alter`."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made, verdicts = quotas.alter(state, wishes)
+            return ([] if validate_only else made), verdicts
+
+        self.queue.add(plan, answer)
+
+    def create_acls(self, wishes: Sequence[AclCreation], answer: Callable[[Result], None]) -> None:
+        """Make ACLs that may be made, those that are not there already; all of them or, after a crash, none."""
+        self.queue.add(lambda state: (acls.create(state, wishes, self._new_uuid), None), answer)
+
+    def delete_acls(self, found: Sequence[acls.Acl], answer: Callable[[Result], None]) -> None:
+        """Remove ACLs that were found."""
+        self.queue.add(lambda state: (acls.delete(state, found), None), answer)
+
+    def raise_feature(self, name: str, level: int, answer: Callable[[Result], None]) -> None:
+        """Finalize a feature of the cluster at this level, unless it is there or above already."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            if state.features.get(name, 0) >= level:
+                return [], None
+            return [records.FeatureLevelRecord(name=name, feature_level=level)], None
+
+        self.queue.add(plan, answer)
+
+    def update_features(
+        self, updates: Sequence[FeatureUpdateKey], answer: Callable[[Result], None], *, validate_only: bool = False
+    ) -> None:
+        """Finalize levels of features, all or none."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            made = features.update(state, self.queue.placing.node_id, updates)
+            return ([] if validate_only else made), None
+
+        self.queue.add(plan, answer)
+
+    def unregister_broker(self, broker_id: int, answer: Callable[[Result], None]) -> None:
+        """Forget the registration of a broker that is not this one."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            registered = state.kept.brokers.get(broker_id)
+            if registered is None:
+                error = ErrorCode.BROKER_ID_NOT_REGISTERED
+                raise Refused(error, f"Broker ID {broker_id} is not currently registered")
+            if broker_id == self.queue.placing.node_id:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is the one that answers")
+            made = records.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.broker_epoch)
+            return [made], None
+
+        self.queue.add(plan, answer)
+
+    def allocate_producer_ids(self, answer: Callable[[Result], None]) -> None:
+        """Take the next block of producer ids; `Result.value` is a `range`, never given out again."""
+
+        def plan(state: ClusterState) -> tuple[list[Any], Any]:
+            first = state.next_producer_id
+            block = range(first, first + PRODUCER_ID_BLOCK)
+            made = records.ProducerIdsRecord(
+                broker_id=self.queue.placing.node_id, broker_epoch=self.queue.broker_epoch, next_producer_id=block.stop
+            )
+            return [made], block
+
+        self.queue.add(plan, answer)

@@ -139,7 +139,7 @@ def survive(directory: Path, first: int, count: int, durability: str) -> bool:
     broker.runtime.advance(120_000)
     said = broker.log.getvalue()
     assert "Traceback" not in said, said
-    assert broker.broker.catalogue.failed is None, said
+    assert broker.broker.catalogue.queue.failed is None, said
     clients.create("after")
     assert "after" in clients.topics, said
     for topic in sorted(clients.topics - {"c"}):

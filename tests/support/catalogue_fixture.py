@@ -80,7 +80,7 @@ class CatalogueDriver:
         self.torn = self.catalogue.open(
             [("PLAINTEXT", "localhost", 9092)], Found(clean=clean, log_epochs=log_epochs or {}, acls_hold=acls_hold)
         )
-        self.catalogue.listen(self.folders)
+        self.catalogue.queue.listeners.append(self.folders)
 
     def all(self, *calls: Callable[[Callable[[Result], None]], None]) -> list[Result]:
         """What calls made in one turn are answered."""

@@ -75,7 +75,7 @@ def test_the_first_batches_are_kafkas_golden_bytes(tmp_path: Path) -> None:
     CatalogueDriver.__init__(driver, tmp_path, seed=0)
     (tmp_path / LOG).unlink()
     driver.catalogue._new_uuid = lambda: next(ids)
-    driver.catalogue.state = type(driver.catalogue.state)()
+    driver.catalogue.queue.state = type(driver.catalogue.state)()
     (tmp_path / "__cluster_metadata-0/quorum-state").unlink()
     driver.catalogue.open([("PLAINTEXT", "localhost", 9092)], Found(clean=True))
     driver.create("orders", 3, configs={"retention.ms": "-1"})
@@ -432,7 +432,7 @@ def test_another_process_that_appends_stops_us_without_writing(tmp_path: Path) -
         other.write(b"somebody else's bytes")
     before = (tmp_path / LOG).read_bytes()
     told: list[str] = []
-    driver.catalogue.on_intruder = told.append
+    driver.catalogue.queue.on_intruder = told.append
     assert driver.create("t").error is ErrorCode.KAFKA_STORAGE_ERROR
     assert (tmp_path / LOG).read_bytes() == before
     assert driver.create("t").error is ErrorCode.KAFKA_STORAGE_ERROR

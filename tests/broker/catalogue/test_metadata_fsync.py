@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from broker.catalogue.catalogue import MEND_AFTER_MS
 from broker.catalogue.config_changes import ConfigChange, ConfigOperation
+from broker.catalogue.queue import MEND_AFTER_MS
 from broker.loop import logs
 from protocol.errors import ErrorCode
 from storage.files import DISK
@@ -105,7 +105,7 @@ def test_a_failed_flush_is_mended_and_nothing_answered_is_lost_or_comes_back(tmp
             if number % 2:
                 driver.runtime.advance(MEND_AFTER_MS)
         driver.runtime.advance(8 * MEND_AFTER_MS)
-        assert driver.catalogue.failed is None, "the disk is well again"
+        assert driver.catalogue.queue.failed is None, "the disk is well again"
         assert life.refused
         life.create(driver, "t9")
         assert life.made[-1][1] == "t9"
@@ -124,7 +124,7 @@ def test_what_a_failed_flush_left_in_the_page_cache_is_not_believed_by_the_next_
     begun = len(life.disk.journal)
     life.failing, life.syncs = range(100), 0
     life.create(driver, "t1")
-    assert life.refused == ["t1"] and not driver.catalogue.sound
+    assert life.refused == ["t1"] and not driver.catalogue.queue.sound
     life.failing, life.refused = range(0), []
     again = CatalogueDriver(root, disk=life.disk, clean=False, seed=1)
     for name in again.catalogue.image.names():
@@ -150,11 +150,11 @@ def test_while_the_log_is_not_mended_changes_are_refused_and_what_is_shown_stays
 
     assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert life.refused == ["t1"]
-    assert catalogue.failed is not None
+    assert catalogue.queue.failed is not None
     assert catalogue.configs == {} and catalogue.image.names() == ("t0",)
     life.failing = range(0)
     driver.runtime.advance(MEND_AFTER_MS)
-    assert catalogue.failed is None and catalogue.state.configs == {}
+    assert catalogue.queue.failed is None and catalogue.state.configs == {}
     life.create(driver, "t2")
     assert catalogue.image.names() == ("t0", "t2")
 
@@ -183,7 +183,7 @@ def test_another_process_is_noticed_while_the_log_is_mended(tmp_path: Path) -> N
     life = Life(RecordingDisk(root))
     driver = CatalogueDriver(root, disk=life.disk)
     told: list[str] = []
-    driver.catalogue.on_intruder = told.append
+    driver.catalogue.queue.on_intruder = told.append
     life.failing, life.syncs = range(2), 0
     life.create(driver, "t0")
     path = root / FOLDER / f"{0:020d}.log"

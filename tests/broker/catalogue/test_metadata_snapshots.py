@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from broker.catalogue.catalogue import MEND_AFTER_MS
 from broker.catalogue.cluster_state import ClusterState
 from broker.catalogue.config_changes import ConfigChange, ConfigOperation
 from broker.catalogue.metadata_log import MetadataLog
+from broker.catalogue.queue import MEND_AFTER_MS
 from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.snapshots import MetadataBatch, all_snapshots, log_timestamp, read_snapshot
 from broker.loop import logs
@@ -378,7 +378,7 @@ def test_a_snapshot_whose_flush_fails_is_made_later_and_nothing_is_lost(tmp_path
     life.disk.refuse_sync = refuse  # type: ignore[method-assign]
     life.live(driver)
     driver.runtime.advance(60_000 + MEND_AFTER_MS)
-    assert driver.catalogue.failed is None
+    assert driver.catalogue.queue.failed is None
     assert driver.create("late").error is ErrorCode.NONE
     life.note(driver)
     assert all_snapshots(root / FOLDER)

@@ -63,7 +63,7 @@ class AclDesk(Desk):
         self.authorizer = Authorizer(
             (), super_users=(), allow_everyone=False, now_ms=self.driver.runtime.now_ms, at=lambda *_: None
         )
-        catalogue.listen(self.authorizer)
+        catalogue.queue.listeners.append(self.authorizer)
         self.broker.authorizer = self.authorizer
 
     def create(self, *creations: AclCreation) -> list[int]:

@@ -65,7 +65,7 @@ def folders(directory: Path) -> list[str]:
 def test_folders_that_a_kill_left_unmade_are_made_with_their_ids(tmp_path: Path) -> None:
     """DD09: killed after the fsync of the metadata and before the folders."""
     run = Run(tmp_path)
-    run.composition.broker.catalogue._listeners.clear()
+    run.composition.broker.catalogue.queue.listeners.clear()
     topic_id = run.create("orders", 3)
     assert folders(tmp_path) == []
 
@@ -79,7 +79,7 @@ def test_a_deletion_that_a_kill_left_half_done_is_finished(tmp_path: Path) -> No
     """DD10: killed after the fsync and before the rename: `-delete`, not `-stray`."""
     run = Run(tmp_path)
     topic_id = run.create("orders")
-    run.catalogue._listeners.clear()
+    run.catalogue.queue.listeners.clear()
     run.delete("orders")
     assert folders(tmp_path) == ["orders-0"]
 
