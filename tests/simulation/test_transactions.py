@@ -22,7 +22,8 @@ from tests.anomalies.finding import anomalies
 from tests.anomalies.history import Fate, Partition
 from tests.simulation.clients import Administrator
 from tests.simulation.disk import SimulatedDisk
-from tests.simulation.test_simulation import descriptors, seeds
+from tests.simulation.history import descriptors
+from tests.simulation.test_simulation import seeds
 from tests.simulation.transaction_faults import FAULTS
 from tests.simulation.transactional import (
     CommittedReader,

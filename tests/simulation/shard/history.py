@@ -265,3 +265,8 @@ def play(seed: str) -> None:
     except Exception as error:
         error.add_note(f"in history {seed}; play it again with KOHORT_SHARD_HISTORIES={seed}")
         raise
+
+
+def play_one(kind: str, seed: int) -> None:
+    """The same, for `tests.simulation.long_run`."""
+    play(f"{kind}/{seed}")
