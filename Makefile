@@ -25,6 +25,8 @@ SAMPLE ?= 200
 AT_LEAST ?= 0
 # make shards SHARDS=1000000 PROCESSES=8
 PROCESSES ?= 2
+# make histories SEEDS=50000-54999 LEDGER=build/simulation/another
+LEDGER ?= build/simulation/$@
 
 .PHONY: run test test-all check format setup bench bench-curves bench-pipeline pipeline-demo spark-package crash fuzz replay simulation judge incidents soak lock clean help
 
@@ -78,9 +80,12 @@ fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
 	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
 
-.PHONY: shards judge-random
-shards: $(VENV)/.dev ## SHARDS=20000 histories of one group in PROCESSES=2 processes; ARGS="--first 500000" goes on from there
-	$(BIN)/python -m tests.simulation.shard --histories $(SHARDS) --processes $(PROCESSES) $(ARGS)
+.PHONY: histories shards judge-random
+histories: $(VENV)/.dev $(VENV)/.bytecode ## the whole broker at length: SEEDS=50000-54999, both durabilities, in PROCESSES=2; LEDGER says what was played
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --processes $(PROCESSES) --ledger $(LEDGER) $(ARGS)
+
+shards: $(VENV)/.dev ## SHARDS=20000 histories of one group in PROCESSES=2 processes; LEDGER says what was played; ARGS="--first 500000"
+	$(BIN)/python -m tests.simulation.shard --histories $(SHARDS) --processes $(PROCESSES) --ledger $(LEDGER) $(ARGS)
 
 replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
 	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)

@@ -123,7 +123,7 @@ class _Run:
         self.before = len(ledger.lines())
         self.waiting = _in_turn(list(ledger.missing(wanted)), each)
         self.running: dict[int, tuple[BaseProcess, Block]] = {}  # by what is ready when one ends
-        self.died: list[str] = []
+        self.died = 0
         self.stopping = False
 
     def go(self, processes: int) -> int:
@@ -143,7 +143,7 @@ class _Run:
         finally:
             for sign, handler in before.items():
                 signal.signal(sign, handler)
-        return self._tell() + len(self.died)
+        return self._tell() + self.died
 
     def _start(self) -> bool:
         block = next(self.waiting, None)
@@ -160,8 +160,9 @@ class _Run:
     def _ended(self, ready: int) -> None:
         process, block = self.running.pop(ready)
         process.join()
-        if process.exitcode:
-            self.died.append(f"{block.kind} {block.first}-{block.last} ended with {process.exitcode}")
+        if process.exitcode and not self.stopping:
+            self.died += 1
+            print(f"not played to its end: {' '.join(map(str, block))} ended with {process.exitcode}", flush=True)
 
     def _stop(self, *_: object) -> None:
         self.stopping = True
@@ -177,8 +178,6 @@ class _Run:
         left = sum(block.count for block in self.ledger.missing(self.wanted))
         texts = f" ({', '.join(failed)}; see {self.ledger.failures})" if failed else ""
         print(f"{played} histories, {len(failed)} failed{texts}, {each_ms:.1f} ms of CPU each; {left} left", flush=True)
-        while self.died:
-            print(f"not played to its end: {self.died.pop()}", flush=True)
         return len(failed)
 
 

@@ -179,6 +179,7 @@ class World:
         self._ticks = itertools.count(1)
         self._works_seen = 0
         self._turn_due = False  # the broker has asked for one
+        self._troubled = _Troubled(self)
         logs.configure(level="info", stream=self.log)
 
     # The broker's lives
@@ -382,7 +383,7 @@ class World:
             last[1].arrived = next(self._ticks)
             channel.pending.append(last)
             self.auditor.arrived(last[1])
-        with _Troubled(self):
+        with self._troubled:
             channel.connection.data_received(piece)
 
     def _collect(self) -> None:
@@ -444,18 +445,20 @@ class World:
     def run(self, ms: int) -> None:
         """Let `ms` milliseconds pass."""
         end_ms = self.now_ms + ms
+        events, chance = self._events, self.random.random
         while True:
-            at_ms = self._events[0][0] if self._events else end_ms + 1
+            at_ms = events[0][0] if events else end_ms + 1
             if self.up:
                 timer_ms = self.runtime.timers.next_deadline_ms()
-                at_ms = at_ms if timer_ms is None else min(at_ms, timer_ms)
+                if timer_ms is not None and timer_ms < at_ms:
+                    at_ms = timer_ms
             if at_ms > end_ms:
                 break
             self._pass_to(max(at_ms, self.now_ms))
-            while self._events and self._events[0][0] <= self.now_ms:
-                heapq.heappop(self._events)[2]()
+            while events and events[0][0] <= self.now_ms:
+                heapq.heappop(events)[2]()
                 # Several events may fall into one turn of the broker's loop.
-                if self.random.random() < 0.6:
+                if chance() < 0.6:
                     self._settle()
             self._settle()
         self._pass_to(end_ms)
@@ -463,7 +466,7 @@ class World:
     def _pass_to(self, now_ms: int) -> None:
         self.now_ms = now_ms
         if self.up:
-            with _Troubled(self):
+            with self._troubled:
                 self.runtime.advance(now_ms - self.runtime.now_ms())
 
     def _settle(self) -> None:
@@ -471,7 +474,7 @@ class World:
             return
         runtime = self.runtime
         if not runtime.idle:
-            with _Troubled(self):
+            with self._troubled:
                 runtime.turn()
             if not runtime.idle and not self._turn_due:
                 self._turn_due = True
@@ -489,7 +492,7 @@ class World:
     def _work(self, runtime: VirtualRuntime) -> None:
         if runtime is self.runtime and self.up and runtime.works:
             self._works_seen -= 1
-            with _Troubled(self):
+            with self._troubled:
                 runtime.run_work()
             self._settle()
 

@@ -86,10 +86,11 @@ class VirtualRuntime(Runtime):
         """End this turn and those that were asked for; with eager workers their work and its results too."""
         self._drain()
         for _ in range(self._rounds):
-            callbacks, self._next = self._next, []
-            for callback in callbacks:
-                callback()
-            self._drain()
+            if self._next:
+                callbacks, self._next = self._next, []
+                for callback in callbacks:
+                    callback()
+                self._drain()
             if self._eager_workers and self.works:
                 self.run_work()
             elif not self._next:
@@ -98,7 +99,8 @@ class VirtualRuntime(Runtime):
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass; timers run at their own moments."""
         end_ms = self._now_ms + ms
-        self.turn()
+        if self._soon or self._last or self._next or self.works:  # else a turn does nothing, and most are such
+            self.turn()
         while True:
             next_ms = self.timers.next_deadline_ms()
             if next_ms is None or next_ms > end_ms:
@@ -109,6 +111,8 @@ class VirtualRuntime(Runtime):
         self._now_ms = end_ms
 
     def _drain(self) -> None:
+        if not self._soon and not self._last:
+            return
         for _ in range(1_000):
             if self._soon:
                 callbacks, self._soon = self._soon, []
