@@ -42,7 +42,7 @@ test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; 
 	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup $(if $(CI),,-m "not slow") $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
-	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_HDFS=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_STORES=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilities of what is pinned
 	$(BIN)/ruff format --check .

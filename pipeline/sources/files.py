@@ -160,16 +160,24 @@ class Remote:
         with _said(folder):
             system, inner = self._system(folder)
             inner = inner.rstrip("/") or "/"
+            # Of Google's store Arrow lists no folder that is only a part of names; all that lies below it does name it.
+            below = system.type_name == "gcs"
             try:
-                there = system.get_file_info(FileSelector(inner))
-            except FileNotFoundError:
-                if system.get_file_info(inner).type != FileType.File:
-                    raise
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
-        return sorted(
-            Entry(one.base_name, one.type == FileType.Directory, one.size or 0, (one.mtime_ns or 0) // 1_000_000)
-            for one in there
-        )
+                there = system.get_file_info(FileSelector(inner, recursive=below))
+            except OSError:
+                kind = system.get_file_info(inner).type
+                if below and kind == FileType.NotFound:
+                    raise FileNotFoundError from None
+                if kind == FileType.File:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
+                raise
+        found: dict[str, Entry] = {}
+        for one in there:
+            name, _, rest = one.path.removeprefix(inner).lstrip("/").partition("/")
+            is_folder = bool(rest) or one.type == FileType.Directory
+            size_bytes, modified_ns = (0, 0) if rest else (one.size or 0, one.mtime_ns or 0)
+            found[name] = Entry(name, is_folder, size_bytes, modified_ns // 1_000_000)
+        return sorted(found.values())
 
     def open(self, path: str) -> File:
         """See `Files`."""

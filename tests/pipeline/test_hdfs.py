@@ -23,7 +23,7 @@ from tests.support.java import jars_of
 __all__ = ["run"]
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("KOHORT_HDFS"), reason="a name node, a data node: make test-all"),
+    pytest.mark.skipif(not os.environ.get("KOHORT_STORES"), reason="a name node, a data node: make test-all"),
 ]
 CLUSTER = "org.apache.hadoop.test.MiniDFSClusterManager"
 
