@@ -4,7 +4,8 @@ A broker with SASL, TLS and ACLs. 10,000 clients log in and rest. A storm of 20 
 groups: alone, beside those who rest, and beside 2,000 hostile connections from another address besides, which have no
 user. Of these a quarter each says nothing, sends garbage, stops in the middle of a TLS handshake, and says a whole TLS
 hello and goes, again and again; who is thrown out comes back. In the end the hostile address gets a quota of
-connections, and each of those who rested is asked for an answer.
+connections, and each of those who rested is asked for an answer. `--percentage 100` takes away the bound on what those
+may take who have not logged in; `--against kafka` has the same crowd at Apache Kafka's door.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import ssl
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks.common import Row, arguments, machine, median, show
+from benchmarks.common import Row, arguments, kinds, machine, median, show
 from benchmarks.hostile import heartbeats
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.crash.test_storm import Storm, prepare
-from tests.support.broker_process import Kohort, free_port
+from tests.support.broker_process import BrokerProcess, Kafka, Kohort, free_port
 from tests.support.certificates import Authority
 from tests.support.wire import Wire
 
@@ -53,17 +54,19 @@ RATE = 20
 SILENT, GARBAGE, HALF, HELLO = range(4)
 
 
-class Guarded(Kohort):
+class Guarded:
     """A broker with users, certificates and ACLs; those who ask without a log-in are its admins."""
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "server.pem").write_bytes(Authority().issue().pem())
-        super().__init__(folder / "broker", {})
-        self.sasl, self.tls = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    def __init__(self, broker: BrokerProcess, folder: Path, settings: Mapping[str, object]) -> None:
+        self.broker = broker
+        self.address = broker.address
+        self.sasl, self.tls, controller = (f"127.0.0.1:{free_port()}" for _ in range(3))
         users = f'{PLAIN} required user_storm="{PASSWORD}";'
-        self.settings = {
+        listeners = f"PLAINTEXT://{self.address},SASL_PLAINTEXT://{self.sasl},SASL_SSL://{self.tls}"
+        broker.settings = {
             "group.initial.rebalance.delay.ms": 0,
-            "listeners": f"PLAINTEXT://{self.address},SASL_PLAINTEXT://{self.sasl},SASL_SSL://{self.tls}",
+            "offsets.topic.num.partitions": 50,
+            "listeners": listeners,
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
             "listener.name.sasl_ssl.plain.sasl.jaas.config": users,
@@ -71,7 +74,25 @@ class Guarded(Kohort):
             "ssl.keystore.location": folder / "server.pem",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            **settings,
         }
+        if isinstance(broker, Kafka):
+            protocols = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
+            spoken = ",".join(f"{name}:{name}" for name in protocols)
+            broker.settings |= {
+                "listeners": f"{listeners},CONTROLLER://{controller}",
+                "advertised.listeners": listeners,
+                "listener.security.protocol.map": f"{spoken},CONTROLLER:PLAINTEXT",
+                "controller.quorum.voters": f"1@{controller}",
+            }
+
+    def cpu_s(self) -> float:
+        """Of the broker's process, so far."""
+        return self.broker.cpu_s()
+
+    def memory_bytes(self) -> int:
+        """Of the broker's process."""
+        return self.broker.memory_bytes()
 
     def grant(self) -> None:
         """The user `storm` may commit."""
@@ -204,7 +225,10 @@ class Measured:
         self._broker = broker
         self._seconds = seconds
         self._offset = 1
+        self.name = broker.broker.name
         self.figures: dict[str, list[tuple[float, float, float, float]]] = {}
+        self.shares: dict[str, list[float]] = {}
+        """Of a core, in percent, that the broker takes beside heartbeats alone."""
 
     def measure(self, name: str) -> None:
         """A storm, then heartbeats of a quiet client."""
@@ -213,7 +237,9 @@ class Measured:
         storm = Storm(self._broker.sasl, "topic-0", self._offset, connect=logged_in)
         took_s, cpu_s = time.monotonic() - began, self._broker.cpu_s() - used_s
         assert not storm.failures, storm.failures[:3]
+        used_s, began = self._broker.cpu_s(), time.monotonic()
         times_ms = heartbeats(self._broker.address, self._seconds)
+        self.shares.setdefault(name, []).append((self._broker.cpu_s() - used_s) / (time.monotonic() - began) * 100)
         figures = storm.commits / took_s, cpu_s / storm.commits * 1e6, median(times_ms), times_ms[-1]
         self.figures.setdefault(name, []).append(figures)
 
@@ -222,10 +248,12 @@ class Measured:
         rows = []
         for name, rounds in self.figures.items():
             for what, unit, column in (("commits", "/s", 0), ("CPU a commit", "us", 1), ("heartbeat", "ms", 2)):
-                row = Row(f"{what}, {name}", unit, figures={"kohort": median([one[column] for one in rounds])})
+                row = Row(f"{what}, {name}", unit, figures={self.name: median([one[column] for one in rounds])})
                 if unit == "ms":
-                    row.notes["kohort"] = f"longest {max(one[3] for one in rounds):.1f}"
+                    row.notes[self.name] = f"longest {max(one[3] for one in rounds):.1f}"
                 rows.append(row)
+            share = median(self.shares[name])
+            rows.append(Row(f"broker's share of a core beside heartbeats, {name}", "%", figures={self.name: share}))
         return rows
 
 
@@ -235,20 +263,24 @@ def main() -> None:
     parser.add_argument("--held", type=int, default=10_000, help="clients that are logged in and rest (10000)")
     parser.add_argument("--hostile", type=int, default=2_000, help="connections of those who are not (2000)")
     parser.add_argument("--seconds", type=float, default=3, help="how long heartbeats are sent (3)")
+    parser.add_argument("--percentage", type=int, default=10, help="kohort.unauthenticated.percentage (10)")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder, Guarded(Path(folder)) as broker:
-        measured = run(broker, options)
-        rows = [*measured.rows()]
-        for name, size in measured.memory.items():
-            rows.append(Row(f"memory, {name}", "MB", figures={"kohort": size / 1e6}))
-        rows.append(
-            Row("connections that hostile ones made, beside a storm", "/s", figures={"kohort": median(measured.made)})
-        )
-        rows.append(Row("hostile ones alone: the broker's share of a core", "%", figures={"kohort": measured.share}))
-        rows.append(Row("hostile ones alone: its CPU for each that comes", "us", figures={"kohort": measured.each_us}))
+    rows: dict[str, Row] = {}
+    for kind in kinds(options):
+        with tempfile.TemporaryDirectory(prefix="kohort-bench-") as place:
+            folder = Path(place)
+            (folder / "server.pem").write_bytes(Authority().issue().pem())
+            broker = kind(folder / "broker", {})
+            own = {"kohort.unauthenticated.percentage": options.percentage} if isinstance(broker, Kohort) else {}
+            guarded = Guarded(broker, folder, own)
+            with broker:
+                measured = run(guarded, options)
+        for row in measured.rows():
+            rows.setdefault(row.question, row).figures.update(row.figures)
+            rows[row.question].notes.update(row.notes)
     print(f"\n{machine()}; median of {options.rounds}\n")
-    show(rows, options)
+    show(list(rows.values()), options)
 
 
 class Run(Measured):
@@ -263,6 +295,17 @@ class Run(Measured):
         self.each_us = 0.0
         """That is for each connection that they make. What their own process takes of the machine is not in it."""
 
+    def rows(self) -> list[Row]:
+        """And these."""
+        rows = super().rows()
+        figures = [(f"memory, {name}", "MB", size / 1e6) for name, size in self.memory.items()]
+        figures += [
+            ("connections that hostile ones made, beside a storm", "/s", median(self.made)),
+            ("hostile ones alone: the broker's share of a core", "%", self.share),
+            ("hostile ones alone: its CPU for each that comes", "us", self.each_us),
+        ]
+        return [*rows, *(Row(what, unit, figures={self.name: figure}) for what, unit, figure in figures)]
+
     def measure_alone(self, made: Any, seconds: float) -> None:
         """Nobody else wants anything."""
         count, began, used_s = made.value, time.monotonic(), self._broker.cpu_s()
@@ -275,7 +318,7 @@ class Run(Measured):
 def run(broker: Guarded, options: argparse.Namespace) -> Run:
     """All rounds. Raises: AssertionError when somebody who is logged in lost anything."""
     broker.grant()
-    prepare(broker)
+    prepare(broker.broker)
     measured = Run(broker, options.seconds)
     Storm(broker.sasl, "topic-0", 1, connect=logged_in)  # warms up
     for _ in range(options.rounds):

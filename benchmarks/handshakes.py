@@ -87,7 +87,7 @@ def main() -> None:
     for kind in KEYS:
         with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder:
             (Path(folder) / "server.pem").write_bytes(pem(kind))
-            broker = Kohort(Path(folder) / "broker", {})
+            broker = Kohort(Path(folder) / "broker", {"kohort.unauthenticated.percentage": 100})
             port = free_port()
             broker.settings |= {
                 "listeners": f"PLAINTEXT://{broker.address},SSL://127.0.0.1:{port}",

@@ -96,6 +96,13 @@ class Settings(SecuritySettings):
     max_connection_creation_rate: int = int32(
         _MAX_INT, "New connections a second; those over it wait.", at_least=0, dynamic=True
     )
+    kohort_unauthenticated_percentage: int = int32(
+        10,
+        "Percent of a core that connections may take before they have logged in, on listeners with TLS or SASL; those over "
+        "it wait. 100: no bound.",
+        at_least=1,
+        at_most=100,
+    )
     kohort_max_inflight_requests: int = int32(
         200, "Unanswered requests of one connection before it is not read any further.", at_least=1
     )

@@ -4,7 +4,7 @@ A connection over `max.connections` (of the broker or its listener) waits until 
 its listener accepts nothing meanwhile, and the system's queue fills. One that comes faster than
 `max.connection.creation.rate` allows waits for a second at most. Over `max.connections.per.ip` it is closed; of an
 address that connects faster than its quota it is held for a while, unheard, and then closed. While descriptors are
-short no listener accepts.
+short no listener accepts. Where somebody has to log in `broker.network.door` comes before all of this.
 
 Source: KIP-402, KIP-612; Kafka's SocketServer (ConnectionQuotas).
 """
@@ -15,6 +15,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
+from broker.network.door import Door
 from broker.quotas.meters import Kept
 from broker.quotas.rates import Rate
 
@@ -66,17 +67,28 @@ class Admission:
         self._told_short_ms = 0
         self._rates: dict[str, Rate] = {}  # by listener, and of the broker under ""
         self._rates_of_hosts: Kept[str, Rate] = Kept(self._new_rate, _MOST_RATES)
+        self._guarded = [name for name, one in securities.items() if one.protocol.tls or one.protocol.sasl]
+        percentage = broker.settings.kohort_unauthenticated_percentage
+        self.door = Door(broker.runtime, percentage, self._entered, self._accept_strangers)
         broker.settings.on_change(self._read_limits)
         self._read_limits()
 
     def arrived(self, connection: OpenConnection) -> None:
         """A new one: it is told `let_in`, `keep_out`, or to close."""
         listener = connection.listener
-        queue = self._queues.setdefault(listener, deque())
+        self._queues.setdefault(listener, deque())
         if self._short:
             self._accept(listener, False)
         elif self._broker.runtime.short_of_descriptors():
             self._pause()
+        if listener in self._guarded:
+            self.door.arrived(connection)
+        else:
+            self._entered(connection)
+
+    def _entered(self, connection: OpenConnection) -> None:
+        listener = connection.listener
+        queue = self._queues[listener]
         waiting = _Waiting(connection)
         if not queue and self._has_turn(listener, waiting):
             self._decide(connection)
@@ -99,6 +111,7 @@ class Admission:
 
     def end(self) -> None:
         """Send away who waits."""
+        self.door.end()
         self._broker.runtime.timers.cancel(("admission", "descriptors"))
         for listener, queue in self._queues.items():
             self._broker.runtime.timers.cancel(("admission", listener))
@@ -115,8 +128,18 @@ class Admission:
                 connection = queue.popleft().connection
                 if not connection.closed:
                     self._decide(connection)
-            if not queue and not self._short:
-                self._accept(listener, True)
+            self._accept_if_open(listener)
+
+    def _accept_if_open(self, listener: str) -> None:
+        if not self._queues.get(listener) and not self._short and not (self.door.shut and listener in self._guarded):
+            self._accept(listener, True)
+
+    def _accept_strangers(self, whether: bool) -> None:
+        for listener in self._guarded:
+            if whether:
+                self._accept_if_open(listener)
+            else:
+                self._accept(listener, False)
 
     def _pause(self) -> None:
         """Leave everybody in the system's queue until there are descriptors again."""
@@ -134,9 +157,8 @@ class Admission:
             runtime.timers.set(("admission", "descriptors"), runtime.now_ms() + _SHORT_LOOK_MS, self._look_again)
             return
         self._short = False
-        for listener, queue in self._queues.items():
-            if not queue:
-                self._accept(listener, True)
+        for listener in self._queues:
+            self._accept_if_open(listener)
 
     def _has_turn(self, listener: str, waiting: _Waiting) -> bool:
         now_ms = self._now_ms()

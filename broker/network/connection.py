@@ -90,7 +90,10 @@ class Connection(TransportSide):
         "held_bytes",
         "host",
         "listener",
+        "outside",
         "peer",
+        "price_ns",
+        "shakes_hands",
     )
 
     def __init__(self, owner: Owner, listener: str, security: ListenerSecurity | None = None) -> None:
@@ -132,6 +135,12 @@ class Connection(TransportSide):
         self._since_ns = 0  # when the oldest request came that is being handled or waits for that; 0: there is none
         self.host = ""
         self.peer = ""
+        self.shakes_hands = security is not None and security.protocol.tls
+        """Whether a TLS handshake comes before its first request."""
+        self.price_ns = 0
+        """What it counts for until it has said who it is."""
+        self.outside = False
+        """Whether it waits, unread, for its turn to be let in."""
 
     # --- called by the event loop
 
@@ -152,6 +161,8 @@ class Connection(TransportSide):
         if self._gate is None:
             self._principal = principal
             self.hold_to_quotas()
+            if self.price_ns:
+                self._owner.logged_in(self)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes have come."""
@@ -231,6 +242,9 @@ class Connection(TransportSide):
 
     def let_in(self) -> None:
         """It is served from now on."""
+        if self.outside:
+            self.outside = False
+            self.let_go()
         self._owner.joined(self)
         self._memory.connected(self)
         self.hold_to_quotas()
@@ -243,6 +257,16 @@ class Connection(TransportSide):
     def keep_out(self) -> None:
         """It waits for that."""
         self._stalled = True
+
+    def keep_outside(self) -> None:
+        """It waits for that, and is not read meanwhile."""
+        self._stalled = self.outside = True
+        self.hold_back()
+        self._broker.runtime.soon(self._stay_outside)
+
+    def _stay_outside(self) -> None:
+        if self.outside:
+            self.hold_back()
 
     # --- called by its gate
 
@@ -294,6 +318,8 @@ class Connection(TransportSide):
 
     def authenticated(self, principal: str, *, watched: bool) -> None:
         """From now on it is this principal; the gate goes unless it is `watched`."""
+        if self.price_ns:
+            self._owner.logged_in(self)
         self._principal = principal
         self.hold_to_quotas()
         self._cutter.limit = min(self._broker.settings.socket_request_max_bytes, self._memory.shares.request)

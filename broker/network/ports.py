@@ -38,6 +38,9 @@ class Owner(Protocol):
     def joined(self, connection: OpenConnection) -> None:
         """It is let in."""
 
+    def logged_in(self, connection: OpenConnection) -> None:
+        """It has said who it is, for the first time."""
+
     def forget(self, connection: OpenConnection) -> None:
         """It is gone."""
 
@@ -80,6 +83,8 @@ class OpenConnection(Holder, Protocol):
     peer: str
     listener: str
     last_tick: int
+    price_ns: int
+    shakes_hands: bool
 
     @property
     def idle(self) -> bool:
@@ -97,6 +102,9 @@ class OpenConnection(Holder, Protocol):
 
     def keep_out(self) -> None:
         """It waits for that."""
+
+    def keep_outside(self) -> None:
+        """It waits for that, and is not read meanwhile."""
 
     def hold_to_quotas(self) -> None:
         """Quotas have changed."""

@@ -67,6 +67,10 @@ class Server:
         else:
             self.admission.arrived(connection)
 
+    def logged_in(self, connection: OpenConnection) -> None:
+        """It has said who it is, for the first time."""
+        self.admission.door.logged_in(connection)
+
     def joined(self, connection: OpenConnection) -> None:
         """It is let in."""
         self.connections[connection] = None

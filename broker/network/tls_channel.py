@@ -62,6 +62,7 @@ class TlsChannel:
     __slots__ = (
         "__weakref__",
         "_ahead",
+        "_begun",
         "_closing",
         "_connection",
         "_early",
@@ -73,6 +74,7 @@ class TlsChannel:
         "_incoming",
         "_low",
         "_outgoing",
+        "_outside",
         "_owner",
         "_pending",
         "_pumping",
@@ -92,6 +94,7 @@ class TlsChannel:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject
+        self._begun = False  # there is `_tls`: from the first bytes on
         self._established = self._handshaking = False
         self._closing = self._gone = False
         self._reading = True  # as far as the connection is concerned
@@ -99,6 +102,7 @@ class TlsChannel:
         self._early = bytearray()  # came while the handshake waits for its turn, or is in a thread
         self._ahead = False  # that is too much
         self._pending = Unencrypted()
+        self._outside = False  # its handshake, and the time for it, begin when it is let in
         self._pumping = False  # more of it is to be encrypted in slices
         self._raw_paused = self._writing_paused = False
         self._high = self._low = 0
@@ -109,11 +113,10 @@ class TlsChannel:
         """A peer has connected: it counts from now on."""
         self._raw = raw
         raw.set_write_buffer_limits(high=_RAW_HIGH_BYTES, low=_RAW_HIGH_BYTES // 4)
-        self._tls = self._side.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        runtime = self._owner.broker.runtime
-        deadline_ms = runtime.now_ms() + HANDSHAKE_WITHIN_MS
-        runtime.timers.set(("handshake", id(self)), deadline_ms, lambda: self._refuse("it took too long"))
         self._connection.connection_made(self)
+        self._outside = self._connection.outside
+        if not self._outside:
+            self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
         """Encrypted bytes."""
@@ -131,17 +134,8 @@ class TlsChannel:
                 self._refuse("a hello of ssl 2")
                 return
         self._early += data
-        if not self._handshaking:
-            self._handshaking = True
-            # Handshakes of one address follow each other: a thousand hold up those of no other, and nobody who is in.
-            self._owner.broker.runtime.in_slices(
-                self._shake_hands(),
-                _nothing,
-                lambda error: self._failed("TLS handshake", error),
-                owner=("handshake", self._connection.host),
-                wanted=lambda: not self._gone,
-                at_once=False,
-            )
+        if not self._handshaking and not self._outside:
+            self._begin_handshake()
         if not self._ahead and len(self._early) > AHEAD_BYTES:
             self._ahead = True
             self._raw.pause_reading()
@@ -169,7 +163,8 @@ class TlsChannel:
         self._connection.connection_lost(error)
         # This and its connection know each other, and would wait for the garbage collector, a hundred kilobytes of
         # OpenSSL's with them.
-        del self._tls
+        if self._begun:
+            del self._tls
         self._incoming = self._outgoing = _NOTHING
         self._connection = _NOBODY
 
@@ -208,6 +203,11 @@ class TlsChannel:
     def resume_reading(self) -> None:
         """Read it again."""
         self._reading = True
+        if self._outside:
+            self._outside = False
+            self._set_deadline()
+            if self._early:
+                self._begin_handshake()
         if not self._ahead:
             self._raw.resume_reading()
 
@@ -224,6 +224,26 @@ class TlsChannel:
         self._raw.abort()
 
     # ---
+
+    def _set_deadline(self) -> None:
+        runtime = self._owner.broker.runtime
+        deadline_ms = runtime.now_ms() + HANDSHAKE_WITHIN_MS
+        runtime.timers.set(("handshake", id(self)), deadline_ms, lambda: self._refuse("it took too long"))
+
+    def _begin_handshake(self) -> None:
+        self._handshaking = True
+        if not self._begun:
+            self._begun = True
+            self._tls = self._side.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        # Handshakes of one address follow each other: a thousand hold up those of no other, and nobody who is in.
+        self._owner.broker.runtime.in_slices(
+            self._shake_hands(),
+            _nothing,
+            lambda error: self._failed("TLS handshake", error),
+            owner=("handshake", self._connection.host),
+            wanted=lambda: not self._gone,
+            at_once=False,
+        )
 
     def _shake_hands(self) -> Generator[InThread, None, None]:
         """As far as the bytes reach that have come."""

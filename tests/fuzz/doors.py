@@ -63,6 +63,7 @@ class Doors:
             },
             "auto.create.topics.enable": "false",
             "connection.failed.authentication.delay.ms": 0,
+            "kohort.unauthenticated.percentage": 100,
             "kohort.log.level": "error",
         }
         self._trusting = ssl.create_default_context(cadata=authority.certificate_pem.decode())

@@ -44,13 +44,13 @@ def section(scrape: Scrape) -> Iterator[str]:
         "kohort_connections_refused_total",
         "counter",
         "Client connections over a limit, closed.",
-        server.admission.refused,
+        server.admission.refused + server.admission.door.turned_away,
     )
     yield scrape.one(
         "kohort_connections_throttled_total",
         "counter",
         "Client connections that came too fast: they waited, or were closed.",
-        server.admission.throttled,
+        server.admission.throttled + server.admission.door.waited,
     )
     yield from _quotas(scrape)
     yield from _security(scrape)
