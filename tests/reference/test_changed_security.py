@@ -172,7 +172,7 @@ OF_OURS = {
     "of nobody's": INVALID_REQUEST,
     "unknown": INVALID_CONFIG,
 }
-"""Where Kafka answers INVALID_REQUEST, or takes what has no effect; docs/security.md and docs/unsupported.md say so."""
+"""Where Kafka answers INVALID_REQUEST, or takes what has no effect; docs/securing.md and docs/unsupported.md say so."""
 
 
 def lets_in(place: Place) -> bool:

@@ -122,7 +122,7 @@ TALKS: dict[str, list[Step]] = {
 }  # fmt: skip
 
 
-# What Kafka does otherwise, as docs/security.md and the specification of SCRAM have it: c= is looked at, m= is refused.
+# What Kafka does otherwise, as docs/securing.md and the specification of SCRAM have it: c= is looked at, m= is refused.
 OURS = {"SE19 m", "SE20 another c"}
 
 

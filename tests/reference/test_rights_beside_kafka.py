@@ -111,7 +111,7 @@ SETS: dict[str, tuple[AclCreation, ...]] = {
     ),
 }  # fmt: skip
 OURS = {"SE40 from ::ffff:127.0.0.1"}
-"""Hosts are compared as addresses here, and as text by Kafka (docs/security.md)."""
+"""Hosts are compared as addresses here, and as text by Kafka (docs/securing.md)."""
 
 
 def test_operations_that_are_told_to_be_allowed_are_kafkas(sides: tuple[Side, Side]) -> None:

@@ -142,7 +142,7 @@ WITHOUT_EFFECT = [
     "ssl.provider",
     "ssl.secure.random.implementation",
 ]
-"""`docs/security.md` says of each why nobody comes in by it."""
+"""`docs/securing.md` says of each why nobody comes in by it."""
 
 DECIDES = ("allow.", "authorizer", "principal.", "sasl.", "security.", "ssl.", "super.", "delegation.token.")
 """What begins so is on one of the three lists."""
@@ -184,7 +184,7 @@ def test_what_says_what_is_done_anyway_is_taken(given: str):
 @pytest.mark.parametrize("key", WITHOUT_EFFECT)
 def test_what_has_no_effect_is_said_to_have_none(key: str):
     assert has_no_effect(key) or key in Settings.definitions
-    page = (ROOT / "docs" / "security.md").read_text()
+    page = (ROOT / "docs" / "securing.md").read_text()
     listed = page[page.index("## Settings without effect") : page.index("## What is not there")]
     assert f"`{key}`" in listed or any(f"`{family}*`" in listed for family in prefixes(key)), key
 
