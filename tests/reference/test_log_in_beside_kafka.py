@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import time
 from base64 import urlsafe_b64encode
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,11 @@ def scram(user: str, password: str = "alice-secret", header: str = "n,,", more: 
 
 def _other_nonce(last: bytes) -> bytes:
     return final(last.replace(b"r=fyko", b"r=fyk0"), "n=alice,r=fyko", "alice-secret")
+
+
+def _own_nonce(last: bytes) -> bytes:
+    """As librdkafka before 2.6: the client's own part alone."""
+    return final(re.sub(rb"r=fyko[^,]*", b"r=fyko", last), "n=alice,r=fyko", "alice-secret")
 
 
 TALKS: dict[str, list[Step]] = {
@@ -105,6 +111,9 @@ TALKS: dict[str, list[Step]] = {
     "SE19 delegation token": scram("alice", more=",tokenauth=true")[:2],
     "SE20 another password": scram("alice", "wrong"),
     "SE20 another's nonce": [handshake(SCRAM), authenticate(b"n,,n=alice,r=fyko"), authenticate(_other_nonce)],
+    "SE20 its own nonce alone": [
+        handshake(SCRAM), authenticate(b"n,,n=alice,r=fyko"), authenticate(_own_nonce)
+    ],
     "SE20 another c": scram("alice", c="y,,"),
     "SE20 no proof": [
         handshake(SCRAM), authenticate(b"n,,n=alice,r=fyko"),
