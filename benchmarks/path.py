@@ -47,6 +47,7 @@ class InProcess:
     def __init__(self, directory: str) -> None:
         logs.configure(level="error")
         self.runtime = VirtualRuntime()
+        self.runtime.clock_ns = time.perf_counter_ns  # the broker's own: each request looks at it
         settings = Settings({"log.dirs": directory, "group.initial.rebalance.delay.ms": "0"})
         composition = Composition.open(settings, self.runtime, [("PLAINTEXT", "127.0.0.1", 9092)])
         composition.broker.served = HANDLERS.keys()

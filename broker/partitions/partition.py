@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
 from broker.partitions.marker import marker_batch
-from broker.partitions.validation import SHORT_DECOMPRESSED_BYTES, prepare, takes_long
+from broker.partitions.validation import CODEC, SHORT_DECOMPRESSED_BYTES, SURELY_SHORT_BYTES, prepare, takes_long
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
 from storage.state.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
@@ -230,7 +230,10 @@ class Partition:
         if self.error is not None:
             raise self.error.afresh()
         settings = self.settings
-        if self.unchecked or takes_long(records, settings):
+        if self.unchecked or (
+            (records is None or len(records) >= SURELY_SHORT_BYTES or len(records) < 23 or records[22] & CODEC)
+            and takes_long(records, settings)
+        ):
             return None
         try:
             prepared = prepare(records, settings, now_ms, version, self.name, SHORT_DECOMPRESSED_BYTES)

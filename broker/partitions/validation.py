@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from protocol.records.batch import Record
 
 _HEADER_BYTES = 61
-_CONTROL, _TRANSACTIONAL, _LOG_APPEND_TIME, _CODEC = 0x20, 0x10, 0x08, 0x07
+_CONTROL, _TRANSACTIONAL, _LOG_APPEND_TIME, CODEC = 0x20, 0x10, 0x08, 0x07
 _ZSTD = 4
 
 # What may be looked into on the loop: half a millisecond's walk, and what is decompressed in less than that.
 _SHORT_RECORDS = 800
-_SURELY_SHORT_BYTES = _HEADER_BYTES + 7 * _SHORT_RECORDS  # no record is smaller
+SURELY_SHORT_BYTES = _HEADER_BYTES + 7 * _SHORT_RECORDS
+"""What is not compressed and shorter than this never takes long: no record is smaller than seven bytes."""
 _SHORT_COMPRESSED_BYTES = 65_536
 _SHORT_UNCOMPRESSED_BYTES = 2 * 1024 * 1024
 SHORT_DECOMPRESSED_BYTES = 512 * 1024
@@ -53,9 +54,9 @@ def takes_long(records: bytes | bytearray | memoryview | None, settings: Partiti
     """Whether looking into a batch would hold the loop up, as far as its header shows."""
     if records is None or not _HEADER_BYTES <= len(records) <= settings.max_message_bytes:
         return False  # refused at a glance
-    if len(records) < _SURELY_SHORT_BYTES and not records[22] & _CODEC:
+    if len(records) < SURELY_SHORT_BYTES and not records[22] & CODEC:
         return False
-    compressed = records[22] & _CODEC or settings.compression_codec > 0
+    compressed = records[22] & CODEC or settings.compression_codec > 0
     if compressed and settings.trusted:
         return len(records) > _SHORT_UNCOMPRESSED_BYTES
     if int.from_bytes(records[57:61], "big") > _SHORT_RECORDS:
@@ -91,7 +92,7 @@ def prepare(
         raise _too_large(size, settings, where)  # before it is copied: who refuses much must not hold it twice
     batch = bytearray(records)
     verify_crc(batch, header)
-    codec = header.attributes & _CODEC
+    codec = header.attributes & CODEC
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
         raise RecordsRefused(
@@ -155,7 +156,7 @@ def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> No
             f"Produce requests with version {version} must have at least one record batch per partition; "
             f"{header.size_bytes} bytes are announced, {size} are there",
         )
-    codec = header.attributes & _CODEC
+    codec = header.attributes & CODEC
     if codec == _ZSTD and version < 7:
         raise RecordsRefused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
