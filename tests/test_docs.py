@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import traceback
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ from cli.kafka_tools import TOOLS
 from coordinator.outcome import Input
 from kohort.testing import Broker
 from protocol.api_keys import ApiKey
+from protocol.errors import ProtocolError
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.registry import APIS
 from tests.support.scenarios import ROOT
 
@@ -94,6 +97,14 @@ def test_every_rule_was_added_as_contributing_says(package: str) -> None:
             assert "__slots__" in vars(one), one
             assert one in rules, one
     assert all(rule.__module__.startswith("coordinator.") for rule in rules.values())
+
+
+def test_a_codec_shows_its_source_as_contributing_says() -> None:
+    """A traceback has the line, though nobody keeps the text."""
+    with pytest.raises(ProtocolError) as raised:
+        HeartbeatRequest.decoder(4)(b"\0", 0)
+    (line,) = [line for line in traceback.format_tb(raised.value.__traceback__) if "decoder of" in line]
+    assert "raise past_end(" in line
 
 
 def test_every_setting_was_added_as_contributing_says() -> None:

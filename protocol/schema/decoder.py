@@ -8,6 +8,7 @@ its length or count was held against `size`.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import LongMessage, ProtocolError
@@ -52,7 +53,8 @@ def compile_decoder(
     if written is not None:
         return written
     source = decoder_source(cls, version, most_elements)
-    return source.function("decode", f"decoder of {cls.__name__} v{version}")
+    again = partial(decoder_source, cls, version, most_elements)
+    return source.function("decode", f"decoder of {cls.__name__} v{version}", again)
 
 
 def decoder_source(cls: type[Composite], version: int, most_elements: int | None = None) -> Source:

@@ -7,6 +7,7 @@ into one bytearray, except record data: it is put between bytearrays, as it is, 
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import EncodeError, LongMessage
@@ -37,7 +38,8 @@ _RUNTIME = {
 def compile_encoder(cls: type[Composite], version: int) -> Callable[[Any], list[Any]]:
     """`encode(message) -> buffers`. It raises EncodeError and nothing else."""
     source = encoder_source(cls, version)
-    return source.function("encode", f"encoder of {cls.__name__} v{version}")
+    again = partial(encoder_source, cls, version)
+    return source.function("encode", f"encoder of {cls.__name__} v{version}", again)
 
 
 def compile_frame_encoder(
@@ -51,8 +53,8 @@ def compile_frame_encoder(
     written = ahead.frame_encoder(cls, version, most_elements)
     if written is not None:
         return written
-    source = encoder_source(cls, version, 1 if tagged_header else 0, most_elements)
-    return source.function("encode", f"frame encoder of {cls.__name__} v{version}")
+    again = partial(encoder_source, cls, version, 1 if tagged_header else 0, most_elements)
+    return again().function("encode", f"frame encoder of {cls.__name__} v{version}", again)
 
 
 def encoder_source(

@@ -58,8 +58,23 @@ class Source:
         """The whole source so far."""
         return "\n".join(self.lines) + "\n"
 
-    def function(self, name: str, title: str) -> Callable[..., Any]:
-        """Compile it and return the function `name`. `title` stands for a file name in tracebacks."""
-        exec(compile(self.text(), f"<{title}>", "exec"), self.names)
+    def function(self, name: str, title: str, again: Callable[[], Source] | None = None) -> Callable[..., Any]:
+        """Compile it and return the function `name`. `title` stands for a file name in tracebacks.
+
+        `again` writes it once more when a traceback or a debugger wants to show its lines: nobody keeps them meanwhile.
+        """
+        if again is not None:
+            self.names["__name__"], self.names["__loader__"] = title, _Loader(again)
+        exec(compile(self.text(), title, "exec"), self.names)
         function: Callable[..., Any] = self.names[name]
         return function
+
+
+class _Loader:
+    """What Python asks for the source of a module without a file (`linecache`)."""
+
+    def __init__(self, again: Callable[[], Source]) -> None:
+        self._again = again
+
+    def get_source(self, _: str) -> str:
+        return self._again().text()
