@@ -43,6 +43,7 @@ _ROOMS = __name__.removesuffix("cli")
 
 _EXTRAS = {
     "confluent_kafka": ("confluent-kafka", "cli"),
+    "shtab": ("shtab", "cli"),
     **dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy", "plotly"), ("PySpark and its companions", "spark")),
 }
 """What an installation lacks, by the name it is imported by: the distribution, and the extra that brings it."""

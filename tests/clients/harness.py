@@ -26,11 +26,12 @@ ASSIGNORS = {
     "kafka_python": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "java": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "franz": ("range", "roundrobin", "sticky", "cooperative-sticky"),
-    "java_4_3": ("roundrobin", "cooperative-sticky"),
+    "java_4_3": ("roundrobin",),
+    "java_3_9": ("cooperative-sticky",),
 }
-JAVA = {"java": NEWEST, "java_4_3": "4.3.1"}
+JAVA = {"java": NEWEST, "java_4_3": "4.3.1", "java_3_9": "3.9.2"}
 """The versions of the Java client by the names under which they are run."""
-CLIENTS = tuple(client for client in ASSIGNORS if client != "java_4_3")
+CLIENTS = tuple(client for client in ASSIGNORS if client not in ("java_4_3", "java_3_9"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 KAFKAJS = "2.2.4"

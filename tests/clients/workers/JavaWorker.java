@@ -20,7 +20,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -139,8 +138,16 @@ public class JavaWorker {
       }
     }
 
+    /** Clients before Kafka 4.0 have no such class, and compile without it. */
+    void subscribeByPattern(String regex) throws Exception {
+      Class<?> pattern = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+      KafkaConsumer.class
+          .getMethod("subscribe", pattern, ConsumerRebalanceListener.class)
+          .invoke(consumer, pattern.getConstructor(String.class).newInstance(regex), this);
+    }
+
     void run() throws Exception {
-      if (options.path("regex").asBoolean()) consumer.subscribe(new SubscriptionPattern("^" + topic + "$"), this);
+      if (options.path("regex").asBoolean()) subscribeByPattern("^" + topic + "$");
       else consumer.subscribe(List.of(topic), this);
       long commitAt = System.nanoTime() + commitEveryMs * 1_000_000;
       while (!leaving) {
