@@ -82,10 +82,17 @@ def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
     made: dict[str, Callable[[], Fault]] = {}
     for file, tests in ((file, part.tests) for part in parts for file in part.paths):
         module, mutations, *_ = create_mutations(file, (ROOT / file).read_text())
+        methods = {
+            function: f"{each.name.value}.{function.name.value}"
+            for each in module.body
+            if isinstance(each, libcst.ClassDef)
+            for function in each.body.body
+            if isinstance(function, libcst.FunctionDef)
+        }
         for mutation in mutations:
             function = mutation.contained_by_top_level_function
             if isinstance(function, libcst.FunctionDef) and not function.decorators:
-                place = f"{file.removesuffix('.py').replace('/', '.')}.{function.name.value}"
+                place = f"{file.removesuffix('.py').replace('/', '.')}.{methods.get(function, function.name.value)}"
                 name = next(each for number in count(1) if (each := f"{place}#{number}") not in made)
                 made[name] = partial(fault, name, file, tests, module, mutation)
     return made
