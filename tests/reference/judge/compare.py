@@ -1,8 +1,9 @@
 """What two transcripts do not have in common, which of it is listed with a reason, and the scorecard.
 
 `docs/unsupported.md` holds the list as a table under the heading "Answers that differ from Apache Kafka's"; its first
-three columns are patterns (`*`, `?`; several separated by spaces, `|` between them in the third would end the cell):
-scenarios, answers, fields. Whoever reads the document and this module read the same table.
+three columns are patterns (`*`, `?`, which stands for a space too; several separated by spaces, `|` between them in the
+third would end the cell): scenarios, answers, fields. A field with `=` in it names the two values as well, Kafka's first
+(`error_code=25/0`). Whoever reads the document and this module read the same table.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,11 @@ class Difference:
     kafka: Any
     kohort: Any
     step: int
+
+    @property
+    def with_values(self) -> str:
+        """The field, Kafka's value and ours, as rows may name them."""
+        return f"{self.field}={self.kafka}/{self.kohort}"
 
     def __str__(self) -> str:
         answer = f"{self.answer} v{self.version}" if self.answer in _NAMES else self.answer
@@ -59,8 +66,10 @@ class Listed:
             for value, patterns in (
                 (difference.scenario, self.scenarios),
                 (difference.answer, self.answers),
-                (difference.field, self.fields),
             )
+        ) and any(
+            fnmatchcase(difference.with_values if "=" in pattern else difference.field, pattern)
+            for pattern in self.fields
         )
 
 
@@ -91,26 +100,31 @@ def listed(text: str | None = None) -> list[Listed]:
 def differences(scenario: str, kafka: Transcript, kohort: Transcript) -> list[Difference]:
     """Where the transcripts part, step by step and field by field."""
     found = []
-    for number, (theirs, ours) in enumerate(_pairs(kafka.steps, kohort.steps), 1):
+    for number, (theirs, ours) in enumerate(_aligned(kafka.steps, kohort.steps), 1):
         step = theirs or ours
         assert step is not None
         answer = step.api or "note"
-        if (
-            theirs is None
-            or ours is None
-            or (theirs.actor, theirs.api, theirs.version)
-            != (
-                ours.actor,
-                ours.api,
-                ours.version,
-            )
-        ):
+        if theirs is None or ours is None:
             found.append(Difference(scenario, answer, step.version, "step", _line(theirs), _line(ours), number))
-            break  # From here on they tell different things.
+            continue
         prefix = theirs.actor if not theirs.api else ""
         for field, a, b in _fields(theirs.outcome, ours.outcome, prefix):
             found.append(Difference(scenario, answer, step.version, field, a, b, number))
     return found
+
+
+def _aligned(kafka: list[Step], kohort: list[Step]) -> Iterator[tuple[Step | None, Step | None]]:
+    """Steps of one actor, API and version beside each other; a step that one broker alone has shifts nothing."""
+
+    def told(steps: list[Step]) -> list[tuple[str, str, int]]:
+        return [(step.actor, step.api, step.version) for step in steps]
+
+    for kind, a, b, c, d in SequenceMatcher(None, told(kafka), told(kohort), autojunk=False).get_opcodes():
+        if kind == "equal":
+            yield from zip(kafka[a:b], kohort[c:d], strict=True)
+        else:
+            yield from ((step, None) for step in kafka[a:b])
+            yield from ((None, step) for step in kohort[c:d])
 
 
 def record_differences(scenario: str, kafka: list[dict[str, Any]], kohort: list[dict[str, Any]]) -> list[Difference]:

@@ -108,6 +108,24 @@ def test_a_difference_is_found_field_by_field() -> None:
     assert [row.reason for row in verdict.stale] == ["old"]
 
 
+def test_a_row_may_name_the_two_values() -> None:
+    """What differs otherwise in the same field, once listed, is told."""
+    found = [compare.Difference("X01", "Heartbeat", 4, "error_code", 25, ours, 1) for ours in (0, 27)]
+    table = f"{compare.HEADING}\n\n| S | A | F | W |\n|---|---|---|---|\n"
+    rows = compare.listed(table + "| `X*` | `*` | `error_code=25/0` | because |\n")
+    assert compare.Verdict(found, rows).unlisted == found[1:]
+
+
+def test_after_a_step_that_one_broker_alone_has_the_rest_is_compared() -> None:
+    """An answer that Kafka never gives does not hide what follows it."""
+
+    def transcript(*steps: tuple[str, int]) -> Transcript:
+        return Transcript([Step(actor, "SyncGroup", 5, {"error_code": code}) for actor, code in steps])
+
+    found = compare.differences("X01", transcript(("a", 0), ("c", 0)), transcript(("a", 0), ("b", 27), ("c", 25)))
+    assert [(d.step, d.field, d.kafka) for d in found] == [(2, "step", compare.MISSING), (3, "error_code", 0)]
+
+
 def test_the_list_can_be_read() -> None:
     assert all(row.reason for row in compare.listed())
     assert {word for row in compare.listed() for word in row.answers if word.isalpha()} <= {
