@@ -22,6 +22,7 @@ from broker.catalogue.snapshot_writer import SnapshotPolicy
 from broker.catalogue.startup import found_directory_ids, logged_epochs, oldest_kafka
 from broker.catalogue.topic_changes import Placing
 from broker.catalogue.topics_delta import TopicsListener
+from broker.config import throttles
 from broker.config.listener_settings import passed_over
 from broker.config.setting_types import SettingsError
 from broker.groups.groups import Groups
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from broker.network.securities import Securities
     from broker.partitions.table import Key
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Composition:
@@ -220,6 +221,7 @@ class Composition:
             record=catalogue.move_partition,
             preferred=preferred,
             cordoned=lambda: settings.cordoned,
+            bytes_per_second=lambda: throttles.move_rate(catalogue.configs, settings.node_id),
             new_uuid=random_uuid,
             remove_later=folders.remove_later,
         )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.network.tls_settings import TlsSide
 
-log = logs.get_logger()
+log = logs.get_logger(__name__)
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of <malloc.h>
 _SMALL_BYTES = 1 << 30  # of memory, below which less is kept for later

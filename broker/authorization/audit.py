@@ -16,7 +16,7 @@ from broker.loop.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-log = get_logger()
+log = get_logger(__name__)
 
 _SPAN_MS = 1_000
 _MOST_LINES = 100  # in a span

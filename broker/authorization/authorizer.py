@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.authorization.acl_types import Operation, ResourceType
-from broker.authorization.audit import Audit, Refusal
+from broker.authorization.audit import Audit, Refusal, log
 from broker.authorization.rule import AclIndex, Verdict, allowed_on_any, decide
 from broker.catalogue.topics_delta import TopicsListener
-from broker.loop.logs import get_logger
 from protocol.records.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ MOST_RIGHTS = 10_000  # principals at hosts
 MOST_VERDICTS = 1_000  # of one of them
 MOST_REMEMBERED = 200_000  # of all together, some 40 MB
 LONGEST_NAME = 255  # of what is remembered
-
-log = get_logger()
 
 
 class Rights:
@@ -172,6 +169,10 @@ class Authorizer(TopicsListener):
             elif isinstance(record, RemoveAccessControlEntryRecord):
                 self.acls.remove(record.id)
                 self.generation += 1
+
+    def decide_anew(self) -> None:
+        """What was remembered is not, so that the audit log hears of it at the level that it has now."""
+        self.generation += 1
 
     def reread(self, state: ClusterState) -> None:
         """ACLs are what `state` says."""

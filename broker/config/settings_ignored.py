@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.config.config_def import ConfigKey, ConfigType
+from broker.config.throttles import THROTTLES
 
 # Families that are as large as they are without effect, and keys that carry a listener's name.
 _PREFIXES = (
@@ -102,7 +103,7 @@ DYNAMIC: dict[str, ConfigKey] = {
         (ConfigType.LIST, "metric.reporters"),
     )
     for name in names.split()
-}
+} | THROTTLES
 """Those that Kafka takes at run time too; what they say is kept and told, for a Kafka that comes after."""
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.partitions import Marker, Partition
     from coordinator.outcome import Input
 
-log = get_logger()
+log = get_logger(__name__)
 
 _LOOKS = 10  # in a commit timeout: nobody is told much too late, and no commit needs a timer of its own
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coordinator.outcome import Input
     from coordinator.view import Topics
 
-log = get_logger()
+log = get_logger(__name__)
 
 _CHUNK_BYTES = 5_242_880
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from broker.partitions import Partition, Partitions
 
-log = get_logger()
+log = get_logger(__name__)
 
 _ROUTES_KEPT = 100_000
 _RELOAD_AT_LEAST_EVERY_MS = 30_000

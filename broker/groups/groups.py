@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.partitions import Partitions
     from coordinator.events import GroupEvent
 
-log = get_logger()
+log = get_logger(__name__)
 
 GroupLeader: TypeAlias = Leader[Shard]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coordinator.consumer.assignor import Assignor
     from coordinator.outcome import Input, Work
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class GroupWork:

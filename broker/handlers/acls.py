@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.catalogue.requests import Result
     from broker.handlers.context import RequestContext
 
-log = get_logger()
+log = get_logger(__name__)
 
 _FORBIDDEN: Refusal = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
 _DISABLED: Refusal = (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")

@@ -91,7 +91,7 @@ def incremental_alter_configs(
             wrong = broker_loggers.wrong_node(one.resource_name, broker.node_id)
             found = ErrorCode.INVALID_REQUEST, wrong
             if wrong is None:
-                found = broker_loggers.alter(one.configs, validate_only=request.validate_only)
+                found = broker_loggers.alter(broker, one.configs, validate_only=request.validate_only)
             gathering.put(index, _altered(IncrementallyAlteredResource, resource, *found))
             return
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]

@@ -43,7 +43,7 @@ _TELLS_LOG_START = frozenset(
     {ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH}
 )
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 def produce(broker: Broker, context: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.handlers.context import RequestContext
     from protocol.messages.describe_client_quotas import ComponentData
 
-log = get_logger()
+log = get_logger(__name__)
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 _TYPES = ("user", "client-id", "ip")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.catalogue.users import Refusal, Wish
     from broker.handlers.context import RequestContext
 
-log = get_logger()
+log = get_logger(__name__)
 
 _FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from broker.loop.runtime import Runtime
 
-log = get_logger()
+log = get_logger(__name__)
 
 JSON = "application/json; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"

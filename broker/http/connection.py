@@ -28,7 +28,7 @@ WRITE_BUFFER_BYTES = 262_144
 WRITE_BYTES = 65_536
 """What is made of a long answer before it is written."""
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class HttpParts:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DELAY_MS = 100
 """Before who is refused is told so; up to five seconds for an address that is refused more than ten times a minute."""
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Door:

@@ -27,7 +27,7 @@ NAME = "http"
 
 _PLACE = re.compile(r"\[?([0-9a-zA-Z\-%._:]*?)\]?:([0-9]{1,5})")
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class HttpRefused(Exception):

@@ -25,7 +25,7 @@ MAX_OF_A_HOST = 80
 """One address may hold so many, by asking nothing or for what it is refused slowly: there is room for others."""
 _TOLD_EVERY_MS = 1_000
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class HttpServer:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 AGAIN_AFTER_S = 1.0
 """When it could not begin to accept: for want of descriptors, most likely."""
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Listening:

@@ -3,13 +3,16 @@
 A Kafka-like line without a trace is put together here; for all others structlog does the work, and is imported with the
 first of them, since a start should not pay for it, nor the loop (15 ms, and 100 where rich is installed). `configure`
 chooses the shape: Kafka-like lines by default, one JSON object per line on request.
+
+Each module has a logger of its name, with the level of the nearest room above that was given one: a line that is not
+written costs the same however many were.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -23,11 +26,14 @@ LONGEST_FACT = 1_000
 LEVELS = {"trace": 5, "debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40, "fatal": 50, "off": 60}
 
 
+ROOT = "root"
+
+
 class _Settings:
     """How lines are written, as `configure` left it."""
 
     json: bool = False
-    level: int = 20
+    levels: ClassVar[dict[str, int]] = {ROOT: 20}  # of the loggers that were given one
     stream: TextIO | None = None
     words: Words | None = None
     logger: FilteringBoundLogger | None = None
@@ -36,20 +42,32 @@ class _Settings:
 def configure(*, json: bool = False, level: str = "info", stream: TextIO | None = None) -> None:
     """Say how lines look and which ones are written; `stream` defaults to standard error."""
     _Settings.json = json
-    _Settings.level = LEVELS[level.lower()]
+    _Settings.levels = {ROOT: LEVELS[level.lower()]}
     _Settings.stream = stream
     _Settings.logger = None
+    _tell_loggers()
 
 
-def level() -> str:
-    """The least that is written, as `configure` calls it."""
-    return next(name for name, number in LEVELS.items() if number == _Settings.level)
+def levels() -> dict[str, str]:
+    """The least that each logger writes, as `configure` calls it: of `root`, modules and the rooms that they are in."""
+    names = {ROOT, *_LOGGERS}
+    for name in _LOGGERS:
+        while name := name.rpartition(".")[0]:
+            names.add(name)
+    words = {number: word for word, number in reversed(LEVELS.items())}
+    return {name: words[_level_of(name)] for name in sorted(names)}
 
 
-def set_level(name: str) -> None:
-    """Write lines of this level and above from now on."""
-    _Settings.level = LEVELS[name.lower()]
-    _Settings.logger = None
+def set_level(name: str, level: str | None) -> None:
+    """Have a logger and those below it write lines of this level and above from now on; None: as what is above it.
+
+    Those below that were given a level keep it. `root` has to have one.
+    """
+    if level is not None:
+        _Settings.levels[name] = LEVELS[level.lower()]
+    else:
+        _Settings.levels.pop(name, None)
+    _tell_loggers()
 
 
 def say_in(words: Words) -> None:
@@ -60,45 +78,61 @@ def say_in(words: Words) -> None:
 class Logger:
     """The part of structlog's logger that we use. Facts are keyword arguments; `exception` adds the trace."""
 
-    __slots__ = ()
+    __slots__ = ("least",)
+
+    def __init__(self, least: int) -> None:
+        self.least = least  # that is written
 
     @property
     def debugs(self) -> bool:
         """Whether lines of `debug` are written at all."""
-        return _Settings.level <= 10
+        return self.least <= 10
 
     def debug(self, event: str, **facts: Any) -> None:
         """Tell what only somebody who looks for a fault wants to see."""
-        if _Settings.level <= 10:
+        if self.least <= 10:
             _write("debug", event, facts)
 
     def info(self, event: str, **facts: Any) -> None:
         """Tell what happened."""
-        if _Settings.level <= 20:
+        if self.least <= 20:
             _write("info", event, facts)
 
     def warning(self, event: str, **facts: Any) -> None:
         """Tell what somebody should look at some day."""
-        if _Settings.level <= 30:
+        if self.least <= 30:
             _write("warning", event, facts)
 
     def error(self, event: str, **facts: Any) -> None:
         """Tell what somebody should look at now."""
-        if _Settings.level <= 40:
+        if self.least <= 40:
             _write("error", event, facts)
 
     def exception(self, event: str, **facts: Any) -> None:
         """Tell of a bug, with the trace of the exception being handled."""
-        if _Settings.level <= 40:
+        if self.least <= 40:
             _write("error", event, {**facts, "exc_info": True})
 
 
-_LOGGER = Logger()
+_LOGGERS: dict[str, Logger] = {}
 
 
-def get_logger() -> Logger:
-    """The logger of the process."""
-    return _LOGGER
+def get_logger(name: str) -> Logger:
+    """The logger of this module, by the name that Python gives it."""
+    if name not in _LOGGERS:
+        _LOGGERS[name] = Logger(_level_of(name))
+    return _LOGGERS[name]
+
+
+def _level_of(name: str) -> int:
+    while name and name not in _Settings.levels:
+        name = name.rpartition(".")[0]
+    return _Settings.levels[name or ROOT]
+
+
+def _tell_loggers() -> None:
+    for name, logger in _LOGGERS.items():
+        logger.least = _level_of(name)
 
 
 def _write(method: str, event: str, facts: MutableMapping[str, Any]) -> None:
@@ -122,7 +156,7 @@ def _logger() -> FilteringBoundLogger:
         _Settings.logger = structlog.wrap_logger(
             _SINK,
             processors=[_add_time_and_level, exceptions, render],
-            wrapper_class=structlog.make_filtering_bound_logger(_Settings.level),
+            wrapper_class=structlog.make_filtering_bound_logger(0),
         )
     return _Settings.logger
 

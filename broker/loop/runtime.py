@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.loop.worker import WorkerProcess
 
 T = TypeVar("T")
-log = get_logger()
+log = get_logger(__name__)
 
 CLOCK_CHECK_MS = 10_000
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker.loop.stalls import Stalls
 
 T = TypeVar("T")
-log = get_logger()
+log = get_logger(__name__)
 
 SLICE_NS = 1_000_000
 """Of one turn of the loop, for all works together; what a step takes longer comes on top."""

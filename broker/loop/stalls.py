@@ -17,7 +17,7 @@ from broker.loop.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-log = get_logger()
+log = get_logger(__name__)
 
 NOTED_NS = 2_000_000
 COUNTED_NS = 50_000_000

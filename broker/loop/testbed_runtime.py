@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Hashable
 
-log = get_logger()
+log = get_logger(__name__)
 
 _REAL = ("testbed", "ledger", "load")  # the delays of faults, and trying again what could not be done at once
 _ROUNDS = 100  # of timers that what is due has set for now

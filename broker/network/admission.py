@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.network.listener_security import ListenerSecurity
     from broker.network.ports import OpenConnection
 
-log = get_logger()
+log = get_logger(__name__)
 
 NO_RATE = 2**31 - 1
 _SHORT_LOOK_MS = 100

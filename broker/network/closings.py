@@ -12,7 +12,7 @@ from broker.loop.logs import get_logger
 if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
 
-log = get_logger()
+log = get_logger(__name__)
 
 EVERY_MS = 60_000
 MOST = 1_000  # kinds that are told apart in a minute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.loop.logs import get_logger
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Counters:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LOGIN_WITHIN_MS = 30_000
 """From a connection's first moment until it has authenticated."""
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Gated(Protocol):

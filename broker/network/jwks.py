@@ -27,7 +27,7 @@ FOR_NEW_KEYS_EVERY_MS = 60_000
 _TIMEOUT_S = 10
 _FIRST_RETRY_MS, _LAST_RETRY_MS = 100, 10_000
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class JwksSource:

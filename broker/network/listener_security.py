@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.security.scram import Credential, Shape
     from protocol.jaas import Login
 
-log = get_logger()
+log = get_logger(__name__)
 
 _SECURITY = "org.apache.kafka.common.security."
 _MODULES = {

@@ -30,7 +30,7 @@ _LOOK_EVERY_MS = 1_000
 LEAST_BYTES = _LATER_BYTES + _LEAST_ROOM_BYTES
 """What must be left beside what the process has at its start."""
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Shares(NamedTuple):

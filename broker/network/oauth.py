@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.security.mechanisms import Mechanism, Proven
     from protocol.jaas import Login
 
-log = get_logger()
+log = get_logger(__name__)
 
 _SKEW = "unsecuredValidatorAllowableClockSkewMs"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.config.settings import Settings
     from broker.loop.runtime import Runtime
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Securities:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.network.ports import OpenConnection
     from broker.network.tls_channel import TlsChannel
 
-log = get_logger()
+log = get_logger(__name__)
 
 _TICKS_PER_IDLE_TIME = 8  # an idle connection is closed at most an eighth of its time late
 

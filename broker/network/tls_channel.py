@@ -38,7 +38,7 @@ _READ_BYTES = 65_536
 _NOTHING = ssl.MemoryBIO()
 _HANDSHAKE_FAILURE = bytes.fromhex("15030300020228")  # the alert, as Java sends it to a hello of SSL 2
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class _Nobody:

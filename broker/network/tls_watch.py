@@ -17,7 +17,7 @@ LOOK_EVERY_MS = 60_000
 _DAY_MS = 86_400_000
 _WARN_BEFORE_MS = 30 * _DAY_MS
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class TlsWatch:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 2
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class UnexpectedFailure(KafkaError):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _DISK_RETRY_MS = 60_000
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 def durable_end(partition: Partition) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOOK_AGAIN_MS = 1_000
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class DirectoryOffline(KafkaError):

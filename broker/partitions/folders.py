@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     _Wanted: TypeAlias = dict[Key, tuple[bytes, LogDirectory]]  # by partition: topic id, and where its folder belongs
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class TopicFolders(TopicsListener):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.partitions.move import Key
     from storage.directory.log_directory import LogDirectory, Scan
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

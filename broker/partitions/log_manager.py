@@ -38,7 +38,7 @@ CLOSERS = 4
 LOGS_A_STEP = 32
 MANY = 200
 """So many logs are closed without an fsync of each small file: one call makes the file system durable."""
-log = get_logger()
+log = get_logger(__name__)
 
 
 class LogManager:

@@ -13,6 +13,7 @@ from storage.log import handover
 from storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from broker.partitions.partition import Partition
@@ -83,18 +84,18 @@ class Move:
         self.copy, self.source, self.offset = copy, source, copy.log_end_offset
         return True
 
-    def is_near(self) -> bool:
-        """Whether the rest is for the hand-over. Raises: StorageError."""
+    def is_near(self, most_bytes: Callable[[int], int]) -> bool:
+        """Whether the rest is for the hand-over, of which no more than that may be left. Raises: StorageError."""
         assert self.source is not None
-        return handover.bytes_left(self.source, self.offset) <= self.last_bytes
+        return handover.bytes_left(self.source, self.offset) <= most_bytes(self.last_bytes)
 
-    def next_piece(self, partition: Partition) -> Piece | None:
+    def next_piece(self, partition: Partition, max_bytes: int) -> Piece | None:
         """What is to be copied next, up to the high watermark; None when it is there. Raises: StorageError."""
         assert self.source is not None
         self.pieces += 1
         if self.pieces % PATIENT_PIECES == 0:
             self.last_bytes = min(self.last_bytes * 2, MOST_LAST_BYTES)
-        return handover.next_piece(self.source, self.offset, PIECE_BYTES, partition.high_watermark)
+        return handover.next_piece(self.source, self.offset, max_bytes, partition.high_watermark)
 
     def copy_piece(self, piece: Piece, now_ms: int) -> None:
         """Append it to the copy. In a thread. Raises: StorageError, ValueError, OSError."""
@@ -109,9 +110,11 @@ class Move:
             self.copy.flush()
             self.unflushed = 0
 
-    def copy_rest(self, now_ms: int) -> None:
-        """Append all that is left, committed or not, on the loop. Raises: as `copy_piece`."""
+    def copy_rest(self, now_ms: int) -> int:
+        """Append all that is left, committed or not, on the loop; how many bytes it was. Raises: as `copy_piece`."""
         assert self.source is not None
+        left = handover.bytes_left(self.source, self.offset)
         end = self.source.log_end_offset
         while (piece := handover.next_piece(self.source, self.offset, PIECE_BYTES, end)) is not None:
             self.copy_piece(piece, now_ms)
+        return left

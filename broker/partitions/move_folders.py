@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.partitions.move import Key
     from storage.directory.log_directory import LogDirectory
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 def retire(directory: LogDirectory, key: Key, unique: bytes) -> Path | Exception:

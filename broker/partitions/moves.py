@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
-from broker.partitions.move import Key, Move, Step
+from broker.partitions.move import PIECE_BYTES, Key, Move, Step
 from broker.partitions.move_folders import make, retire, take_name_later
+from broker.partitions.move_pace import Pace
 from broker.partitions.move_wishes import MoveRefused, checked
 from broker.partitions.settings import tail_of
 from protocol.errors import ErrorCode, KafkaError
@@ -46,7 +47,7 @@ AGAIN_MS = 100
 """Until a partition is looked at again that could not be copied just now: it is loading, failed, or being cleaned."""
 _REFUSALS = (StorageError, CorruptFile, OSError, ValueError, KafkaError)
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Moves(TopicsListener):
@@ -61,6 +62,7 @@ class Moves(TopicsListener):
         record: Callable[[bytes, int, bytes, Callable[[Result], None]], None],
         preferred: dict[Key, bytes],
         cordoned: Callable[[], Collection[Path]],
+        bytes_per_second: Callable[[], int | None],
         new_uuid: Callable[[], bytes],
         remove_later: Callable[[list[Path]], None],
     ) -> None:
@@ -71,6 +73,7 @@ class Moves(TopicsListener):
         self._record = record
         self._preferred = preferred
         self._cordoned = cordoned
+        self._pace = Pace(bytes_per_second)
         self._new_uuid = new_uuid
         self._remove_later = remove_later
         self._moves: dict[Key, Move] = {}
@@ -195,8 +198,8 @@ class Moves(TopicsListener):
             except _REFUSALS as error:
                 self._fail(move, error)
 
-    def _later(self, move: Move) -> None:
-        deadline_ms = self._runtime.now_ms() + AGAIN_MS
+    def _later(self, move: Move, wait_ms: int = AGAIN_MS) -> None:
+        deadline_ms = self._runtime.now_ms() + wait_ms
         self._runtime.timers.set(("move", *move.key), deadline_ms, lambda: self._go_on(move))
 
     def _copy(self, move: Move, partition: Partition) -> None:
@@ -211,13 +214,17 @@ class Moves(TopicsListener):
                 partial(self._fail, move),
             )
             return
-        if move.is_near():
+        if wait_ms := self._pace.wait_ms(now_ms):
+            self._later(move, wait_ms)
+            return
+        if move.is_near(self._pace.piece_bytes):
             self._hand_over(move, partition)
             return
-        piece = move.next_piece(partition)
+        piece = move.next_piece(partition, self._pace.piece_bytes(PIECE_BYTES))
         if piece is None:
             self._later(move)
         else:
+            self._pace.copied(piece.end - piece.start)
             self._runtime.in_thread(
                 lambda: move.copy_piece(piece, now_ms), lambda _: self._go_on(move), partial(self._fail, move)
             )
@@ -234,7 +241,7 @@ class Moves(TopicsListener):
         """Raises: what `_REFUSALS` has, and then the source goes on."""
         assert move.copy is not None
         copy = move.copy
-        move.copy_rest(self._runtime.now_ms())
+        self._pace.copied(move.copy_rest(self._runtime.now_ms()))
         ticket = handover.take_over(copy, partition.log, tail_of(partition.topic))
         partition.hand_over(copy)
         move.step = Step.HANDING_OVER

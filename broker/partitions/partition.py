@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from storage.log.partition_log import PartitionLog
     from storage.state.producer_state import Verification
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 NOTHING_COMMITTED = -1

@@ -50,7 +50,7 @@ REFUSAL_LASTS_MS = 10_000
 Key = tuple[str, int]
 Opened: TypeAlias = PartitionLog | Exception
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Partitions:

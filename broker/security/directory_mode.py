@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 def close_to_others(settings: Settings) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.testbed.channel import Channel
     from broker.testbed.disk import TestbedDisk
 
-log = logs.get_logger()
+log = logs.get_logger(__name__)
 
 _LOOK_EVERY_MS, _LOOKS = 2, 500
 

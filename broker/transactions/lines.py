@@ -9,7 +9,7 @@ from broker.loop.logs import get_logger
 if TYPE_CHECKING:
     from coordinator.transactions.events import TransactionEvent
 
-log = get_logger()
+log = get_logger(__name__)
 
 # Thousands of transactions a second begin and end as their clients wish: that is told at level `debug` only.
 _ROUTINE = frozenset(

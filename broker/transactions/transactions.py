@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from coordinator.transactions.events import TransactionEvent
     from protocol.errors import ErrorCode
 
-log = get_logger()
+log = get_logger(__name__)
 
 TransactionLeader: TypeAlias = Leader[TransactionShard]
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from coordinator.why.verdicts import Verdict
     from coordinator.why.window import Finding
 
-log = get_logger()
+log = get_logger(__name__)
 
 RETRY_MS = 100  # while the topic is being made, or its log recovered
 BACKLOG_MAX = 20_000  # events that wait for that; more are dropped, and counted

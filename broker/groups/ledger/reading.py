@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.partitions import Partition
     from protocol.records.batch_reader import Record
 
-log = get_logger()
+log = get_logger(__name__)
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]

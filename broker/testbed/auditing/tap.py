@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.partitions import Partition
 
-log = get_logger()
+log = get_logger(__name__)
 
 _LARGEST_BYTES = (1 << 31) - 1
 _READ_BYTES = 1 << 30

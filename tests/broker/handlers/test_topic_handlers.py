@@ -44,6 +44,7 @@ class Desk:
             runtime=self.driver.runtime,
             settings=self.settings,
             catalogue=self.driver.catalogue,
+            authorizer=None,
             node_id=1,
             cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
             endpoint=lambda listener: Endpoint(listener, "127.0.0.1", 9092),

@@ -2,8 +2,8 @@
 
 `docs/unsupported.md` holds the list as a table under the heading "Answers that differ from Apache Kafka's"; its first
 three columns are patterns (`*`, `?`, which stands for a space too; several separated by spaces, `|` between them in the
-third would end the cell): scenarios, answers, fields. A field with `=` in it names the two values as well, Kafka's first
-(`error_code=25/0`). Whoever reads the document and this module read the same table.
+third would end the cell): scenarios, answers, fields. A field with `=` in it names the two values as well, Kafka's
+first (`error_code=25/0`). Whoever reads the document and this module read the same table.
 """
 
 from __future__ import annotations

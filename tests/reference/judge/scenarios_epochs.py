@@ -229,9 +229,9 @@ def _(s: Script) -> None:
 
 @scenario("K58-restarts", stage="main")
 def _(s: Script) -> None:
-    """K58: before."""
-    join(s, "a")
-    join(s, "b", instance_id="i")
+    """K58: before; who has to give partitions up keeps them through the restart, however long this life lasts."""
+    join(s, "a", rebalance_timeout_ms=1_200_000)
+    join(s, "b", instance_id="i", rebalance_timeout_ms=1_200_000)
     beat(s, "a", 2, owned=ALL)
     describe(s)
 

@@ -63,6 +63,10 @@ def of_call(id_: str, text: str, broker: BrokerProcess) -> list[str]:
     text = re.sub(r"\b(Epoch|HighWatermark|LeaderEpoch): +\d+", r"\1: <number>", text)
     # The verifiable producer ends before its last acknowledgements come, so that they show up in what follows it.
     lines = [line for line in plain(text, broker) if "producer_send_success" not in line]
+    if id_ == "configs-loggers-describe":  # each has its own loggers
+        lines = sorted(
+            {re.sub(r"^[\w.$-]+=(TRACE|DEBUG|INFO|WARN|ERROR|FATAL|OFF) ", "<logger>=<level> ", line) for line in lines}
+        )
     return [re.sub(r"\d+", "<number>", line) for line in lines] if id_ in MEASURED else lines
 
 
