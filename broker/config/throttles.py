@@ -1,4 +1,4 @@
-"""The throttles of replication, which Kafka has at run time only: rates that `kafka-reassign-partitions` sets and takes away.
+"""The throttles of replication: rates that `kafka-reassign-partitions` sets and takes away, at run time only.
 
 Source: Kafka's QuotaConfig.brokerQuotaConfigs, BrokerConfigHandler.
 """

@@ -1,8 +1,8 @@
-"""How fast moves copy: all together at most so many bytes in a second, `replica.alter.log.dirs.io.max.bytes.per.second`.
+"""How fast moves copy, all together, in bytes a second: `replica.alter.log.dirs.io.max.bytes.per.second`.
 
 What was copied is owed, and paid off as time passes at the rate that holds by then: a new rate counts at once.
 
-Source: Kafka's ReplicationQuotaManager of the kind AlterLogDirsReplication, which measures the mean of a window instead.
+Source: Kafka's ReplicationQuotaManager for AlterLogDirsReplication, which measures the mean of a window instead.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ from tests.support.wire import Wire
 
 SET, DELETE, APPEND = 0, 1, 2
 LOG = logs.get_logger("broker.partitions.moves")
+logs.get_logger("broker.partitions.disks")
+logs.get_logger("broker.http.server")
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,7 @@ def test_a_rooms_level_is_its_modules_until_it_is_deleted(tmp_path: Path) -> Non
     keys = ["broker.partitions", "broker.partitions.moves", "broker.partitions.disks", "broker.http"]
     assert {one.name: one.value for one in described(desk, keys=keys).configs} == {
         "broker.partitions": "DEBUG", "broker.partitions.moves": "DEBUG", "broker.partitions.disks": "DEBUG",
+        "broker.http": "INFO",
     }  # fmt: skip
     assert LOG.debugs
     assert alter(desk, "broker.partitions", None, DELETE, validate_only=True) == (ErrorCode.NONE, None)
