@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
     from storage.files import Disk
 
-log = get_logger()
+log = get_logger(__name__)
 
 _CHANGES_A_ROUND = 256  # planned and answered without a pause, a few milliseconds; others have a turn between rounds
 _RECORDS_A_STEP = 64

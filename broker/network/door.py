@@ -39,7 +39,7 @@ _SECONDS = 10  # that a bucket may have saved up for
 _PERCENT_NS = 10_000_000  # of a second
 _ALL = 100
 
-log = get_logger()
+log = get_logger(__name__)
 
 
 class Door:
