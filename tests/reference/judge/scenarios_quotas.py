@@ -43,7 +43,7 @@ def shown(s: Script, kind: str, name: str, quotas: dict[str, float]) -> None:
 
 @each_version("Quotas-altered", (0, 1))
 def altered(s: Script, v: int) -> None:
-    """Set, told of, changed, removed; and what is refused."""
+    """SE53: set, told of, changed, removed; and what is refused."""
     user, client, address = s.name("ann"), s.name("app"), f"10.77.0.{v + 1}"
 
     def alter(*entries: EntryData, validate_only: bool = False) -> None:

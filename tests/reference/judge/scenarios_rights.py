@@ -22,7 +22,7 @@ SHA_256, SHA_512 = 1, 2
 
 @each_version("Acls-off", (1, 2, 3))
 def acls(s: Script, v: int) -> None:
-    """SECURITY_DISABLED, in the answer or in each entry."""
+    """SE33: SECURITY_DISABLED, in the answer or in each entry."""
     wanted = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
     everything = {"resource_type_filter": ANY, "pattern_type_filter": ANY, "operation": ANY, "permission_type": ANY}
     one = AclCreation(
@@ -43,7 +43,7 @@ def acls(s: Script, v: int) -> None:
 
 @scenario("Scram-users")
 def _(s: Script) -> None:
-    """Set, told of, changed, removed; and what is refused. Kafka's broker hears a little later of what was altered."""
+    """SE50: set, told of, changed, removed; and what is refused. Kafka's broker hears a little later of a change."""
 
     def known(user: str, **iterations: int) -> None:
         asked = DescribeUserScramCredentialsRequest(users=[UserName(name=user)])
@@ -91,7 +91,7 @@ def _(s: Script) -> None:
 
 @each_version("Quotas-told", (0, 1))
 def quotas(s: Script, v: int) -> None:
-    """There are none of these; and what is no question."""
+    """SE53: there are none of these; and what is no question."""
 
     def ask(*components: ComponentData, strict: bool = False) -> None:
         s.client().call(DescribeClientQuotasRequest(components=list(components), strict=strict), v)
