@@ -1,13 +1,14 @@
 """How the transactions of a partition ended, from its files: which were aborted, and where the first open one begins.
 
 Closed segments say it in their `.txnindex`; a `.snapshot` says which transactions were open where it was taken. What
-neither covers, always the active segment, is walked header by header.
+neither covers, always the active segment, is walked header by header; so is everything where one of them is damaged.
 
 Source: Kafka's TransactionIndex, ProducerStateManager.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from pipeline.sources.log_dir import Partition, Segment, is_there
 from pipeline.sources.segments import only_zeros, survey
 from storage.errors import CorruptFile
 from storage.reading.batches import read_marker
-from storage.reading.transaction_index import parse_transaction_index
+from storage.reading.transaction_index import is_transaction_index, parse_transaction_index
 from storage.state.producer_snapshot import parse_snapshot
 
 
@@ -42,10 +43,13 @@ def outcomes(partition: Partition, seen: Headers | None = None) -> Outcomes:
     """The transactions of a whole partition; `seen` are the headers of its last segment, if they were read. OSError."""
     segments = partition.segments
     first, open_since = _where_to_walk_from(segments)
-    aborted = []
-    for segment in segments[:first]:
-        entries = read_whole(segment.files, segment.beside(".txnindex"))
-        aborted += [Aborted(*entry[:3]) for entry in parse_transaction_index(entries or b"")]
+    aborted: list[Aborted] = []
+    for segment, following in pairwise(segments[: first + 1]):
+        data = read_whole(segment.files, segment.beside(".txnindex")) or b""
+        if not is_transaction_index(data, segment.base_offset, following.base_offset):
+            first, open_since, aborted = 0, {}, []
+            break
+        aborted += [Aborted(*entry[:3]) for entry in parse_transaction_index(data)]
     for segment in segments[first:]:
         _walk(segment, open_since, aborted, seen if segment is segments[-1] else None)
     return Outcomes(tuple(aborted), min(open_since.values(), default=None))

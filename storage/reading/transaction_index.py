@@ -31,6 +31,18 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
     return [AbortedTransaction(*entry[1:]) for entry in _ENTRY.iter_unpack(memoryview(data)[:whole])]
 
 
+def is_transaction_index(data: bytes, base_offset: int, next_offset: int) -> bool:
+    """Whether bytes can be the whole `.txnindex` of the segment of these offsets: markers rise, and lie in it."""
+    if len(data) % ENTRY_BYTES:
+        return False
+    above = base_offset - 1
+    for version, producer_id, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
+        if version or producer_id < 0 or not 0 <= first_offset < last_offset or not above < last_offset < next_offset:
+            return False
+        above = last_offset
+    return True
+
+
 def pack_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:
     """The bytes of the entries, version 0."""
     return b"".join([_ENTRY.pack(0, *entry) for entry in entries])

@@ -14,6 +14,8 @@ import pytest
 from pipeline.errors import DataError, UsageError
 from pipeline.jobs.streaming import claim
 from pipeline.sources import log_dir
+from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index
+from storage.state.producer_snapshot import pack_snapshot
 from tests.pipeline.logs import T0, Log, rows
 
 
@@ -46,6 +48,67 @@ def test_a_segment_is_never_left_out_by_the_word_of_a_damaged_time_index(how: st
     log.append(pairs(1), timestamps=[T0 + 4 * hour])
 
     assert offsets(tmp_path, startingTimestamp=str(T0 + 2 * hour)) == [2, 3, 4]
+
+
+def aborted_in_the_middle(root: Path) -> tuple[Log, dict[str, bytes]]:
+    """Two closed segments and an open one; an aborted transaction begins in the first and ends in the second.
+
+    Returns: the log, and what lies beside the segments.
+    """
+    log = Log(root, "orders", 0)
+    log.append(pairs(2))
+    log.append(pairs(2), producer_id=7, transactional=True)
+    log.roll()
+    log.append(pairs(1))
+    log.marker(7, aborted=True)
+    log.append(pairs(2), producer_id=8, transactional=True)
+    log.marker(8, aborted=True)
+    log.roll()
+    log.append(pairs(3))
+    aborted = [AbortedTransaction(7, 2, 5, 6), AbortedTransaction(8, 6, 8, 9)]
+    beside = {
+        "00000000000000000004.txnindex": pack_transaction_index(aborted),
+        "00000000000000000009.snapshot": pack_snapshot([]),
+    }
+    for name, data in beside.items():
+        (log.folder / name).write_bytes(data)
+    return log, beside
+
+
+def cut(data: bytes) -> bytes:
+    return data[:-3]
+
+
+def without_its_end(data: bytes) -> bytes:
+    return data[: len(data) // 2 - 1]
+
+
+def of_other_bytes(data: bytes) -> bytes:
+    return bytes(range(1, 7)) + data[6:]
+
+
+def of_zeros(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+def of_another_segment(data: bytes) -> bytes:
+    return data.replace(struct.pack(">q", 8), struct.pack(">q", 80))
+
+
+@pytest.mark.parametrize("damaged", [cut, without_its_end, of_other_bytes, of_zeros, of_another_segment])
+@pytest.mark.parametrize("suffix", [".txnindex", ".snapshot", ".index"])
+def test_aborted_records_stay_unread_whatever_was_damaged_beside_them(
+    suffix: str, damaged: Callable[[bytes], bytes], tmp_path: Path
+):
+    log, _ = aborted_in_the_middle(tmp_path)
+    committed = [0, 1, 4, 9, 10, 11]
+    for options in ({}, {"splitBytes": "1k"}, {"upTo": "highWatermark"}):
+        assert offsets(tmp_path, isolationLevel="read_committed", **options) == committed
+    for place in log.folder.glob(f"*{suffix}"):
+        place.write_bytes(damaged(place.read_bytes()))
+    for options in ({}, {"splitBytes": "1k"}, {"upTo": "highWatermark"}):
+        assert offsets(tmp_path, isolationLevel="read_committed", **options) == committed
+    assert offsets(tmp_path, isolationLevel="read_committed", startingOffsets='{"orders": {"0": 4}}') == committed[2:]
 
 
 def unreadable(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
