@@ -173,6 +173,27 @@ def test_index_files_that_are_missing_are_rebuilt_with_the_transactions_in_them(
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "damaged", [lambda data: data[:-3], lambda data: bytes(len(data)), lambda data: data[1:] + b"x"]
+)
+def test_a_transaction_index_that_cannot_be_right_is_rebuilt(
+    tmp_path: Path, seed: int, damaged: Callable[[bytes], bytes]
+) -> None:
+    """After a stop in good order too: readers would be given what was aborted."""
+    log = opened(tmp_path, TINY)
+    life(log, seed, count=40)
+    log.close()
+    indexes = list(tmp_path.glob("*.txnindex"))
+    for path in indexes:
+        path.write_bytes(damaged(path.read_bytes()))
+    again = opened(tmp_path, TINY, clean=True)
+    as_it_reads(again)
+    assert len(again.recovery.rebuilt_indexes) == len(indexes) > 0
+    again.close()
+    as_it_reads(opened(tmp_path, TINY, clean=True))
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_a_truncated_log_has_the_transactions_of_what_is_left(tmp_path: Path, seed: int) -> None:
     log = opened(tmp_path, TINY)
     life(log, seed, count=40)
