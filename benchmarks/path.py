@@ -21,6 +21,7 @@ from broker.network.connection import Connection
 from broker.network.server import Server
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -68,6 +69,11 @@ class InProcess:
         self.member_id, self.generation = joined.member_id, joined.generation_id
         syncing = SyncGroupRequest(group_id="g", generation_id=self.generation, member_id=self.member_id)
         self.call(ApiKey.SYNC_GROUP, syncing, 1)
+        settling = ConsumerGroupHeartbeatRequest(
+            group_id="c", member_id="m", member_epoch=0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )  # fmt: skip
+        self.epoch = self.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, settling, 1).member_epoch
 
     def call(self, api_key: int, request: Message, version: int) -> Any:
         """The answer to one request."""
@@ -80,6 +86,7 @@ class InProcess:
     def requests(self) -> dict[str, bytes]:
         """The frames that are measured."""
         alive = HeartbeatRequest(group_id="g", generation_id=self.generation, member_id=self.member_id)
+        settled = ConsumerGroupHeartbeatRequest(group_id="c", member_id="m", member_epoch=self.epoch)
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1_000, committed_metadata="")
         commit = OffsetCommitRequest(
             group_id="g", generation_id_or_member_epoch=self.generation, member_id=self.member_id,
@@ -99,6 +106,7 @@ class InProcess:
         return {
             "heartbeat v1": encode_request(alive, 1, 7, "bench"),
             "heartbeat v4": encode_request(alive, 4, 7, "bench"),
+            "consumer heartbeat v1": encode_request(settled, 1, 7, "bench"),
             "commit v2": encode_request(commit, 2, 7, "bench"),
             "commit v9": encode_request(commit, 9, 7, "bench"),
             "produce 1 KB v3": encode_request(produce, 3, 7, "bench"),
@@ -148,7 +156,7 @@ def main() -> None:
                     pstats.Stats(profile).sort_stats("tottime").print_stats(25)
                 continue
             alone, together = (least_us(broker, frame, count, options.runs) for count in (1, 10))
-            print(f"{name:18} {alone:6.2f} us alone, {together:6.2f} us each of ten that come together", flush=True)
+            print(f"{name:21} {alone:6.2f} us alone, {together:6.2f} us each of ten that come together", flush=True)
 
 
 if __name__ == "__main__":

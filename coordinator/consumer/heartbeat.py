@@ -27,6 +27,7 @@ from coordinator.consumer.rebalance_tracking import who
 from coordinator.consumer.reconcile import Owned, Surroundings, UnknownState, reconcile
 from coordinator.consumer.records import member_record
 from coordinator.consumer.regexes import compiled, drop_unused, maybe_refresh
+from coordinator.consumer.settled import settled_heartbeat
 from coordinator.consumer.target import ids_of, preferred_assignor, update_target
 from coordinator.consumer.upgrade import make_way
 from coordinator.events import MemberJoined, MemberReconciled
@@ -49,6 +50,12 @@ _TAKEN = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_
 
 def consumer_heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
     """Let the member go on by one step, and tell it where it is."""
+    settled = settled_heartbeat(view, request, now_ms)
+    return looked_at(view, request, now_ms) if settled is None else settled
+
+
+def looked_at(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupOutcome:
+    """What comes of a heartbeat that may change something."""
     try:
         check_shape(request, view.consumer_settings)
         if request.epoch < 0:

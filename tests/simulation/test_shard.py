@@ -10,6 +10,8 @@ import os
 
 import pytest
 
+from coordinator.consumer import heartbeat
+from coordinator.consumer.settled import settled_heartbeat
 from tests.simulation.shard.faults import PLANTED
 from tests.simulation.shard.history import KINDS, play
 
@@ -80,3 +82,22 @@ def test_the_page_lists_every_planted_fault():
     missing = [name for name in PLANTED if f"`{name.partition('/')[2]}`" not in page]
 
     assert not missing
+
+
+def test_a_heartbeat_that_says_nothing_new_comes_to_what_looking_would(monkeypatch):
+    """`settled_heartbeat` answers what the whole rule would have answered, wherever histories come by."""
+    answered = 0
+
+    def both(view, request, now_ms):
+        nonlocal answered
+        settled = settled_heartbeat(view, request, now_ms)
+        if settled is not None:
+            answered += 1
+            assert settled == heartbeat.looked_at(view, request, now_ms)
+        return settled
+
+    monkeypatch.setattr(heartbeat, "settled_heartbeat", both)
+    for kind in ("consumer", "migrating"):
+        for seed in range(20):
+            play(f"{kind}/{seed}")
+    assert answered > 500
