@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -159,6 +160,14 @@ class Worker:
         told = f"its last events {list(self.events)[-3:]}"
         return f"{self.name} ended with {self.process.poll()}, {told}:\n{self.log.read_text()[-3000:]}"
 
+    def stand_still(self) -> None:
+        """SIGSTOP, until `go_on`."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL."""
         self.process.kill()
@@ -183,6 +192,7 @@ class Writer:
 
     def __init__(self, address: str, topic: str, per_second: int = 500) -> None:
         self.acknowledged = dict.fromkeys(range(PARTITIONS), 0)
+        self._partitions = PARTITIONS
         self.errors: list[str] = []
         self._topic = topic
         self._pause_s = 20 / per_second
@@ -204,7 +214,7 @@ class Writer:
         while not self._stop.is_set():
             for _ in range(20):
                 self._producer.produce(
-                    self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered
+                    self._topic, b"%d" % number, partition=number % self._partitions, on_delivery=self._delivered
                 )
                 number += 1
             self._producer.poll(0)
@@ -212,9 +222,16 @@ class Writer:
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
-            self.acknowledged[message.partition()] += 1
+            self.acknowledged[message.partition()] = self.acknowledged.get(message.partition(), 0) + 1
         else:
             self.errors.append(str(error))
+
+    def widen(self, partitions: int) -> None:
+        """Write to so many, which the topic has by now."""
+        eventually(
+            lambda: len(self._producer.list_topics(self._topic, 10).topics[self._topic].partitions) == partitions
+        )
+        self._partitions = partitions
 
     def stop(self) -> dict[int, int]:
         """Stop; return how many records of each partition the broker has acknowledged."""
@@ -238,13 +255,13 @@ def create_topic(address: str, name: str, partitions: int = PARTITIONS, **config
     eventually(has_leaders)
 
 
-def wait_until_shared(workers: Sequence[Worker], *, deadline_s: float = 60) -> None:
+def wait_until_shared(workers: Sequence[Worker], *, partitions: int = PARTITIONS, deadline_s: float = 60) -> None:
     """Wait until these workers together own every partition, each of them at least one."""
 
     def shared() -> bool:
         assert all(worker.alive() for worker in workers), "a worker ended"
         owned = [worker.owned() for worker in workers]
-        return all(owned) and sorted(p for part in owned for p in part) == list(range(PARTITIONS))
+        return all(owned) and sorted(p for part in owned for p in part) == list(range(partitions))
 
     try:
         eventually(shared, deadline_s=deadline_s)

@@ -109,57 +109,6 @@ def produce(address: str, topic: str, count: int) -> None:
     producer.flush(30)
 
 
-@pytest.mark.parametrize(
-    ("client", "regex"),
-    [
-        ("confluent", False),
-        ("java", False),
-        ("franz", True),
-        pytest.param("franz", False, marks=pytest.mark.slow),
-        pytest.param("java", True, marks=pytest.mark.slow),
-        pytest.param("confluent", True, marks=pytest.mark.slow),
-    ],
-)
-def test_members_in_processes_come_and_go_and_every_record_is_read_once(
-    client: str, regex: bool, quick: BrokerProcess, spawn: Any, name: str
-):
-    """CT01 to CT05 in the new protocol: three members; one leaves, one dies, one joins late."""
-    harness.create_topic(quick.address, name)
-    options = {
-        "mode": "group",
-        "bootstrap": quick.address,
-        "topic": name,
-        "group": name,
-        "assignor": "consumer",
-        "regex": regex,
-        "session_timeout_ms": 6_000,
-        "rebalance_timeout_ms": 10_000,
-        "commit_every_ms": 100,
-    }
-    workers = [spawn(client, **options, client_id=f"{client}-{n}") for n in "abc"]
-    writer = harness.Writer(quick.address, name)
-    harness.wait_until_shared(workers)
-    a, b, c = workers
-
-    a.leave()
-    harness.wait_until_shared([b, c])
-
-    died = time.monotonic()
-    b.kill()
-    harness.wait_until_shared([c])
-    assert time.monotonic() - died > 3, "expired before its session timeout"
-
-    late = spawn(client, **options, client_id=f"{client}-late")
-    harness.wait_until_shared([c, late])
-
-    written = writer.stop()
-    assert not writer.errors
-    harness.wait_until_read([*workers, late], written)
-    for worker in (c, late):
-        worker.leave()
-    harness.check_reads([*workers, late], written)
-
-
 def test_members_join_share_and_leave(quick: BrokerProcess, name: str, start: Any):
     """K01, K02: nothing is read twice while partitions move with their commits, and nothing is missed."""
     produce(quick.address, name, 400)

@@ -153,6 +153,7 @@ public class JavaWorker {
       while (!leaving) {
         if (stalling) {
           stalling = false;
+          emit("stalls");
           Thread.sleep(options.get("stall_ms").asLong());
         }
         ConsumerRecords<byte[], byte[]> records;

@@ -7,6 +7,7 @@ machine's monotonic clock in nanoseconds, so that histories of several processes
     revoked    partitions taken (or lost), printed when the client has finished with them
     read       partition, first and last offset: all offsets between have been read, in order
     committing, committed, commit_failed    positions by partition; `committing` goes out before the request
+    stalls     it polls no more for `stall_ms`
     fatal      the client gave up: the error's name
     left       closed in good order
 

@@ -103,6 +103,7 @@ class Group:
         commit_at = time.monotonic() + self.commit_every_s
         while not leaving.is_set():
             if stalls:
+                emit("stalls")
                 time.sleep(stalls.pop())
             batches = {}
             for message in self.consumer.consume(500, timeout=0.05):

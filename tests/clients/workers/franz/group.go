@@ -140,12 +140,14 @@ func consume(given options) {
 	every := time.Duration(given.CommitEveryMs) * time.Millisecond
 	commitAt := time.Now().Add(every)
 	for leaving.Err() == nil {
-		if stall.CompareAndSwap(true, false) {
-			time.Sleep(time.Duration(given.StallMs) * time.Millisecond)
-		}
 		polling, done := context.WithTimeout(leaving, 50*time.Millisecond)
 		fetches := client.PollRecords(polling, 500)
 		done()
+		// Between a poll that found something and AllowRebalance, where nothing is given up.
+		if fetches.NumRecords() > 0 && stall.CompareAndSwap(true, false) {
+			emit("stalls", nil)
+			time.Sleep(time.Duration(given.StallMs) * time.Millisecond)
+		}
 		fetches.EachError(func(_ string, _ int32, err error) {
 			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 				emit("fetch_failed", map[string]any{"error": err.Error()})
