@@ -38,6 +38,7 @@ def main() -> None:
             counted: dict[str, list[dict[str, float]]] = {broker.name: [] for broker in running}
             for turn in range(options.rounds + 1):
                 for broker in running:
+                    used_s = broker.cpu_s()
                     words = (broker.address, "bench", f"group-{members}-{turn}", members)
                     ended = subprocess.run(
                         [str(program(HERE / "members")), *map(str, words)], capture_output=True, text=True, check=False
@@ -45,7 +46,8 @@ def main() -> None:
                     if ended.returncode:
                         sys.exit(f"{broker.name}, {members} members: {ended.stderr}")
                     if turn:  # the first warms up
-                        counted[broker.name].append(json.loads(ended.stdout))
+                        told = json.loads(ended.stdout)
+                        counted[broker.name].append({**told, "cpu_s": broker.cpu_s() - used_s})
             for key, question in QUESTIONS.items():
                 time_row = Row(question.format(f"{members:,}"), "s", "< Kafka")
                 longest_row = Row("the longest heartbeat of it", "ms")
@@ -53,6 +55,10 @@ def main() -> None:
                     time_row.figures[name] = median([answer[f"{key}_s"] for answer in answers])
                     longest_row.figures[name] = median([answer[f"{key}_longest_ms"] for answer in answers])
                 rows += [time_row, longest_row]
+            cpu_row = Row("the broker's CPU for all of it", "s")
+            for name, answers in counted.items():
+                cpu_row.figures[name] = median([answer["cpu_s"] for answer in answers])
+            rows.append(cpu_row)
     print(f"\n{machine()}; {options.partitions:,} partitions, median of {options.rounds}\n")
     show(rows, options)
 

@@ -4,7 +4,7 @@
 take turns, row by row, so that both see the same machine.
 """
 
-from benchmarks.common import Row, arguments, brokers, create_topic, kload, load, machine, median, show
+from benchmarks.common import REAL, Row, arguments, brokers, create_topic, kload, load, machine, median, show
 from benchmarks.peers import PEERS, Mock
 from tests.support.broker_process import BrokerProcess
 
@@ -15,6 +15,9 @@ ROWS = [
     ("heartbeat 1 x 1, p50", "us", "<= 35", "heartbeat", {"conns": 1}),
     ("heartbeat 16 x 1, CPU", "us CPU", "<= 16", "heartbeat", {"conns": 16}),
     ("heartbeat 16 x 10, CPU", "us CPU", "<= 7", "heartbeat", {"conns": 16, "depth": 10}),
+    ("consumer heartbeat 1 x 1, p50", "us", "<= 35", "consumer", {"conns": 1}),
+    ("consumer heartbeat 16 x 1, CPU", "us CPU", "<= 16", "consumer", {"conns": 16}),
+    ("consumer heartbeat 16 x 10, CPU", "us CPU", "<= 7", "consumer", {"conns": 16, "depth": 10}),
     ("commit, 1 partition, 1 x 1, p50", "us", "<= 50", "commit", {"conns": 1}),
     ("commit 16 x 1, CPU", "us CPU", "<= 25", "commit", {"conns": 16}),
     ("commit 16 x 10, CPU", "us CPU", "<= 13", "commit", {"conns": 16, "depth": 10}),
@@ -52,8 +55,13 @@ def main() -> None:
                 continue
             row = Row(question, unit, budget, more_is_better=unit == "/s")
             rows.append(row)
-            # The mock forgets all but the newest 5 MB of a partition, so that there is no offset 0 to read from.
-            measured = [broker for broker in running if not (mode == "fetch" and isinstance(broker, Mock))]
+            # The mock forgets all but the newest 5 MB of a partition, so that there is no offset 0 to read from; the
+            # consumer protocol (KIP-848) is for those that keep what they are given.
+            measured = [
+                broker
+                for broker in running
+                if not (mode == "fetch" and isinstance(broker, Mock)) and (mode != "consumer" or broker.name in REAL)
+            ]
             topics = {broker.name: topic_for(broker, mode, number) for broker in measured}
             counted: dict[str, list[dict[str, float]]] = {broker.name: [] for broker in measured}
             for turn in range(options.rounds):
