@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from coordinator.cause import TRIGGERS
 from coordinator.classic import inputs, rules
 from coordinator.events import GroupEvent
-from coordinator.group import Group, GroupState, Member
+from coordinator.group import Group, GroupState
 from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
 from coordinator.view import GroupSettings, View
 from protocol.errors import ErrorCode
@@ -386,22 +386,21 @@ def check_invariants(group: Group | None) -> None:
     assert (group.leader_id is None) == (not members), "a group with members has a leader"
     assert not members or group.leader_id in members, "the leader is a member"
     assert group.state not in (GroupState.EMPTY, GroupState.DEAD) or not members
-    assert all(member.member_id == member_id for member_id, member in members.items())
-    assert group.parked_join_count == sum(member.parked_join is not None for member in members.values())
-    votes: dict[str, int] = {}
-    for member in members.values():
+    parked_joins, votes, static = 0, dict[str, int](), dict[str, str]()
+    for member_id, member in members.items():
+        assert member.member_id == member_id
+        parked_joins += member.parked_join is not None
+        assert member.parked_sync is None or group.state is GroupState.COMPLETING_REBALANCE
+        if member.instance_id:
+            static[member.instance_id] = member_id
         for name in {name for name, _ in member.protocols}:
             votes[name] = votes.get(name, 0) + 1
+    assert group.parked_join_count == parked_joins
     assert dict(group.protocol_votes) == votes
-    assert {m.instance_id: m.member_id for m in members.values() if m.instance_id} == dict(group.static_members)
+    assert dict(group.static_members) == static
     assert not group.pending_members.keys() & members.keys()
     assert group.pending_sync.keys() <= members.keys()
     preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
-    assert group.state is preparing or not any(map(_parked_join, members.values()))
-    assert group.state is completing or not any(member.parked_sync for member in members.values())
+    assert group.state is preparing or not parked_joins
     assert group.state in (completing, GroupState.STABLE) or not group.pending_sync
     assert group.state is completing or not group.assignment_in_flight
-
-
-def _parked_join(member: Member) -> bool:
-    return member.parked_join is not None

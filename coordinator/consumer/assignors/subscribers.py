@@ -11,7 +11,7 @@ from coordinator.consumer.assignors.hash_order import PIECE
 def subscribers_by_topic(
     spec: AssignmentSpec, member_ids: Sequence[str]
 ) -> Generator[None, None, dict[bytes, Sequence[int]]]:
-    """Topic id -> the indexes of its subscribers in `member_ids`, ascending.
+    """Topic id -> the indexes of its subscribers in `member_ids`, ascending; the topics in the same order every time.
 
     Ten thousand members with a hundred topics each are a million subscriptions, but in few different sets as a rule. So
     members are gathered by their set first, and a topic's subscribers are put together from whole lists.
@@ -34,7 +34,7 @@ def subscribers_by_topic(
 
     lists: dict[bytes, list[list[int]]] = {}
     for topic_ids, indexes in by_set.items():
-        for topic_id in topic_ids:
+        for topic_id in sorted(topic_ids):  # a set's own order is another one in every process
             lists.setdefault(topic_id, []).append(indexes)
         work += len(topic_ids)
         if work >= PIECE:

@@ -17,9 +17,10 @@ from coordinator.consumer.group import UNREVOKED, ConsumerGroup, plain
 from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.group import Group, GroupState
 from coordinator.offsets.inputs import CommitOffsets, FetchOffsets
+from coordinator.outcome import AppendFailed
 from coordinator.values import altered
 from protocol.errors import ErrorCode
-from protocol.records.group_records import GroupMetadataKey
+from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
 from tests.coordinator.driver import check_invariants
 from tests.simulation.shard.classic import REBALANCE_MS as CLASSIC_REBALANCE_MS
 from tests.simulation.shard.consumer import REBALANCE_MS as CONSUMER_REBALANCE_MS
@@ -81,12 +82,12 @@ class Auditor:
             if after is not seen:
                 check_invariants(after)
             self._check_waiting(after)
-        if type(event).__name__ == "AppendFailed" and isinstance(before, Group):
+        if isinstance(event, AppendFailed) and isinstance(before, Group):
             self.recorded = False
         if isinstance(before, Group) and isinstance(after, Group) and after.generation > before.generation:
             self.rebalances += 1
         if before is not None and after is not None and type(before) is not type(after):
-            if type(event).__name__ == "AppendFailed":
+            if isinstance(event, AppendFailed):
                 self._come_back(after)  # it had spoken the other one too early
             else:
                 self._migrated(before, after)
@@ -206,7 +207,7 @@ class Auditor:
         """A record is in the log."""
         if isinstance(key, GroupMetadataKey):
             self.recorded = True
-        if type(key).__name__ == "OffsetCommitKey":
+        if isinstance(key, OffsetCommitKey):
             at = number(key.topic, key.partition)
             if value is None:
                 self.committed.pop(at, None)
