@@ -37,10 +37,23 @@ _CONSUMER = _tests(
 _OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
 _WHY = "tests/coordinator/why"
 _RECOVERY = _tests("storage", "retention producers partition_log recovery")
-_STORAGE = _tests(
+_FILES = ("storage", "words_of_files errors log_directory retention")
+_DIRECTORY = _tests(*_FILES) + _tests(
+    "broker/partitions", "folders_at_start topic_folders several_directories failing_directories moves"
+)
+_LOG = _tests(
     "storage",
-    "errors handover retention timestamp_at failed_fsync log_directory producers partition_log cleaner recovery walk "
-    "log_model cleaner_histories flush_overlap crash power_loss transaction_recovery",
+    "words_of_files errors handover retention timestamp_at failed_fsync producers partition_log walk recovery "
+    "log_model flush_overlap crash",
+)
+_CLEAN = _tests("storage", "words_of_files errors cleaner cleaner_histories") + _tests(
+    "broker/partitions", "log_manager"
+)
+_OPENING = _tests(
+    "storage", "words_of_files retention producers partition_log recovery transaction_recovery failed_fsync crash"
+)
+_READING = _tests(
+    "storage", "words_of_files walk retention timestamp_at producers partition_log recovery handover cleaner"
 )
 ROOMS = {
     "classic": (
@@ -52,7 +65,7 @@ ROOMS = {
     "recovery": (Part(("storage/recovery/*.py", "storage/state/leader_epochs.py"), _RECOVERY),),
     "coordinator": (
         Part(("coordinator/classic/**/*.py",), _CLASSIC),
-        Part(("coordinator/consumer/**/*.py",), (_kept("the_consumer_protocol"), *_CONSUMER)),
+        Part(("coordinator/consumer/**/*.py",), (_kept("the_consumer_protocol"), _kept("offsets"), *_CONSUMER)),
         Part(("coordinator/offsets/**/*.py",), (_kept("offsets"), *_OFFSETS)),
         Part(("coordinator/transactions/**/*.py",), (_kept("transactions"), "tests/coordinator/transactions")),
         Part(("coordinator/why/**/*.py",), (_WHY,)),
@@ -61,6 +74,13 @@ ROOMS = {
             ("tests/coordinator/test_kept_outcomes.py", *_CLASSIC[1:], *_OFFSETS, *_CONSUMER, _WHY),
         ),
     ),
-    "storage": (Part(("storage/**/*.py",), _STORAGE),),
+    "storage": (
+        Part(("storage/directory/**/*.py",), _DIRECTORY),
+        Part(("storage/log/**/*.py",), _LOG),
+        Part(("storage/clean/**/*.py",), _CLEAN),
+        Part(("storage/recovery/**/*.py",), _OPENING),
+        Part(("storage/state/**/*.py", "storage/*.py"), (*_LOG, *_OPENING[-3:], *_CLEAN[-3:], *_DIRECTORY[2:3])),
+        Part(("storage/reading/**/*.py",), _READING),
+    ),
 }
 FOR_CI = ("classic", "recovery")
