@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from broker.loop import logs
 from protocol.schema.ahead import TREE
-from tests.support.broker_process import BrokerProcess, Kafka, Kohort, need
+from tests.support.broker_process import KINDS, BrokerProcess, need
 from tests.support.scenarios import coverage
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def start_broker(against: str, tmp_path: Path) -> Iterator[Callable[..., BrokerP
     started: list[BrokerProcess] = []
 
     def start(settings: Mapping[str, object] | None = None) -> BrokerProcess:
-        kind = Kafka if against == "kafka" else Kohort
-        broker = kind(tmp_path / f"broker{len(started)}", settings)
+        broker = KINDS[against](tmp_path / f"broker{len(started)}", settings)
         started.append(broker)
         broker.start()
         return broker

@@ -59,9 +59,8 @@ class Door:
         self._bound = percentage * _PERCENT_NS / 2  # nanoseconds a second, of each bucket
         self._accepting = TokenBucket(_SECONDS, 1_000)
         self._entering = TokenBucket(_SECONDS, 1_000)
-        self._outside: dict[
-            str, deque[tuple[OpenConnection, int]]
-        ] = {}  # by address, whose turn it is first; since when
+        # By address, the one whose turn it is first: who waits, and since when.
+        self._outside: dict[str, deque[tuple[OpenConnection, int]]] = {}
         self.outside = 0
         """Connections that wait."""
         self.waited = 0

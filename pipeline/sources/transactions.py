@@ -20,7 +20,7 @@ from pipeline.sources.log_dir import Partition, Segment, is_there
 from pipeline.sources.segments import only_zeros, survey
 from storage.errors import CorruptFile
 from storage.reading.batches import read_marker
-from storage.reading.transaction_index import is_transaction_index, parse_transaction_index
+from storage.reading.transaction_index import sound_transaction_index
 from storage.state.producer_snapshot import parse_snapshot
 
 
@@ -46,10 +46,11 @@ def outcomes(partition: Partition, seen: Headers | None = None) -> Outcomes:
     aborted: list[Aborted] = []
     for segment, following in pairwise(segments[: first + 1]):
         data = read_whole(segment.files, segment.beside(".txnindex")) or b""
-        if not is_transaction_index(data, segment.base_offset, following.base_offset):
+        entries = sound_transaction_index(data, segment.base_offset, following.base_offset)
+        if entries is None:
             first, open_since, aborted = 0, {}, []
             break
-        aborted += [Aborted(*entry[:3]) for entry in parse_transaction_index(data)]
+        aborted += [Aborted(*entry[:3]) for entry in entries]
     for segment in segments[first:]:
         _walk(segment, open_since, aborted, seen if segment is segments[-1] else None)
     return Outcomes(tuple(aborted), min(open_since.values(), default=None))

@@ -31,16 +31,23 @@ def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
     return [AbortedTransaction(*entry[1:]) for entry in _ENTRY.iter_unpack(memoryview(data)[:whole])]
 
 
-def is_transaction_index(data: bytes, base_offset: int, next_offset: int) -> bool:
-    """Whether bytes can be the whole `.txnindex` of the segment of these offsets: markers rise, and lie in it."""
+def sound_transaction_index(data: bytes, base_offset: int, next_offset: int) -> list[AbortedTransaction] | None:
+    """The entries of the `.txnindex` of the segment of these offsets; None when the bytes cannot be all of it.
+
+    Markers rise, and lie in their segment.
+    """
     if len(data) % ENTRY_BYTES:
-        return False
-    above = base_offset - 1
-    for version, producer_id, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
-        if version or producer_id < 0 or not 0 <= first_offset < last_offset or not above < last_offset < next_offset:
-            return False
-        above = last_offset
-    return True
+        return None
+    found, above = [], base_offset - 1
+    for version, *fields in _ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version or entry.producer_id < 0 or not 0 <= entry.first_offset < entry.last_offset:
+            return None
+        if not above < entry.last_offset < next_offset:
+            return None
+        above = entry.last_offset
+        found.append(entry)
+    return found
 
 
 def pack_transaction_index(entries: Iterable[AbortedTransaction]) -> bytes:

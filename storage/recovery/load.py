@@ -21,7 +21,7 @@ from storage.files import LogFile, sync_directory
 from storage.reading.batches import OVERHEAD
 from storage.reading.folder import Found
 from storage.reading.indexes import OFFSET_ENTRY_BYTES
-from storage.reading.transaction_index import is_transaction_index
+from storage.reading.transaction_index import sound_transaction_index
 from storage.reading.walk import Verdict, Walk
 from storage.recovery.producers import aborted_in, drop_snapshots, load_producers
 from storage.recovery.tidy import tidy
@@ -268,18 +268,14 @@ def _refuse_old_format(segment: Segment, position: int) -> None:
 def _repair_indexes(log: LogState, found: Found) -> None:
     """Rebuild index files that are missing or have a broken entry."""
     offsets, times, transactions = (found.sizes[suffix] for suffix in (".index", ".timeindex", ".txnindex"))
-    for at, segment in enumerate(log.segments):
+    ends = [*log.bases[1:], log.log_end_offset]
+    for at, (segment, end) in enumerate(zip(log.segments, ends, strict=True)):
         base = segment.base_offset
         if segment.indexes_loaded:
             continue  # just rebuilt
-        torn = offsets.get(base, -1) % 8 or times.get(base, -1) % 12
-        if torn or (transactions.get(base) and not _tells_of_transactions(log, at)):
+        broken = offsets.get(base, -1) % 8 or times.get(base, -1) % 12
+        if not broken and transactions.get(base):  # else readers would be given what was aborted
+            broken = sound_transaction_index(segment.path(".txnindex").read_bytes(), base, end) is None
+        if broken:
             _rebuild_indexes(log, at, found)
             log.recovery.rebuilt_indexes.append(segment.path(".index"))
-
-
-def _tells_of_transactions(log: LogState, at: int) -> bool:
-    """Whether a transaction index can be believed. Where it cannot, readers would be given what was aborted."""
-    segment, following = log.segments[at], log.bases[at + 1 : at + 2]
-    data = segment.path(".txnindex").read_bytes()
-    return is_transaction_index(data, segment.base_offset, following[0] if following else log.log_end_offset)

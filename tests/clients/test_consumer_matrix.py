@@ -24,7 +24,7 @@ from protocol.messages.incremental_alter_configs import (
 from tests.clients import harness
 from tests.clients.harness import Worker
 from tests.clients.test_consumer_protocol import QUICK_CONSUMERS
-from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
+from tests.support.broker_process import KINDS, BrokerProcess, eventually
 from tests.support.wire import Wire
 
 CASTS = {
@@ -54,8 +54,7 @@ SLOW = {
 
 @pytest.fixture(scope="module")
 def quick(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    kind = Kafka if against == "kafka" else Kohort
-    with kind(tmp_path_factory.mktemp("broker"), SETTINGS) as running:
+    with KINDS[against](tmp_path_factory.mktemp("broker"), SETTINGS) as running:
         yield running
 
 

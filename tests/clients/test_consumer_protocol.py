@@ -12,7 +12,7 @@ import confluent_kafka.admin
 import pytest
 
 from tests.clients import harness
-from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kafka, Kohort, eventually
+from tests.support.broker_process import KINDS, QUICK_GROUPS, BrokerProcess, eventually
 
 QUICK_CONSUMERS = {
     **QUICK_GROUPS,
@@ -27,8 +27,7 @@ QUICK_CONSUMERS = {
 
 @pytest.fixture(scope="module")
 def quick(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    kind = Kafka if against == "kafka" else Kohort
-    with kind(tmp_path_factory.mktemp("broker"), QUICK_CONSUMERS) as running:
+    with KINDS[against](tmp_path_factory.mktemp("broker"), QUICK_CONSUMERS) as running:
         yield running
 
 
@@ -175,8 +174,7 @@ def test_such_a_group_is_listed_and_described(quick: BrokerProcess, name: str, s
 
 def test_a_killed_broker_comes_back_and_members_go_on(against: str, tmp_path: Any, name: str):
     """K58: epochs, assignments and offsets are as before."""
-    kind = Kafka if against == "kafka" else Kohort
-    with kind(tmp_path / "broker", QUICK_CONSUMERS) as broker:
+    with KINDS[against](tmp_path / "broker", QUICK_CONSUMERS) as broker:
         harness.create_topic(broker.address, name, 4)
         one, two = Member(broker.address, name, [name]), Member(broker.address, name, [name])
         try:

@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupType
 
 from tests.clients import harness
 from tests.clients.test_consumer_protocol import QUICK_CONSUMERS, Member, shared
-from tests.support.broker_process import Kafka, Kohort, eventually
+from tests.support.broker_process import KINDS, eventually
 
 CLASSIC = {"group_protocol": "classic", "session_timeout_ms": 6_000, "partition_assignment_strategy": "range"}
 
@@ -43,9 +43,8 @@ def test_members_that_live_move_a_group_as_the_policy_allows(
     against: str, tmp_path: Path, policy: str, upgrades: bool, downgrades: bool, takes_classic: bool
 ):
     """K09, K10, K12, K67: a newcomer of the other protocol is let in or told, and whoever is there reads on."""
-    kind = Kafka if against == "kafka" else Kohort
     members: list[Member] = []
-    with kind(tmp_path / "broker", {**QUICK_CONSUMERS, "group.consumer.migration.policy": policy}) as broker:
+    with KINDS[against](tmp_path / "broker", {**QUICK_CONSUMERS, "group.consumer.migration.policy": policy}) as broker:
         harness.create_topic(broker.address, "orders", 4)
 
         def begin(group: str, **settings: Any) -> Member:
@@ -103,8 +102,7 @@ def test_java_and_franz_go_move_a_group_as_the_policy_allows(
     takes_classic: bool,
 ):
     """K09, K10, K67: as above, with processes of theirs."""
-    kind = Kafka if against == "kafka" else Kohort
-    with kind(tmp_path / "broker", {**QUICK_CONSUMERS, "group.consumer.migration.policy": policy}) as broker:
+    with KINDS[against](tmp_path / "broker", {**QUICK_CONSUMERS, "group.consumer.migration.policy": policy}) as broker:
         harness.create_topic(broker.address, "orders")
 
         def begin(group: str, assignor: str) -> harness.Worker:

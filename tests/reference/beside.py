@@ -104,6 +104,15 @@ class Folder:
         }
 
 
+def logged_in(address: str, user: str = "alice", *, client_id: str = "wire", timeout_s: float = 30) -> Wire:
+    """A connection of a user's, by PLAIN."""
+    wire = Wire(address, client_id=client_id, timeout_s=timeout_s)
+    assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    token = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode())
+    assert wire.call(token, 2).error_code == 0
+    return wire
+
+
 class Side:
     """One broker, and alice, who logs in to it."""
 
@@ -162,10 +171,7 @@ class Side:
     def wire(self) -> Wire:
         """A connection of alice's."""
         if self._wire is None:
-            self._wire = Wire(self.sasl, timeout_s=30)
-            assert self._wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-            token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
-            assert self._wire.call(token, 2).error_code == 0
+            self._wire = logged_in(self.sasl)
         return self._wire
 
     def _drop(self) -> None:

@@ -15,6 +15,7 @@ from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.reference.beside import logged_in
 from tests.reference.test_rights_beside_kafka import (
     ALL,
     ALLOW,
@@ -39,14 +40,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reference")]
 
 IDEMPOTENT_WRITE, LOADING = 12, 14
 ALICE = SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret")
-
-
-def logged_in(address: str, timeout_s: float = 30) -> Wire:
-    """A connection of alice's."""
-    wire = Wire(address, timeout_s=timeout_s)
-    assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-    assert wire.call(ALICE, 2).error_code == 0
-    return wire
 
 
 def test_each_listener_tells_of_itself_as_kafkas_do(sides: tuple[Side, Side]) -> None:

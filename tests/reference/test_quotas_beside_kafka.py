@@ -10,12 +10,10 @@ import pytest
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.reference.beside import logged_in
 from tests.reference.test_rights_beside_kafka import ALLOW, WRITE, acl, ask, give, there
 from tests.support.broker_process import eventually
 from tests.support.data_plane import batch
-from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,13 +76,17 @@ class Quotas:
         return entries[0].values[0].value if entries else 0.0
 
 
+def metered(side: Side) -> Quotas:
+    """Of a side where alice and bob may write to `metered`."""
+    there(side, "metered")
+    give(side, acl(ALLOW, WRITE, "metered"), acl(ALLOW, WRITE, "metered", principal="User:bob"))
+    return Quotas(side)
+
+
 def waits_ms(side: Side, user: str, client: str, size: int) -> int:
     """How long a client is told to wait for a request of about so many bytes, on a connection of its own."""
     topic = TopicProduceData(name="metered", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * size))])
-    with Wire(side.sasl, client_id=client) as wire:
-        assert wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
-        token = SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{user}-secret".encode())
-        assert wire.call(token, 2).error_code == 0
+    with logged_in(side.sasl, user, client_id=client, timeout_s=60) as wire:
         answer: Any = wire.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
     return int(answer.throttle_time_ms)
@@ -102,9 +104,7 @@ def test_of_eight_quotas_the_same_one_counts_as_with_kafka(sides: tuple[Side, Si
     """SE54: all eight are set and taken away one by one, each time for a new client of the same user."""
     told = []
     for side in sides:
-        there(side, "metered")
-        give(side, acl(ALLOW, WRITE, "metered"), acl(ALLOW, WRITE, "metered", principal="User:bob"))
-        quotas = Quotas(side)
+        quotas = metered(side)
         found = []
         for number in range(9):
             before, after = (list(levels(f"level-{each}").values()) for each in (number - 1, number))
@@ -120,9 +120,7 @@ def test_a_meter_is_shared_by_the_same_clients_as_with_kafka(sides: tuple[Side, 
     """SE54: who waits for what another client, or another user's client of the same name, has sent."""
     told = []
     for side in sides:
-        there(side, "metered")
-        give(side, acl(ALLOW, WRITE, "metered"), acl(ALLOW, WRITE, "metered", principal="User:bob"))
-        quotas = Quotas(side)
+        quotas = metered(side)
         found = {}
         for number, (name, (entity, _)) in enumerate(levels("shared-a").items()):
             if ("client-id", "shared-a") in entity:

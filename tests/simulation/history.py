@@ -27,6 +27,7 @@ from tests.simulation.cooperative import CooperativeConsumer
 from tests.simulation.deleter import Deleter
 from tests.simulation.epochs import EpochConsumer
 from tests.simulation.scratch import Scratch
+from tests.simulation.troubles import Troubles
 from tests.simulation.world import World
 
 DURABILITIES = ("os", "always")
@@ -52,7 +53,7 @@ class Auditors(Everything):
         self.epochs.answered(exchange)
 
 
-class History:
+class History(Troubles):
     """One seed."""
 
     def __init__(self, seed: int, directory: Path, **settings: str) -> None:
@@ -144,33 +145,6 @@ class History:
         group = self.random.choice(list(EAGER))
         self.come(group, f"static-{group}")
 
-    def stop_broker(self) -> None:
-        """A restart in good order."""
-        self.world.stop_broker()
-        self.world.run(self.random.randrange(500))
-        self.world.start_broker()
-
-    def kill_broker(self) -> None:
-        """A restart in bad order."""
-        self.world.kill_broker()
-        self.world.run(self.random.randrange(2_000))
-        self.world.start_broker()
-
-    def cut_power(self) -> None:
-        """The machine restarts too. `os` promises nothing of the last second then, and is killed instead."""
-        if self.world.settings["kohort.durability"] == "always":
-            self.world.lose_power()
-        else:
-            self.world.kill_broker()
-        self.world.run(self.random.randrange(2_000))
-        self.world.start_broker()
-
-    def refuse(self) -> None:
-        """The disk is full for a while."""
-        self.world.disk_trouble = self.random.choice([0.05, 0.5])
-        self.world.run(self.random.randrange(100, 3_000))
-        self.world.disk_trouble = 0.0
-
     def nothing(self) -> None:
         """Time passes."""
 
@@ -185,10 +159,10 @@ class History:
         cut,
         cut,
         double,
-        stop_broker,
-        kill_broker,
-        cut_power,
-        refuse,
+        Troubles.stop_broker,
+        Troubles.kill_broker,
+        Troubles.cut_power,
+        Troubles.refuse,
         nothing,
     )
 

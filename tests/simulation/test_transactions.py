@@ -33,6 +33,7 @@ from tests.simulation.transactional import (
     TransactionalProducer,
     committed,
 )
+from tests.simulation.troubles import Troubles
 from tests.simulation.world import World
 from tests.storage.logs import all_bytes
 
@@ -57,7 +58,7 @@ class Nobody(Everything):
         """Nothing to note."""
 
 
-class History:
+class History(Troubles):
     """One seed."""
 
     def __init__(self, seed: int, directory: Path, **settings: str) -> None:
@@ -133,30 +134,19 @@ class History:
     def cut(self) -> None:
         self.world.cut(self.random.choice(list(self.world.clients)))
 
-    def stop_broker(self) -> None:
-        self.world.stop_broker()
-        self.world.run(self.random.randrange(500))
-        self.world.start_broker()
-
-    def kill_broker(self) -> None:
-        self.world.kill_broker()
-        self.world.run(self.random.randrange(2_000))
-        self.world.start_broker()
-
-    def cut_power(self) -> None:
-        """`os` promises nothing of the last second then, and is killed instead."""
-        always = self.world.settings["kohort.durability"] == "always"
-        (self.world.lose_power if always else self.world.kill_broker)()
-        self.world.run(self.random.randrange(2_000))
-        self.world.start_broker()
-
-    def refuse(self) -> None:
-        """The disk is full for a while."""
-        self.world.disk_trouble = self.random.choice([0.05, 0.5])
-        self.world.run(self.random.randrange(100, 3_000))
-        self.world.disk_trouble = 0.0
-
-    TROUBLES = (die, die, double, freeze, cut, cut, stop_broker, kill_broker, kill_broker, cut_power, refuse)
+    TROUBLES = (
+        die,
+        die,
+        double,
+        freeze,
+        cut,
+        cut,
+        Troubles.stop_broker,
+        Troubles.kill_broker,
+        Troubles.kill_broker,
+        Troubles.cut_power,
+        Troubles.refuse,
+    )
 
     # The end
 

@@ -33,6 +33,14 @@ class Refusing(Disk):
         raise NO
 
 
+def refuses(disk: Refusing, act: Callable[[], Any], said: str) -> None:
+    """From now on; what is done then says what it was about to do, and why it could not."""
+    disk.refuse()
+    with pytest.raises(StorageError) as refused:
+        act()
+    assert (str(refused.value), refused.value.cause) == (f"{said}: {NO}", NO)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -66,10 +74,7 @@ def test_a_log_whose_disk_refuses_says_what_it_was_about_to_do(
     disk = Refusing()
     log = opened(tmp_path / "t-0", disk=disk)
     log.append(batch(1), leader_epoch=0)
-    disk.refuse()
-    with pytest.raises(StorageError) as refused:
-        act(log)
-    assert (str(refused.value), refused.value.cause) == (f"{said.format(tmp_path / 't-0')}: {NO}", NO)
+    refuses(disk, lambda: act(log), said.format(tmp_path / "t-0"))
 
 
 @pytest.mark.parametrize(
@@ -83,10 +88,7 @@ def test_a_log_whose_disk_refuses_says_what_it_was_about_to_do(
 def test_a_file_that_the_disk_refuses_is_named(tmp_path: Path, act: Callable[[Path, Disk], Any], said: str) -> None:
     disk = Refusing()
     (tmp_path / "f").touch()
-    disk.refuse()
-    with pytest.raises(StorageError) as refused:
-        act(tmp_path, disk)
-    assert (str(refused.value), refused.value.cause) == (f"{said.format(tmp_path)}: {NO}", NO)
+    refuses(disk, lambda: act(tmp_path, disk), said.format(tmp_path))
 
 
 def test_a_batch_may_be_as_large_as_a_segment(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ from storage.clean.cleaner import MOST_SOURCES, group_sources
 from storage.clean.cleaning import CleanPlan, Source
 from storage.directory import meta_properties
 from storage.directory.log_directory import LogDirectory, parse_topic_id
-from storage.errors import CorruptFile, StorageError
+from storage.errors import CorruptFile
 from storage.files import DISK, LogFile
 from storage.log.handover import next_piece
 from storage.reading.checkpoints import parse_checkpoint, parse_offsets
 from storage.state.leader_epochs import LeaderEpochs
 from storage.state.producer_snapshot import parse_snapshot
 from tests.storage.logs import batch, opened
-from tests.storage.test_errors import NO, Refusing
+from tests.storage.test_errors import Refusing, refuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,10 +106,7 @@ def test_what_a_disk_refuses_to_do_with_a_log_is_said(tmp_path: Path, act: Calla
     log = opened(tmp_path / "t-0", disk=disk)
     for _ in range(8):
         log.append(batch(1), leader_epoch=0)
-    disk.refuse()
-    with pytest.raises(StorageError) as refused:
-        act(log)
-    assert (str(refused.value), refused.value.cause) == (f"{said.format(tmp_path / 't-0')}: {NO}", NO)
+    refuses(disk, lambda: act(log), said.format(tmp_path / "t-0"))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +127,7 @@ def test_what_a_disk_refuses_to_do_with_a_directory_is_said(
     directory = LogDirectory.open(tmp_path, disk)
     directory.create_folders({("t", 0): ID})
     directory.write_clean_marker(3)
-    disk.refuse()
-    with pytest.raises(StorageError) as refused:
-        act(directory)
-    assert (str(refused.value), refused.value.cause) == (f"{said.format(tmp_path)}: {NO}", NO)
+    refuses(disk, lambda: act(directory), said.format(tmp_path))
     directory.close()
 
 

@@ -299,6 +299,10 @@ class Kafka(BrokerProcess):
             )
 
 
+KINDS: Mapping[str, type[Kohort] | type[Kafka]] = {"kohort": Kohort, "kafka": Kafka}
+"""By what `--against` calls them."""
+
+
 def need(*programs: str) -> None:
     """Skip the running test where one of these programs is missing; in CI that is a failure."""
     import pytest  # Benchmarks use this module too, and have no need of it.
