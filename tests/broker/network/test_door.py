@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.http.metrics import requests
+from broker.http.metrics.exposition import Scrape
 from broker.network import door
 from broker.network.admission import Admission
 from broker.network.door import ACCEPT_NS, FIRST_STEPS_NS, HANDSHAKE_NS, LOOK_MS, OUTSIDE_MS
@@ -196,3 +200,41 @@ def test_a_handshake_begins_when_its_connection_is_let_in() -> None:
     late.shake_hands()
     assert late.connection.price_ns == 0, "its certificate, or that it needs none, says who it is"
     assert late.error is None
+
+
+def test_the_first_who_waits_is_a_line_once_a_minute(capfd: pytest.CaptureFixture[str]) -> None:
+    harness = Guarded()
+    at_once = harness.bound * SAVED_MS // 1_000 // FIRST_STEPS_NS
+
+    def lines_of(count: int) -> int:
+        """Of so many who come, and then have all been let in."""
+        harness.come(count)
+        harness.runtime.advance(5_000)
+        assert harness.server.admission.door.outside == 0
+        return capfd.readouterr().err.count("connections_wait_outside")
+
+    assert lines_of(at_once) == 0
+    assert lines_of(at_once) == 1
+    for _ in range(10):
+        assert lines_of(2_400) == 0
+    harness.runtime.advance(5_000)
+    assert lines_of(at_once) == 1
+
+
+def test_who_waits_outside_and_who_is_turned_away_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the metrics of those that a limit or a rate has held up."""
+    monkeypatch.setattr(door, "MOST_OUTSIDE", 100)
+    harness = Guarded(percentage=1)
+    app: Any = SimpleNamespace(broker=harness.broker, server=harness.server)
+
+    def told() -> dict[str, int]:
+        text = "".join(requests.section(Scrape(app)))
+        found = re.findall(r"^kohort_connections_(refused|throttled)_total (\d+)$", text, re.MULTILINE)
+        return {name: int(count) for name, count in found}
+
+    harness.come(harness.bound * SAVED_MS // 1_000 // FIRST_STEPS_NS)
+    assert told() == {"refused": 0, "throttled": 0}
+    harness.come(60)
+    assert told() == {"refused": 10, "throttled": 50}
+    harness.runtime.advance(OUTSIDE_MS)
+    assert told() == {"refused": 10, "throttled": 50}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
+import hmac
 import random
+import select
+import socket
 import ssl
+import subprocess
 import weakref
 from pathlib import Path
+from struct import pack
 from time import thread_time_ns
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
 
@@ -28,6 +35,7 @@ from protocol.frame_cutter import FrameCutter
 from protocol.frames import encode_request
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.broker_process import need
 from tests.support.certificates import Authority, Issued
 from tests.support.connections import FakeTransport, Harness
 from tests.support.virtual_runtime import VirtualRuntime
@@ -93,11 +101,14 @@ class Peer:
         trusts: Authority = CA,
         folder: Path | None = None,
         host: str = "127.0.0.1",
+        secrets: Path | None = None,
     ) -> None:
         self.runtime = service.runtime
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=trusts.certificate_pem.decode())
         context.minimum_version = context.maximum_version = version
+        if secrets is not None:
+            context.keylog_filename = str(secrets)
         if shown is not None:
             assert folder is not None
             context.load_cert_chain(*shown.write(folder, "client"))
@@ -700,3 +711,262 @@ def test_any_bytes_before_and_behind_the_handshake_end_or_wait(capfd: pytest.Cap
     assert len(service.server.connections) == 1
     assert service.server.memory.used_bytes == 0
     assert "Traceback" not in capfd.readouterr().err
+
+
+# --- what OpenSSL lets a peer do
+
+
+def hello_of(peer: Peer) -> bytes:
+    with pytest.raises(ssl.SSLWantReadError):
+        peer.tls.do_handshake()
+    return peer.outgoing.read()
+
+
+def in_records(message: bytes, size: int) -> list[bytes]:
+    """A message of a handshake in records of so many bytes."""
+    parts = [message[at : at + size] for at in range(0, len(message), size)]
+    return [b"\x16\x03\x01" + pack(">H", len(part)) + part for part in parts]
+
+
+def with_extension(hello: bytes, kind: int, body: bytes) -> bytes:
+    """The message of a hello that has this extension in the place of its own one."""
+    message = hello[5:]
+    at = 4 + 2 + 32
+    at += 1 + message[at]
+    at += 2 + int.from_bytes(message[at : at + 2])
+    at += 1 + message[at]
+    head, left, extensions = message[4:at], message[at + 2 :], b""
+    while left:
+        size = 4 + int.from_bytes(left[2:4])
+        if int.from_bytes(left[:2]) != kind:
+            extensions += left[:size]
+        left = left[size:]
+    extensions = pack(">HH", kind, len(body)) + body + extensions
+    whole = head + pack(">H", len(extensions)) + extensions
+    return b"\x01" + len(whole).to_bytes(3) + whole
+
+
+def test_a_handshake_byte_by_byte_is_looked_at_when_a_record_is_whole_and_ends_in_time():
+    """SE10: each look is a way to a thread and back; a byte a second does not get it ten more."""
+    service = Service()
+    quick, slow = service.peer(), service.peer()
+    hello = hello_of(quick)
+    for byte in hello[:-1]:
+        quick.channel.data_received(bytes([byte]))
+        service.runtime.turn()
+    assert not quick.channel._begun
+    quick.channel.data_received(hello[-1:])
+    service.runtime.turn()
+    assert quick.transport.written
+
+    sent = 0
+    while not slow.transport.closed:
+        slow.channel.data_received(hello[sent : sent + 1])
+        service.runtime.advance(1_000)
+        sent += 1
+    assert sent == HANDSHAKE_WITHIN_MS // 1_000
+    assert not slow.channel._begun
+
+
+def test_a_handshake_may_come_in_many_records_and_not_in_more_pieces_than_a_few(capfd: pytest.CaptureFixture[str]):
+    """SE10"""
+    service = Service()
+    peer = service.peer()
+    records = in_records(hello_of(peer)[5:], 1)
+    assert len(records) > 200
+    peer.channel.data_received(b"".join(records))
+    service.runtime.turn()
+    assert peer.transport.written and not peer.transport.closed
+
+    other, sent = service.peer(), 0
+    while not other.transport.closed:
+        other.channel.data_received(records[sent])
+        service.runtime.turn()
+        sent += 1
+    assert sent == 33
+    assert "too many pieces" in capfd.readouterr().err
+    for one in (peer, other):
+        one.channel.connection_lost(None)
+    assert service.server.memory.used_bytes == 0
+
+
+SNI, ALPN, PADDING = 0, 16, 21
+LONG = {
+    "name": (SNI, pack(">HBH", 60_003, 0, 60_000) + b"a" * 60_000),
+    "many names": (SNI, pack(">H", 60_000) + (pack(">BH", 0, 12) + b"a" * 12) * 4_000),
+    "protocols": (ALPN, pack(">H", 60_000) + (b"\x0f" + b"p" * 15) * 3_750),
+    "protocols of a byte": (ALPN, pack(">H", 60_000) + b"\x01p" * 30_000),
+    "a protocol without end": (ALPN, pack(">H", 60_000) + b"\xff" * 60_000),
+    "padding": (PADDING, bytes(60_000)),
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_a_hello_of_sixty_thousand_bytes_is_answered_or_refused_and_costs_little(
+    what: str, capfd: pytest.CaptureFixture[str]
+):
+    """SE10: OpenSSL takes a hello of 128 KB."""
+    service = Service()
+    peer = service.peer()
+    message = with_extension(hello_of(peer), *LONG[what])
+    for record in in_records(message, 16_384):
+        peer.channel.data_received(record)
+    began_ns = thread_time_ns()
+    service.runtime.turn()
+    assert thread_time_ns() - began_ns < 20_000_000
+    assert bytes(peer.transport.written[:1]) == (b"\x16" if not peer.transport.closed else b"\x15")
+    assert peer.transport.closed == (what in {"name", "many names", "a protocol without end"})
+    peer.channel.connection_lost(None)
+    assert service.server.memory.used_bytes == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+class Chain:
+    """Files that are there, shown as an issued certificate's are."""
+
+    def __init__(self, *paths: str) -> None:
+        self._paths = paths
+
+    def write(self, *_: object) -> tuple[str, ...]:
+        return self._paths
+
+
+@pytest.mark.parametrize(("count", "taken"), [(200, True), (320, False)])
+def test_a_chain_of_a_hundred_kilobytes_is_refused(tmp_path: Path, count: int, taken: bool):
+    """SE10: OpenSSL reads so much of it and no more; a chain that is smaller is looked through in a thread."""
+    service = Service({"ssl.client.auth": "required"})
+    alice = CA.issue("alice")
+    links = b"".join(FOREIGN.issue(f"{number}").certificate_pem for number in range(8))
+    file, key = tmp_path / "chain.pem", tmp_path / "chain.key"
+    file.write_bytes(alice.certificate_pem + links * (count // 8))
+    key.write_bytes(alice.key_pem())
+    peer = service.peer(shown=Chain(str(file), str(key)), folder=tmp_path).shake_hands()
+    assert peer.transport.closed != taken
+    if taken:
+        peer.send(heartbeat())
+        assert service.principals == ["User:CN=alice"]
+
+
+def test_keys_are_not_agreed_upon_again():
+    """A handshake amid a session is made on the loop. TLS 1.2 has it, and who asks for it is not heard."""
+    need("openssl")
+    service = Service()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        words = ["-tls1_2", "-legacy_renegotiation", "-connect", f"127.0.0.1:{listening.getsockname()[1]}"]
+        client = subprocess.Popen(
+            ["openssl", "s_client", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert client.stdin is not None and client.stdout is not None
+        accepted, _ = listening.accept()
+    peer = service.peer()
+    asked = False
+    with accepted, client:
+        while select.select([accepted], [], [], 5)[0]:
+            data = accepted.recv(65_536)
+            if not data:
+                break
+            peer.channel.data_received(data)
+            service.runtime.turn()
+            accepted.sendall(peer.transport.written)
+            peer.transport.written.clear()
+            if peer.channel._established and not asked:
+                asked = True
+                client.stdin.write(b"R\n")
+                client.stdin.flush()
+        client.kill()
+        said = client.stdout.read()
+    assert asked
+    assert b"RENEGOTIATING" in said
+    assert b"no renegotiation" in said
+
+
+def expand(secret: bytes, label: bytes, size: int) -> bytes:
+    """HKDF-Expand-Label of RFC 8446, for what is shorter than a digest."""
+    info = pack(">H", size) + bytes([6 + len(label)]) + b"tls13 " + label + b"\0\1"
+    return hmac.new(secret, info, hashlib.sha384).digest()[:size]
+
+
+def new_keys(secret: bytes, count: int, *, asked_back: bool) -> bytes:
+    """So many records that say `update_key`, each under the keys that the one before it brought."""
+    records = []
+    for _ in range(count):
+        head = b"\x17\x03\x03" + pack(">H", 22)
+        words = bytes([24, 0, 0, 1, asked_back, 22])
+        sealed = AESGCM(expand(secret, b"key", 32)).encrypt(expand(secret, b"iv", 12), words, head)
+        records.append(head + sealed)
+        secret = expand(secret, b"traffic upd", 48)
+    return b"".join(records)
+
+
+def shaken_with_secret(service: Service, folder: Path) -> tuple[Peer, bytes]:
+    """A peer of TLS 1.3 and what its keys are made of."""
+    secrets = folder / f"secrets-{len(list(folder.iterdir()))}"
+    peer = service.peer(secrets=secrets).shake_hands()
+    assert peer.tls.cipher()[0] == "TLS_AES_256_GCM_SHA384"
+    (line,) = (one for one in secrets.read_text().splitlines() if one.startswith("CLIENT_TRAFFIC_SECRET_0 "))
+    return peer, bytes.fromhex(line.split()[2])
+
+
+@pytest.mark.parametrize("asked_back", [False, True])
+def test_new_keys_without_end_hold_nobody_up(tmp_path: Path, asked_back: bool):
+    """SE66: 27 bytes that cost thirty microseconds; a socket's buffer of them was a quarter of a second of the loop."""
+    longest_ns = []
+    for _ in range(3):
+        service = Service()
+        service.runtime._rounds = 1
+        service.runtime.slices._clock_ns = thread_time_ns
+        peer, secret = shaken_with_secret(service, tmp_path)
+        sent = new_keys(secret, 2_000, asked_back=asked_back)
+        took_ns = []
+        began_ns = thread_time_ns()
+        peer.channel.data_received(sent)
+        took_ns.append(thread_time_ns() - began_ns)
+        assert not peer.transport.reading
+        while not peer.transport.reading:
+            began_ns = thread_time_ns()
+            service.runtime.turn()
+            took_ns.append(thread_time_ns() - began_ns)
+        assert len(took_ns) > 10
+        assert (len(peer.transport.written) > 40_000) == asked_back
+        longest_ns.append(max(took_ns))
+    assert min(longest_ns) < 5_000_000
+
+
+def test_who_asks_for_new_keys_and_reads_none_is_sent_away(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    service = Service()
+    peer, secret = shaken_with_secret(service, tmp_path)
+    peer.channel.data_received(new_keys(secret, 25_000, asked_back=True))
+    for _ in range(100):
+        service.runtime.turn()
+    assert peer.transport.aborted
+    assert len(peer.transport.written) < 540_000
+    assert "answers to new keys are not read" in capfd.readouterr().err
+
+
+def test_requests_come_through_whatever_records_and_pieces_they_come_in():
+    """Records of one byte up to all, cut anywhere, many at once: each request once, and in its order."""
+    generator = random.Random(5)
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        service = Service()
+        service.runtime._rounds = 1
+        service.runtime.step_ns = 100_000
+        peer = service.peer(version=version).shake_hands()
+        requests = b"".join(encode_request(HEARTBEAT, 1, number, "k") for number in range(300))
+        at = 0
+        while at < len(requests):
+            size = generator.choice([1, 2, 3, 30, 200])
+            peer.tls.write(requests[at : at + size])
+            at += size
+        sealed = peer.outgoing.read()
+        while sealed:
+            cut = generator.choice([1, 4, 200, 20_000])
+            peer.channel.data_received(sealed[:cut])
+            sealed = sealed[cut:]
+            while not peer.transport.reading:
+                service.runtime.turn()
+        for _ in range(50):
+            peer.exchange()
+        assert [int.from_bytes(frame[4:8]) for frame in peer.frames()] == list(range(300))
