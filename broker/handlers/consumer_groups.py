@@ -93,7 +93,12 @@ def _in_order(names: list[str]) -> tuple[str, ...]:
 
 
 def _by_topic(owned: list[TopicPartitions]) -> dict[bytes, frozenset[int]]:
-    return {topic.topic_id: frozenset(topic.partitions) for topic in owned}
+    found = {topic.topic_id: frozenset(topic.partitions) for topic in owned}
+    if len(found) < len(owned):  # a topic that is named twice is owned as both say
+        found = dict.fromkeys(found, frozenset())
+        for topic in owned:
+            found[topic.topic_id] |= frozenset(topic.partitions)
+    return found
 
 
 def _submit(

@@ -79,7 +79,7 @@ def _is_subset(owned: Owned | None, member: ConsumerMember) -> bool:
     if owned is None:
         return False
     assigned = member.assigned
-    return all(partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items())
+    return all(topic_id in assigned and held <= assigned[topic_id].keys() for topic_id, held in owned.items())
 
 
 def unknown_member(member_id: str) -> Refused:

@@ -85,16 +85,16 @@ def _join(view: View, group: ConsumerGroup, request: Join, now_ms: int) -> AnyGr
     member_id, instance_id = request.member_id or short_member_id(request.new_member_id), request.instance_id
     check_capacity(draft, member_id, instance_id)
     _check_protocols(group, request)
+    if not request.member_id and instance_id is None and request.version >= _ID_REQUIRED_SINCE:
+        # Nothing is remembered of it: whoever comes with an id is taken by it.
+        return Outcome(group, (), (Reply(request.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)),))
+    if instance_id is not None and request.member_id:
+        named_member(group, member_id, instance_id)
     try:
         said = subscription(request.protocols[0][1])
     except MetadataError as error:
         raise _inconsistent() from error
-    if not request.member_id and instance_id is None and request.version >= _ID_REQUIRED_SINCE:
-        # Nothing is remembered of it: whoever comes with an id is taken by it.
-        return Outcome(group, (), (Reply(request.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)),))
     if instance_id is not None:
-        if request.member_id:
-            named_member(group, member_id, instance_id)
         holder = group.members.get(group.static_members.get(instance_id, ""))
         if holder is not None and holder.member_id != member_id and may_downgrade_by(view, group, holder):
             return downgrade_by_replacement(view, holder, request, now_ms)

@@ -134,10 +134,13 @@ class Draft:
         self.records.append(record)
 
     def write_current(self, member: ConsumerMember) -> None:
-        """Say how far the member is; its rebalance timer runs while it has partitions to give up."""
+        """Say how far the member is; its rebalance timer runs while it has partitions to give up.
+
+        A member of the classic protocol has its timers of JoinGroup and SyncGroup for that.
+        """
         self.write(current_record(self.group_id, member))
         self.touched.append(member.member_id)
-        if member.state == UNREVOKED:
+        if member.state == UNREVOKED and member.classic is None:
             then = RebalanceTimedOut(self.group_id, member.member_id, member.epoch)
             self.set_timer("rebalance", member.member_id, member.rebalance_timeout_ms, then)
         else:

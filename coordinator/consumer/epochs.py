@@ -30,15 +30,15 @@ def update_epoch(draft: Draft, causes: Sequence[Cause]) -> None:
         return
     draft.soft["hashed_topics"] = topics
     now = metadata_hash(group.subscribed_topics, topics, draft.view.consumer_settings.rack)
-    if not causes:
-        if now == group.metadata_hash:
-            return
+    wants_tombstone = group.has_partition_metadata
+    if not causes and now != group.metadata_hash:
         causes = (topics_cause(draft.now_ms, group.subscribed_topics, looked_at, topics),)
-    if group.has_partition_metadata:
+    if causes:
+        draft.write(epoch_record(draft.group_id, group.epoch + 1, now))
+        draft.causes += causes
+        draft.event(GroupEpochBumped(causes[0].trigger))
+    if wants_tombstone:
         draft.write(partition_metadata_tombstone(draft.group_id))
-    draft.write(epoch_record(draft.group_id, draft.group.epoch + 1, now))
-    draft.causes += causes
-    draft.event(GroupEpochBumped(causes[0].trigger))
 
 
 def empty_epoch(draft: Draft) -> None:

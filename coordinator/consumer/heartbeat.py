@@ -75,12 +75,10 @@ def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupO
         if not joins:
             raise no_such_group(request.group_id)
         make_way(draft)
-    if joins:
-        member_id = request.member_id or request.new_member_id
-        check_capacity(draft, member_id, request.instance_id)
-        before = joining_member(draft, request, member_id)
-    else:
-        before = present_member(draft.group, request)
+    member_id = request.member_id or request.new_member_id
+    # A stranger hears it whatever its epoch is: one that was expelled need not join to learn that its place is gone.
+    check_capacity(draft, member_id, request.instance_id)
+    before = joining_member(draft, request, member_id) if joins else present_member(draft.group, request)
     after = altered(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,

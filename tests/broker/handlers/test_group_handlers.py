@@ -8,6 +8,7 @@ from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.requests import Result
 from broker.coordinators.batches import LeaderState
 from broker.groups.groups import log_event
+from broker.handlers import consumer_groups
 from broker.handlers import groups as group_handlers
 from broker.handlers import offsets as offset_handlers
 from broker.handlers.authorizer import Operation, ResourceType
@@ -19,6 +20,7 @@ from coordinator.events import GroupEvent, MemberJoined, MemberLeft, Who
 from coordinator.routing import partition_for
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages.consumer_group_heartbeat import TopicPartitions
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -550,3 +552,9 @@ def test_r13_versions_that_are_gone_or_not_there_yet_have_no_route():
         (ApiKey.OFFSET_FETCH, 11, False),
     ):
         assert (routes.find(key, version) is not None) is served
+
+
+def test_a_topic_that_a_member_owns_twice_is_owned_as_both_say():
+    """Kafka walks over all entries of a heartbeat's TopicPartitions."""
+    told = [TopicPartitions(topic_id=b"t" * 16, partitions=[0]), TopicPartitions(topic_id=b"t" * 16, partitions=[1])]
+    assert consumer_groups._by_topic(told) == {b"t" * 16: frozenset({0, 1})}

@@ -110,6 +110,8 @@ def test_k19_a_full_group_takes_nobody_in():
     broker = Driver(max_size=1)
     broker.stable("a")
     assert broker.join("b") == E.GROUP_MAX_SIZE_REACHED
+    assert broker.beat("b", 2, owned={}) == E.GROUP_MAX_SIZE_REACHED  # one that was expelled, and whose place is gone
+    assert broker.beat("b", 2, instance_id="i") == E.GROUP_MAX_SIZE_REACHED
     assert broker.beat("a") == (2, None)
     assert broker.join("a") == (2, {"t": [0, 1, 2, 3]})
 
@@ -150,6 +152,7 @@ def test_k03_a_lost_answer_is_given_again():
     assert broker.beat("a", 2, owned={"t": [0, 1]}) == (3, None)
     assert broker.beat("a", 2, owned={"t": [0]}) == (3, None)
     assert broker.beat("a", 2, owned={"t": [0, 1, 2]}) == E.FENCED_MEMBER_EPOCH
+    assert broker.beat("a", 2, owned={"t": [0], "u": []}) == E.FENCED_MEMBER_EPOCH
     assert broker.beat("a", 2) == E.FENCED_MEMBER_EPOCH
     assert broker.beat("a", 1, owned={}) == E.FENCED_MEMBER_EPOCH
     assert broker.beat("a", 4, owned={}) == E.FENCED_MEMBER_EPOCH

@@ -65,8 +65,14 @@ def test_k59_what_brokers_before_4_1_wrote_of_the_topics_is_removed():
     broker.log.append([epoch_record("g", 2, 0)])
     broker.reload()
     broker.beat("a")
-    assert broker.written()[:2] == ["-4", "3"]
+    assert broker.written()[:2] == ["3", "-4"]
     assert broker.group.metadata_hash != 0
+    assert not broker.group.has_partition_metadata
+    # Also where the topics are what they were, and the epoch stays.
+    broker.log.append([(ConsumerGroupPartitionMetadataKey("g"), ConsumerGroupPartitionMetadataValue())])
+    broker.reload()
+    broker.beat("a")
+    assert broker.written() == ["-4"]
     assert not broker.group.has_partition_metadata
 
 

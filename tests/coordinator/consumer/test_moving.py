@@ -125,8 +125,13 @@ def test_k09_k10_a_classic_group_is_upgraded_while_it_runs_and_goes_back():
     assert broker.classic_sync("old", 1)[0] is E.REBALANCE_IN_PROGRESS
     joined = broker.classic_join("old", owned={"t": [0, 1, 2, 3]}).response
     assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (E.NONE, 1, "", [])
+    # It has a rebalance timeout for its SyncGroup, and another one for the JoinGroup after that.
+    timers = ("sync", "join", "rebalance")
+    assert [broker.timer_in(name, "old") for name in timers] == [REBALANCE, None, None]
+    broker.advance(5_000)
     assert broker.classic_sync("old", 1) == (E.NONE, {"t": [2, 3]})
     assert broker.classic_beat("old", 1) is E.REBALANCE_IN_PROGRESS
+    assert [broker.timer_in(name, "old") for name in timers] == [None, REBALANCE, None]
     # It joins once more, owning only that: the new generation, and what it gave up is free.
     assert broker.classic_join("old", owned={"t": [2, 3]}).response.generation_id == 2
     assert broker.classic_sync("old", 2) == (E.NONE, {"t": [2, 3]})

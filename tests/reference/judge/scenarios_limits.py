@@ -26,6 +26,8 @@ def _(s: Script) -> None:
     join(s, "a")
     join(s, "b", instance_id="i")
     join(s, "c")
+    beat(s, "c", 2, owned={})
+    beat(s, "c", 2, instance_id="j")
     join(s, "a")
     beat(s, "a", 2, owned=ALL)
     beat(s, "b", -2, instance_id="i")
