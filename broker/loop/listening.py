@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.loop.logs import get_logger
+from broker.loop.packets import drop
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 AGAIN_AFTER_S = 1.0
 """When it could not begin to accept: for want of descriptors, most likely."""
@@ -44,6 +45,10 @@ class Listening:
         if self._server is None and self._starting is None and self._sock is not None:
             self._starting = self._loop.create_task(self._begin())
             self._starting.add_done_callback(self._began)
+
+    def turn_away(self, hosts: Sequence[str]) -> bool:
+        """Let nobody of these addresses connect, and everybody else; whether the system does that."""
+        return self._sock is not None and drop(self._sock, hosts)
 
     def close(self) -> None:
         """Let go of the port."""

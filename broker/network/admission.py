@@ -20,7 +20,7 @@ from broker.quotas.meters import Kept
 from broker.quotas.rates import Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.broker import Broker
     from broker.network.listener_security import ListenerSecurity
@@ -45,14 +45,21 @@ class _Waiting:
 
 
 class Admission:
-    """Of all listeners. `accept(listener, whether)` is told when a listener is to leave connections in the queue."""
+    """Of all listeners. `accept(listener, whether)` is told when a listener is to leave connections in the queue,
+    `turn_away(listener, addresses)` of whom it is to see nothing; it says whether that can be.
+    """
 
     def __init__(
-        self, broker: Broker, securities: Mapping[str, ListenerSecurity], accept: Callable[[str, bool], None]
+        self,
+        broker: Broker,
+        securities: Mapping[str, ListenerSecurity],
+        accept: Callable[[str, bool], None],
+        turn_away: Callable[[str, Sequence[str]], bool],
     ) -> None:
         self._broker = broker
         self._securities = securities
         self._accept = accept
+        self._turn_away = turn_away
         self._now_ms = broker.runtime.now_ms
         self.total = 0
         self.refused = 0
@@ -69,7 +76,7 @@ class Admission:
         self._rates_of_hosts: Kept[str, Rate] = Kept(self._new_rate, _MOST_RATES)
         self._guarded = [name for name, one in securities.items() if one.protocol.tls or one.protocol.sasl]
         percentage = broker.settings.kohort_unauthenticated_percentage
-        self.door = Door(broker.runtime, percentage, self._entered, self._accept_strangers)
+        self.door = Door(broker.runtime, percentage, self._entered, self._accept_strangers, self._turn_away_strangers)
         broker.settings.on_change(self._read_limits)
         self._read_limits()
 
@@ -140,6 +147,10 @@ class Admission:
                 self._accept_if_open(listener)
             else:
                 self._accept(listener, False)
+
+    def _turn_away_strangers(self, hosts: Sequence[str]) -> bool:
+        done = [self._turn_away(listener, hosts) for listener in self._guarded]
+        return all(done)
 
     def _pause(self) -> None:
         """Leave everybody in the system's queue until there are descriptors again."""

@@ -18,7 +18,7 @@ from broker.security.failures import Failures
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.broker import Broker
     from broker.handlers.dispatch import Routes
@@ -55,7 +55,7 @@ class Server:
         self.securities = securities or {}
         self._listening: dict[str, list[Listening]] = {}  # by listener
         self._stopped = False
-        self.admission = Admission(broker, self.securities, self._accept)
+        self.admission = Admission(broker, self.securities, self._accept, self._turn_away)
         broker.quotas.on_change.append(self._quotas_changed)
 
     # --- for connections
@@ -119,6 +119,10 @@ class Server:
     def _accept(self, listener: str, whether: bool) -> None:
         for listening in self._listening.get(listener, ()):
             listening.resume() if whether else listening.pause()
+
+    def _turn_away(self, listener: str, hosts: Sequence[str]) -> bool:
+        done = [listening.turn_away(hosts) for listening in self._listening.get(listener, ())]
+        return all(done)
 
     def _quotas_changed(self) -> None:
         for connection in self.connections:

@@ -92,6 +92,7 @@ def test_frames_over_a_socket_leave_the_broker_alive_and_small(tmp_path: Path):
             client.sendall(encode_request(ApiVersionsRequest(), 0, 9))
             head = client.recv(4, socket.MSG_WAITALL)
             frame = head + client.recv(int.from_bytes(head), socket.MSG_WAITALL)
+        print(f"{number:,} connections, {broker.memory_bytes() - before:,} bytes more")
         assert decode_response(ApiKey.API_VERSIONS, 0, frame)[0] == 9
         assert broker.memory_bytes() - before < 64 * 1024 * 1024
         assert "Traceback" not in broker.log()

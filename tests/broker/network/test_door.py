@@ -12,12 +12,14 @@ from broker.http.metrics import requests
 from broker.http.metrics.exposition import Scrape
 from broker.network import door
 from broker.network.admission import Admission
-from broker.network.door import ACCEPT_NS, FIRST_STEPS_NS, HANDSHAKE_NS, LOOK_MS, OUTSIDE_MS
+from broker.network.door import ACCEPT_NS, AWAY_MS, CROWD, FIRST_STEPS_NS, HANDSHAKE_NS, LOOK_MS, OUTSIDE_MS
 from tests.broker.network.test_gate import BOB, Peer, authenticate, handshake
 from tests.broker.network.test_tls import Peer as TlsPeer
 from tests.broker.network.test_tls import Service
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker.network.connection import Connection
     from tests.support.connections import FakeTransport, Harness
 
@@ -31,7 +33,9 @@ class Guarded(Peer):
 
     def __init__(self, percentage: int = 10) -> None:
         super().__init__(kohort__unauthenticated__percentage=percentage)
-        self.accepts = guard(self, "PLAINTEXT")
+        self.away: list[list[str]] = []
+        """Whom the system was told to turn away, each time."""
+        self.accepts = guard(self, "PLAINTEXT", self.away)
         self.bound = percentage * 10_000_000 // 2
         """Nanoseconds a second, of each bucket."""
 
@@ -39,11 +43,16 @@ class Guarded(Peer):
         return [self.connect(host, port) for port in range(count)]
 
 
-def guard(harness: Harness, listener: str) -> list[bool]:
+def guard(harness: Harness, listener: str, away: list[list[str]]) -> list[bool]:
     accepts: list[bool] = []
     assert harness.security is not None
+
+    def turn_away(_: str, hosts: Sequence[str]) -> bool:
+        away.append(list(hosts))
+        return True
+
     harness.server.admission = Admission(
-        harness.broker, {listener: harness.security}, lambda _, whether: accepts.append(whether)
+        harness.broker, {listener: harness.security}, lambda _, whether: accepts.append(whether), turn_away
     )
     return accepts
 
@@ -130,6 +139,43 @@ def test_nothing_is_accepted_while_accepting_alone_takes_too_much() -> None:
     assert harness.accepts == [False, True]
 
 
+def test_those_who_come_most_are_kept_away_for_a_while_when_nobody_is_accepted(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In the queue that fills then nobody can be told apart."""
+    harness = Guarded()
+    harness.come(CROWD - 1, "10.0.0.9")
+    harness.come(CROWD, "10.0.0.2")
+    harness.come(harness.bound * SAVED_MS // 1_000 // ACCEPT_NS)
+    assert harness.away == [["10.0.0.1", "10.0.0.2"]]
+    assert "addresses_kept_away addresses=10.0.0.1,10.0.0.2" in capfd.readouterr().err
+    harness.runtime.advance(AWAY_MS - 1)
+    assert harness.accepts == [False, True]
+    assert len(harness.away) == 1
+    harness.runtime.advance(1)
+    assert harness.away[1:] == [[]]
+
+
+def test_who_is_away_stays_it_when_others_come_as_many() -> None:
+    harness = Guarded()
+    harness.come(harness.bound * SAVED_MS // 1_000 // ACCEPT_NS + 1)
+    harness.runtime.advance(1_500)
+    for number in range(2, 22):
+        harness.come(CROWD, f"10.0.0.{number}")
+    assert harness.away[1][-1] == "10.0.0.1"
+    harness.runtime.advance(AWAY_MS - 500)
+    assert all(harness.away), "it is two seconds since the last ones"
+
+
+def test_those_who_log_in_are_no_crowd() -> None:
+    harness = Guarded(percentage=1)
+    for port in range(2 * CROWD):
+        log_in(harness, harness.connect("10.0.0.1", port)[0])
+    harness.come(CROWD // 2)
+    harness.come(harness.bound * SAVED_MS // 1_000 // ACCEPT_NS, "10.0.0.2")
+    assert harness.away == [["10.0.0.2"]]
+
+
 def test_one_address_has_half_of_the_places_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MOST_OUTSIDE", 100)
     harness = Guarded(percentage=1)
@@ -185,7 +231,7 @@ def test_who_waits_at_the_end_is_sent_away() -> None:
 def test_a_handshake_begins_when_its_connection_is_let_in() -> None:
     """Its ten seconds too; and there is no OpenSSL for who says nothing."""
     service = Service({"kohort.unauthenticated.percentage": "10"})
-    guard(service, "SSL")
+    guard(service, "SSL", [])
     at_once = 500_000_000 // (FIRST_STEPS_NS + HANDSHAKE_NS)
     silent = [service.peer() for _ in range(at_once)]
     assert not any(peer.connection.outside for peer in silent)
