@@ -108,6 +108,7 @@ class AppendToken:
     __slots__ = ()
     resumes: ClassVar[bool] = False  # success is an input too (`Appended`), not failure alone
     divisible: ClassVar[bool] = False  # the records may go into several batches; else all of them, or none
+    undoes: ClassVar[bool] = False  # refused, what was decided under the same key since is taken back with them
 
 
 @dataclass(slots=True)

@@ -10,12 +10,14 @@ Source: Kafka's GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from coordinator.append_errors import error_for_client
 from coordinator.classic import leadership
 from coordinator.classic import rules as classic
+from coordinator.classic.answers import refused_instead
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Sync
 from coordinator.consumer import rules as consumer
 from coordinator.consumer.group import ConsumerGroup
@@ -92,6 +94,15 @@ class Shard:
             return leadership.unserved(event, error, self.settings)
         settings = self._consumer_settings(event.key)
         return consumer_unserved(event, error, settings) or unserved(event, error)
+
+    def taken_back(self, event: Input, replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:
+        """What is answered instead of these, when records were refused that `event` had been decided upon.
+
+        A member of a group that has changed its protocol, and has not after all, has neither left nor joined it.
+        """
+        told = error_for_client(error)
+        own = self.unserved(event, told)
+        return [own if own is not None and reply.to is own.to else refused_instead(reply, told) for reply in replies]
 
     def install(self, group_id: str, outcome: AnyGroupOutcome) -> None:
         """Make the outcome's group the current one."""

@@ -191,10 +191,13 @@ class Effects(Generic[ShardT]):
         self._tell_and_begin(outcome)
 
     def _tell_and_begin(self, outcome: Outcome[Any]) -> None:
-        for happened in outcome.events:
-            self._tenant.publish(happened)
+        self._tell(outcome)
         for work in outcome.work:
             self._tenant.begin(work)
+
+    def _tell(self, outcome: Outcome[Any]) -> None:
+        for happened in outcome.events:
+            self._tenant.publish(happened)
 
     def serves(self) -> bool:
         """Whether inputs are handled."""
@@ -433,11 +436,18 @@ class Effects(Generic[ShardT]):
         for event, key, outcome in batch.steps[::-1]:
             if outcome.records and event is not None:
                 self._reject(event, key, outcome, error)
+        undone = set[str]()
         for event, key, outcome in batch.steps:
             if outcome.records:
+                if outcome.token is not None and outcome.token.undoes:
+                    undone.add(key)
                 continue
             if event is not None and event.reads_appended and not self.serves():
                 self._refuse(event)  # it may have seen an offset that is lost
+            elif event is not None and key in undone:
+                for reply in self.shard.taken_back(event, outcome.replies, error):
+                    reply.to.complete(reply.response)
+                self._tell(outcome)
             elif self._waiting is not None:
                 self._waiting.steps.append((event, key, outcome))  # batches before this one are not committed yet
             else:
@@ -445,8 +455,7 @@ class Effects(Generic[ShardT]):
 
     def _reject(self, event: Input, key: str, outcome: Outcome[Any], error: ErrorCode) -> None:
         """Drop the outcome's replies, and let its rule say what follows. What happened is told all the same."""
-        for happened in outcome.events:
-            self._tenant.publish(happened)
+        self._tell(outcome)
         if outcome.token is None:
             return
         try:

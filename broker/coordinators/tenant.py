@@ -29,6 +29,9 @@ class Shard(Protocol):
     def unserved(self, event: Any, error: ErrorCode) -> Reply | None:
         """The answer to a request that cannot be served now; None when nobody waits for one."""
 
+    def taken_back(self, event: Any, replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:
+        """What is answered instead of `replies`, when records that `event` was decided upon are refused."""
+
     def install(self, key: str, outcome: Outcome[Any]) -> None:
         """Keep what the outcome says under the key."""
 

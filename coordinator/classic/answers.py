@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from coordinator.group import Member
+from coordinator.outcome import Reply
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.sync_group import SyncGroupResponse
@@ -43,6 +44,15 @@ def join_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
         member_id=member_id,
         members=[],
     )
+
+
+def refused_instead(reply: Reply, error: ErrorCode) -> Reply:
+    """The answer to somebody who waited in a JoinGroup or a SyncGroup, and for nothing; any other as it is."""
+    if isinstance(reply.response, JoinGroupResponse):
+        return Reply(reply.to, join_error(error, reply.response.member_id))
+    if isinstance(reply.response, SyncGroupResponse):
+        return Reply(reply.to, sync_error(error))
+    return reply
 
 
 def joined(

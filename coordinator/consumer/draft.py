@@ -7,7 +7,7 @@ with `outcome()`. What is refused later is taken back whole: the token remembers
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coordinator.append_errors import error_for_client
 from coordinator.classic.answers import join_error, sync_error
@@ -48,6 +48,7 @@ TIMERS_OF_A_MEMBER = ("heartbeat", "rebalance", "join", "sync")
 class ConsumerToken(AppendToken):
     """The records of an outcome on a consumer group. Refused, everything is as it was before."""
 
+    undoes: ClassVar[bool] = True
     group_id: str
     before: ConsumerGroup | Group | None
     reply_to: ReplyTo | None = None

@@ -14,6 +14,8 @@ from coordinator.transactions.rules import RULES, unserved
 from coordinator.transactions.view import View
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from coordinator.outcome import Input, Reply
     from coordinator.transactions.transaction import Transaction
     from coordinator.transactions.view import TransactionOutcome, TransactionSettings
@@ -40,6 +42,10 @@ class TransactionShard:
     def unserved(self, event: Input, error: ErrorCode) -> Reply | None:
         """The answer to a request that cannot be served now; None when nobody waits for one."""
         return unserved(event, error)
+
+    def taken_back(self, event: Input, replies: Iterable[Reply], error: ErrorCode) -> list[Reply]:
+        """Refused records take nothing else back: the rules decide upon what is committed."""
+        return list(replies)
 
     def install(self, key: str, outcome: TransactionOutcome) -> None:
         """Make the outcome's transaction the current one."""

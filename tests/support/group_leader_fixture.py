@@ -7,10 +7,12 @@ from typing import Any
 from broker.groups.groups import GroupLeader
 from broker.groups.tenant import GroupTenant
 from broker.partitions import AppendInfo, Partition, PartitionFailed, PartitionSettings
-from coordinator.classic.inputs import Heartbeat, Join, Sync, fresh_member_id
+from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
+from coordinator.consumer.assignors import ASSIGNORS
+from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.events import GroupEvent
 from coordinator.offsets.inputs import CommitOffsets, FetchOffsets
-from coordinator.view import GroupSettings
+from coordinator.view import ConsumerSettings, GroupSettings
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
@@ -22,6 +24,8 @@ from storage.log.partition_log import PartitionLog
 from tests.coordinator.driver import Topics
 from tests.support.heard import Heard
 from tests.support.virtual_runtime import VirtualRuntime
+
+CONSUMER_SETTINGS = ConsumerSettings(assignors=ASSIGNORS)
 
 
 class Refused(KafkaError):
@@ -136,7 +140,7 @@ class Leading:
         self.runtime = VirtualRuntime()
         self.partition = partition or FakePartition()
         self.events: list[GroupEvent] = []
-        tenant = GroupTenant(settings or GroupSettings(), self.events.append)
+        tenant = GroupTenant(settings or GroupSettings(), self.events.append, lambda _: CONSUMER_SETTINGS)
         self.leader = GroupLeader(self.runtime, tenant, 0, Topics(topics or {"t": 4}))
         self.new_answer: Callable[[], Heard] = Heard
         self._ids = 0
@@ -205,6 +209,36 @@ class Leading:
     ) -> Heard:
         answer = self.new_answer()
         self.leader.submit(Heartbeat(group_id, member_id, instance_id, generation, answer))
+        return answer
+
+    def leave(self, member_id: str, group_id: str = "g") -> Heard:
+        answer = self.new_answer()
+        self.leader.submit(Leave(group_id, [Leaver(member_id)], 3, answer))
+        return answer
+
+    def consumer_heartbeat(self, member_id: str, epoch: int, group_id: str = "g") -> Heard:
+        """Of a member of KIP-848 that reads `t`."""
+        answer = self.new_answer()
+        joins = epoch == 0
+        self.leader.submit(
+            ConsumerHeartbeat(
+                group_id,
+                member_id,
+                epoch,
+                None,
+                None,
+                30_000 if joins else -1,
+                ("t",) if joins else None,
+                None,
+                None,
+                {} if joins else None,
+                1,
+                "c",
+                "c",
+                "/127.0.0.1",
+                answer,
+            )
+        )
         return answer
 
     def turn(self) -> None:

@@ -11,7 +11,9 @@ from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.batch_header import read_header
+from protocol.records.consumer_protocol import encode_assignment
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
+from tests.support.consumer_protocol import subscription
 from tests.support.group_leader_fixture import FakePartition, Leading, committed, fetched
 from tests.support.heard import Heard
 
@@ -236,6 +238,39 @@ def test_refusals_are_taken_back_last_first():
     broker.turn()
 
     assert list(broker.leader.shard.groups["g"].members) == [old]
+
+
+def test_who_left_a_group_that_did_not_change_its_protocol_after_all_is_told_so():
+    """The last member of the new protocol and a classic one leave in one turn, whose records are refused."""
+    broker = Leading()
+    x, y = _classic_members(broker)
+    broker.consumer_heartbeat("a", 0)
+    broker.turn()
+    broker.partition.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+
+    last = broker.consumer_heartbeat("a", -1)
+    assert "g" in broker.leader.shard.groups
+    left = broker.leave(x)
+    broker.turn()
+
+    assert last.response.error_code == left.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert set(broker.leader.shard.consumer_groups["g"].members) == {"a", x, y}
+    assert broker.leave(x).done is False
+    broker.turn()
+    assert set(broker.leader.shard.consumer_groups["g"].members) == {"a", y}
+
+
+def _classic_members(broker: Leading) -> list[str]:
+    """Two in a Stable group, whose plan says what they read."""
+    said = (("range", subscription("t")),)
+    joins = [broker.join(protocols=said) for _ in range(2)]
+    broker.runtime.advance(6_000)
+    members = [joined.response.member_id for joined in joins]
+    plan = {member_id: encode_assignment(0, {"t": [at]}) for at, member_id in enumerate(members)}
+    for member_id in members:
+        broker.sync(member_id, 1, plan if member_id == members[0] else None)
+    broker.turn()
+    return members
 
 
 def test_a_failed_flush_closes_the_shard_and_loads_it_anew():
@@ -579,7 +614,7 @@ def test_what_happened_is_told_once_it_is_true():
     assert [event.kind for event in broker.events][:2] == ["member_joined", "rebalance_began"]
     broker.partition.hold = True
     count = len(broker.events)
-    broker.leader.submit(Leave("g", [Leaver(member)], 3, Heard()))
+    broker.leave(member)
     broker.turn()
     assert len(broker.events) == count
     broker.partition.commit()

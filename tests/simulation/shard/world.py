@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from coordinator.classic.inputs import GroupLoaded
 from coordinator.consumer.assignors import ASSIGNORS
 from coordinator.loading import load
-from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, SetTimer
+from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
 from coordinator.shard import Shard
 from coordinator.view import ConsumerSettings, GroupSettings
 from protocol.errors import ErrorCode
@@ -262,9 +262,15 @@ class Leader:
         for _, outcome in reversed(batch):
             if outcome.records:
                 self.submit(AppendFailed(GROUP, outcome.token, error))
+        undone = False
         for event, outcome in batch:
             if outcome.records:
+                undone = undone or outcome.token.undoes
                 continue  # its rule has answered
+            if undone:
+                replies = self.shard.taken_back(event, outcome.replies, error)
+                self._finish(Outcome(None, replies=tuple(replies)))
+                continue
             waits_for = self._open if self._open is not None else self._batches[-1] if self._batches else None
             if waits_for is None:
                 self._finish(outcome)
