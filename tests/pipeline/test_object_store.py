@@ -1,8 +1,11 @@
 """Logs that lie in an object store, spoken to as S3: what is read is what the same files give on this machine."""
 
 import struct
+import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,55 @@ def test_what_cannot_be_read_is_named(store: Store, path: str, more: dict[str, s
     settings = more if "hdfs" in path else store[1] | more
     with pytest.raises(error, match=says):
         log_dir.scan(path, settings)
+
+
+class Broken(BaseHTTPRequestHandler):
+    """Gives on what the store says, until somebody reads a segment: of that the half, or an error."""
+
+    store = how = ""
+
+    def do_GET(self) -> None:
+        try:
+            asked = urllib.request.Request(f"{self.store}{self.path}", headers=dict(self.headers), method=self.command)
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                status, headers, body = answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as error:
+            status, headers, body = error.code, dict(error.headers), error.read()
+        if self.command == "GET" and self.path.partition("?")[0].endswith(".log"):
+            if self.how == "cut":
+                headers["Content-Length"], body = str(len(body)), body[: len(body) // 2]
+            else:
+                status, headers, body = int(self.how), {"Content-Length": "0"}, b""
+        self.send_response(status)
+        for name, value in headers.items():
+            if name.lower() not in {"connection", "transfer-encoding", "server", "date"}:
+                self.send_header(name, value)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+        self.close_connection = True
+
+    do_HEAD = do_GET  # noqa: N815  the name that it is called by
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize("how", ["cut", "500", "503", "403"])
+def test_a_store_that_fails_in_the_middle_of_a_read_is_named(store: Store, how: str) -> None:
+    """And no row is given of a segment of which there is only a part."""
+    _, settings = store
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Here", (Broken,), {"store": settings["endpoint_override"], "how": how})
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        through = settings | {"endpoint_override": f"http://127.0.0.1:{server.server_port}"}
+        with pytest.raises(DataError, match=r"s3://logs/kohort/.*\.log"):
+            rows("s3://logs/kohort", through)
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_settings_are_for_a_remote_path_and_shown_to_nobody(tmp_path: Path):
