@@ -20,10 +20,12 @@ from broker.partitions import Marker, Partition, PartitionSettings
 from broker.partitions.cleaning import durable_end
 from broker.partitions.flusher import Flusher
 from coordinator.classic.inputs import Leave, Leaver
+from coordinator.consumer.assignors import ASSIGNORS
+from coordinator.events import GroupEvent
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import CommitOffsets, CommitTransactionalOffsets, DeleteGroup, DeleteOffsets
 from coordinator.shard import Shard
-from coordinator.view import GroupSettings
+from coordinator.view import ConsumerSettings, GroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -34,10 +36,13 @@ from storage.clean import cleaner
 from storage.files import Disk, remove_files
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import INT64_MAX, LogConfig
+from tests.coordinator.consumer.driver import check_invariants
 from tests.coordinator.driver import Topics
 from tests.replay.kafka_wrote import PREFIXES
 from tests.replay.legal_choice import Chooser
-from tests.replay.oracle import Oracle, State, held_by, held_group
+from tests.replay.members import GROUPS as MEMBERS_GROUPS
+from tests.replay.members import Members
+from tests.replay.oracle import PREFIXED, Oracle, State, held_by, held_group
 from tests.storage.logs import all_bytes
 from tests.support.group_leader_fixture import Leading
 from tests.support.heard import Heard
@@ -48,15 +53,16 @@ TOPICS = {"t": 3, "u": 3}
 PRODUCERS = (7_001, 7_002)
 DAY_MS = 86_400_000
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=200_000)
+CONSUMER_SETTINGS = ConsumerSettings(session_timeout_ms=30_000, assignment_interval_ms=0, assignors=ASSIGNORS)
 Step = tuple[str, int]
 UNSYNCED = Disk()  # of folders that nothing crashes any more
 UNSYNCED.fsync = UNSYNCED.fdatasync = lambda _: None  # type: ignore[method-assign]
 
 
-def config(*, always: bool) -> LogConfig:
-    """A log that rolls every few batches."""
+def config(*, always: bool, segment_bytes: int = 900) -> LogConfig:
+    """A log that rolls every few batches. What is larger than a segment is refused."""
     return LogConfig(
-        segment_bytes=900,
+        segment_bytes=segment_bytes,
         index_interval_bytes=200,
         compact=True,
         delete=False,
@@ -109,20 +115,23 @@ class Written(NamedTuple):
 class Life:
     """One history, lived once."""
 
-    def __init__(self, directory: Path, *, always: bool, prefix: int = 0) -> None:
+    def __init__(self, directory: Path, *, always: bool, prefix: int = 0, segment_bytes: int = 900) -> None:
+        self.config = config(always=always, segment_bytes=segment_bytes)
         self.directory = directory
         directory.mkdir()
         self.always = always
         self.disk = RecordingDisk(directory, self._recovery_point)
         self.chooser = Chooser()
+        self.events: list[list[GroupEvent]] = []  # of each start
         self.mixtures: list[tuple[bytes, State]] = []  # what a load reads that a clean overtakes, and what it says
         self._log: PartitionLog | None = None
         self._now_ms = 1_700_000_000_000
-        self._next_offset = 0
+        self.next_offset = 0
         self._answers: list[tuple[Answer, int]] = []
         self._open(clean=False)
         for batch in PREFIXES[prefix % len(PREFIXES)]():
             self.partition.append(bytearray(batch))
+        self.members = Members(self)
         self._load()
 
     def _recovery_point(self) -> int:
@@ -131,20 +140,21 @@ class Life:
     # -- starting and stopping -----------------------------------------------------------------------------
 
     def _open(self, *, clean: bool) -> None:
-        self.broker = Leading(load=False, topics=TOPICS, settings=SETTINGS)
+        self.broker = Leading(load=False, topics=TOPICS, settings=SETTINGS, consumer_settings=CONSUMER_SETTINGS)
         self.broker.runtime._now_ms = self._now_ms
+        self.events.append(self.broker.events)
         self.broker.new_answer = lambda: Answer(self.disk)
         self.leader: GroupLeader = self.broker.leader
         point = self._recovery_point()
         self._log = PartitionLog.open(
             self.directory,
-            config(always=self.always),
+            self.config,
             clean=clean,
             recovery_point=point,
             now_ms=self._now_ms,
             disk=self.disk,
         )
-        settings = PartitionSettings(log=config(always=self.always))
+        settings = PartitionSettings(log=self.config)
         keeper = Keeper(self.broker.runtime)
         self.partition = Partition(keeper, "__consumer_offsets", 0, bytes(16), self._log, settings)
 
@@ -171,24 +181,24 @@ class Life:
         """By a member, where the group has some, or by nobody in particular."""
         group, topic, partition = GROUPS[number % 3], "tu"[number // 3 % 2], number // 6 % 3
         member, generation = self._someone(group)
-        self._next_offset += 1
+        self.next_offset += 1
         stored = OffsetCommitRequestPartition(
             partition_index=partition,
-            committed_offset=self._next_offset,
+            committed_offset=self.next_offset,
             committed_metadata="x" * (0, 0, 90)[number // 18 % 3],
         )
         topics = [OffsetCommitRequestTopic(name=topic, partitions=[stored])]
         answer = Answer(self.disk)
         retention_ms = 5_000 if number % 7 == 0 else -1
         self.leader.submit(CommitOffsets(group, member, None, generation, topics, 4, retention_ms, answer))
-        self._answers.append((answer, self._next_offset))
+        self._answers.append((answer, self.next_offset))
 
     def transact(self, number: int) -> None:
         """An offset in a transaction of one of two producers, by a member or by one who says nothing of itself."""
         group, topic, partition = GROUPS[number % 3], "tu"[number // 3 % 2], number // 6 % 3
         member, generation = self._someone(group) if number // 18 % 2 else ("", -1)
-        self._next_offset += 1
-        stored = OffsetCommitRequestPartition(partition_index=partition, committed_offset=self._next_offset)
+        self.next_offset += 1
+        stored = OffsetCommitRequestPartition(partition_index=partition, committed_offset=self.next_offset)
         answer = Answer(self.disk)
         self.leader.submit(
             CommitTransactionalOffsets(
@@ -204,7 +214,7 @@ class Life:
                 producer_epoch=self._epoch(number),
             )
         )
-        self._answers.append((answer, self._next_offset))
+        self._answers.append((answer, self.next_offset))
 
     def _epoch(self, number: int) -> int:
         entry = self.partition.log.producers.entries.get(PRODUCERS[number // 36 % 2])
@@ -322,10 +332,19 @@ class Life:
         del number
         remove_files(self.partition.log.take_deleted_files(), self.disk)
 
+    def answer(self) -> Answer:
+        """For somebody who asks."""
+        return Answer(self.disk)
+
+    def committing(self, answer: Answer) -> None:
+        """Whoever waits for it commits the last offset that was given out."""
+        self._answers.append((answer, self.next_offset))
+
     def step(self, step: Step) -> None:
         """One step, and the end of its turn."""
-        getattr(self, step[0])(step[1])
+        getattr(self.members if step[0] in MEMBERS_STEPS else self, step[0])(step[1])
         self.broker.turn()
+        self.members.hear()
         self._audit()
 
     def _audit(self) -> None:
@@ -334,7 +353,7 @@ class Life:
         said = Oracle()
         for batch in _batches(all_bytes(self.partition.log)):
             said.take(batch)
-        offsets, pending, groups, _ = said.state()
+        offsets, pending, groups, _, consumer_groups = said.state()
         held = held_by(self.leader.shard, {})
         assert held[0] == offsets, _difference(held[0], offsets)
         assert held[1] == pending, _difference(held[1], pending)
@@ -342,6 +361,10 @@ class Life:
             if group.state is GroupState.STABLE:
                 assert held_group(group)[:4] == groups[group_id][:4]
                 assert held_group(group)[5] == groups[group_id][5]
+        assert held[4] == consumer_groups, _difference(held[4], consumer_groups)
+        for group_id, consumer_group in self.leader.shard.consumer_groups.items():
+            if group_id != PREFIXED:
+                check_invariants(consumer_group)
 
     # -- afterwards ----------------------------------------------------------------------------------------
 
@@ -369,6 +392,21 @@ class Life:
         ]
 
 
+MEMBERS_STEPS = frozenset({"beat", "go", "resolve", "classic", "commit_as", "delete"})
+STEPS_OF_CONSUMER_GROUPS: tuple[str, ...] = (
+    *["beat"] * 10,
+    *["classic"] * 4,
+    *["go"] * 2,
+    *["resolve"] * 2,
+    *["commit_as"] * 4,
+    "delete",
+    "silence",
+    *["roll"] * 2,
+    "flush",
+    *["clean"] * 4,
+    "remove",
+    "restart",
+)
 STEPS: tuple[str, ...] = (
     *["commit"] * 6,
     *["transact"] * 4,
@@ -388,9 +426,9 @@ STEPS: tuple[str, ...] = (
 )
 
 
-def live(directory: Path, steps: list[Step], *, always: bool, prefix: int) -> Life:
+def live(directory: Path, steps: list[Step], *, always: bool, prefix: int, segment_bytes: int = 900) -> Life:
     """Live a history to its end."""
-    life = Life(directory, always=always, prefix=prefix)
+    life = Life(directory, always=always, prefix=prefix, segment_bytes=segment_bytes)
     for step in steps:
         life.step(step)
     return life
@@ -406,7 +444,7 @@ def loaded(directory: Path, *, always: bool, recovery_point: int, clean: bool = 
         now_ms=1_700_000_000_000,
         disk=UNSYNCED,
     )
-    broker = Leading(load=False, topics=TOPICS, settings=SETTINGS)
+    broker = Leading(load=False, topics=TOPICS, settings=SETTINGS, consumer_settings=CONSUMER_SETTINGS)
     settings = PartitionSettings(log=config(always=always))
     partition = Partition(Keeper(broker.runtime), "__consumer_offsets", 0, bytes(16), log, settings)
     broker.partition = partition  # type: ignore[assignment]  # the real one
@@ -437,6 +475,12 @@ def _batch_starts(data: bytes) -> list[int]:
 def _batches(data: bytes) -> list[bytes]:
     starts = [*_batch_starts(data), len(data)]
     return [data[start:end] for start, end in pairwise(starts)]
+
+
+def _without_members(state: State) -> State:
+    """Without the groups that members of the consumer protocol are in."""
+    offsets, pending, groups, others, _ = state
+    return offsets, pending, {name: group for name, group in groups.items() if name not in MEMBERS_GROUPS}, others, {}
 
 
 class Crashes:
@@ -514,7 +558,8 @@ class Crashes:
             for number, written in enumerate(self.written[1 : most + 1], start=1):
                 if number <= least or written.base_offset in offsets:
                     said.take(written.batch)
-            expected = said.state()
+            # Half a member, or one whose group is gone, contradicts itself: it is loaded, and nobody says as what.
+            expected, found = _without_members(said.state()), _without_members(found)
         for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
             assert ours == theirs, f"{where}, part {place}: (loaded, written) {_difference(ours, theirs)}"
         for path in folder.iterdir():

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from coordinator.consumer.fold import CONSUMER_KEYS
+from coordinator.consumer.records import (
+    current_record,
+    epoch_record,
+    member_record,
+    regex_record,
+    target_epoch_record,
+    target_record,
+)
 from coordinator.group import Group
 from coordinator.shard import Shard
 from protocol.records.batch_header import read_header
 from protocol.records.batch_reader import iterate_records
+from protocol.records.consumer_group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
 from protocol.records.control_records import ControlType, control_type
 from protocol.records.group_records import (
     ConsumerGroupMetadataKey,
@@ -20,8 +33,16 @@ from protocol.records.group_records import (
 )
 from protocol.types import ZERO_UUID
 
-State = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[bytes, bytes]]
-"""Committed offsets, pending offsets, groups, and the bytes of records that nobody here acts on."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from coordinator.consumer.group import ConsumerGroup
+
+State = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[bytes, bytes], dict[Any, Any]]
+"""Committed offsets, pending offsets, classic groups, the bytes of other records, what these say of consumer groups."""
+
+PREFIXED = "k"
+"""A group that Kafka wrote, of whose records some are missing on purpose."""
 
 
 class Oracle:
@@ -76,6 +97,15 @@ class Oracle:
         if isinstance(key, ConsumerGroupMetadataKey):
             (self.consumer_groups.discard if value_bytes is None else self.consumer_groups.add)(key.group)
 
+    def consumer_records(self) -> dict[Any, Any]:
+        """What consumer groups are by these batches: the newest value of each key, whatever its group."""
+        found = {}
+        for key_bytes, value_bytes in self.others.items():
+            key = decode_key(key_bytes)
+            if type(key) in CONSUMER_KEYS and key.group != PREFIXED:  # type: ignore[union-attr]  # they have one
+                found[key] = _in_order(decode_value(key, value_bytes))  # type: ignore[arg-type]
+        return found
+
     def state(self) -> State:
         """What a shard must hold that was loaded from these batches."""
         offsets: dict[Any, Any] = {at: _offset(value) for at, (_, value) in self.offsets.items()}
@@ -84,7 +114,43 @@ class Oracle:
         for group_id in [at[0] for at in offsets] + [at[1] for at in pending]:
             if group_id not in self.consumer_groups:
                 groups.setdefault(group_id, SIMPLE)
-        return offsets, pending, groups, dict(self.others)
+        return offsets, pending, groups, dict(self.others), self.consumer_records()
+
+
+def said_by(groups: Mapping[str, ConsumerGroup]) -> dict[Any, Any]:
+    """The records that consumer groups would be written down as: what is in memory, in the form of the log.
+
+    A member that has only one half of its records yet has the other one's defaults, and no group does without its own.
+    """
+    found: dict[Any, Any] = {}
+    for group_id, group in groups.items():
+        if group_id == PREFIXED:
+            continue
+        records: list[tuple[Any, Any]] = [
+            epoch_record(group_id, group.epoch, group.metadata_hash),
+            target_epoch_record(group_id, group.target_epoch, group.target_timestamp_ms),
+            *(target_record(group_id, member_id, target) for member_id, target in group.targets.items()),
+            *(regex_record(group_id, regex, resolved) for regex, resolved in group.regexes.items()),
+        ]
+        for member in group.members.values():
+            records += [member_record(group_id, member), current_record(group_id, member)]
+        found.update({key: _in_order(value) for key, value in records})
+    return found
+
+
+def _in_order(value: Any) -> Any:
+    """Topics lie in a record in any order."""
+    if isinstance(value, ConsumerGroupTargetAssignmentMemberValue):
+        return sorted((topic.topic_id, sorted(topic.partitions)) for topic in value.topic_partitions)
+    if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
+        held = [
+            sorted(
+                (one.topic_id, sorted(zip(one.partitions, one.assignment_epochs or (), strict=False))) for one in part
+            )
+            for part in (value.assigned_partitions, value.partitions_pending_revocation)
+        ]
+        return value.member_epoch, value.previous_member_epoch, value.state, *held
+    return value
 
 
 SIMPLE = (0, None, None, None, None, ())
@@ -115,7 +181,8 @@ def held_by(shard: Shard, others: dict[bytes, bytes]) -> State:
         for pid, table in by_producer.items()
         for at, c in table.items()
     }
-    return offsets, pending, {group_id: held_group(group) for group_id, group in shard.groups.items()}, others
+    groups = {group_id: held_group(group) for group_id, group in shard.groups.items()}
+    return offsets, pending, groups, others, said_by(shard.consumer_groups)
 
 
 def held_group(group: Group) -> tuple[Any, ...]:

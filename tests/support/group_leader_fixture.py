@@ -135,13 +135,20 @@ class Leading:
         *,
         topics: Mapping[str, int] | None = None,
         settings: GroupSettings | None = None,
+        consumer_settings: ConsumerSettings | None = None,
         load: bool = True,
     ) -> None:
         self.runtime = VirtualRuntime()
         self.partition = partition or FakePartition()
         self.events: list[GroupEvent] = []
-        tenant = GroupTenant(settings or GroupSettings(), self.events.append, lambda _: CONSUMER_SETTINGS)
-        self.leader = GroupLeader(self.runtime, tenant, 0, Topics(topics or {"t": 4}))
+        self.work: list[Any] = []  # that rules have asked for, and nobody does
+        self.tenant = GroupTenant(
+            settings or GroupSettings(),
+            self.events.append,
+            lambda _: consumer_settings or CONSUMER_SETTINGS,
+            self.work.append,
+        )
+        self.leader = GroupLeader(self.runtime, self.tenant, 0, Topics(topics or {"t": 4}))
         self.new_answer: Callable[[], Heard] = Heard
         self._ids = 0
         if load:
