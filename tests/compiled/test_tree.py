@@ -13,6 +13,7 @@ from kohort._checkout import _compiled
 from protocol.schema.ahead import TREE
 from tools.compiled import check
 from tools.compiled.__main__ import publish
+from tools.compiled.values import with_named_tuples_quoted
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -167,3 +168,21 @@ def test_a_tree_of_a_time_when_it_was_no_link_is_replaced(checkout: Path) -> Non
 
     assert out.resolve() == new
     assert sorted(path.name for path in out.parent.iterdir()) == ["compiled", "compiled.new"]
+
+
+def test_annotations_of_named_tuples_are_strings() -> None:
+    """mypyc would look up a native class that is imported for type checkers only, and end the process."""
+    source = '''
+class Unread(NamedTuple):
+    """Of a partition."""
+
+    since: Mapping[str, Member]  # a comment
+    sign_ms: int = 3
+
+
+class Other:
+    since: Member
+'''
+    assert with_named_tuples_quoted(source) == source.replace("Mapping[str, Member]", '"Mapping[str, Member]"').replace(
+        "sign_ms: int", 'sign_ms: "int"'
+    )

@@ -36,10 +36,7 @@ NATIVE = [
     "coordinator.append_errors",
     "coordinator.cause",
     "coordinator.classic",
-    "coordinator.consumer.classic_members",
-    "coordinator.consumer.draft",
-    "coordinator.consumer.inputs",
-    "coordinator.consumer.offsets",
+    "coordinator.consumer",
     "coordinator.group",
     "coordinator.load_summary",
     "coordinator.loading",
@@ -48,7 +45,8 @@ NATIVE = [
     "coordinator.outcome",
     "coordinator.routing",
     "coordinator.shard",
-    "coordinator.transactions.inputs",
+    "coordinator.transactions",
+    "coordinator.values",
     "coordinator.view",
     "storage.log",
     "storage.state",
@@ -122,7 +120,7 @@ def write(root: Path, out: Path) -> list[Path]:
             continue
         path = _path(out, name)
         module = importlib.import_module(name)
-        text = values.expanded(path.read_text(), module)
+        text = values.with_named_tuples_quoted(values.expanded(path.read_text(), module))
         for cls, decorator in DECORATED.get(name, {}).items():
             text = re.sub(rf"^class {cls}\b", f"@{decorator}\nclass {cls}", text, flags=re.MULTILINE)
             if "mypy_extensions" not in text:
