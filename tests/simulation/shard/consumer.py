@@ -44,7 +44,8 @@ class ConsumerMember(Client):
     def leave(self) -> None:
         """For good, or for a while."""
         epoch = -1 if self.instance_id is None else -2
-        self.ask(lambda to: self._request(to, epoch, full=False, owned=None), lambda _: None)
+        names = self.names
+        self.ask(lambda to: self._request(to, epoch, names, full=False, owned=None), lambda _: None)
         self.die()
 
     def settled_with(self, group: Any) -> str | None:
@@ -62,7 +63,9 @@ class ConsumerMember(Client):
 
     # Heartbeats
 
-    def _request(self, to: Request, epoch: int, *, full: bool, owned: set[int] | None) -> ConsumerHeartbeat:
+    def _request(
+        self, to: Request, epoch: int, names: tuple[str, ...], *, full: bool, owned: set[int] | None
+    ) -> ConsumerHeartbeat:
         return ConsumerHeartbeat(
             GROUP,
             self.member_id,
@@ -70,7 +73,7 @@ class ConsumerMember(Client):
             self.instance_id,
             None,
             REBALANCE_MS if full else -1,
-            self.names if full or self.names != self._said else None,
+            names if full or names != self._said else None,
             None,
             self.assignor if full else None,
             None if owned is None else {IDS[topic]: frozenset(some) for topic, some in by_topic(owned).items()},
@@ -104,7 +107,8 @@ class ConsumerMember(Client):
             else:
                 self._schedule(0)
 
-        self.ask(lambda to: self._request(to, epoch, full=full, owned=owned), answered)
+        # What it subscribes to is what it did when it sent this, not when it arrives.
+        self.ask(lambda to: self._request(to, epoch, names, full=full, owned=owned), answered)
 
     def _heard(self, answer: Any, owned: set[int] | None) -> None:
         error = None if answer is None else ErrorCode(answer.error_code)
