@@ -88,8 +88,8 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
     """Say what was lost, and the last line; return the exit code."""
     command = inputs.command
     counts = inputs.counts()
-    skipped = inputs.skipped()
-    for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped):
+    skipped, left_out = inputs.skipped(), inputs.left_out()
+    for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped, *left_out):
         print(line, file=sys.stderr)
     unknown = "? undecoded" if counts is None else f"{counts.undecoded:,} undecoded"
     read = "? records" if counts is None else counted(counts.read, "record")
@@ -98,5 +98,5 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
         f"{counted(len(skipped), 'batch', 'batches')} skipped, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
-    lost = bool(skipped) or (command.strict and counts is not None and counts.undecoded > 0)
+    lost = bool(skipped or left_out) or (command.strict and counts is not None and counts.undecoded > 0)
     return LOSS if lost else 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
-from pipeline.sources.fetch_client import await_coordinator, cluster_id, connect, topic_names
+from pipeline.sources.fetch_client import TopicNames, await_coordinator, cluster_id, connect, topic_names
 from protocol.types import uuid_of_halves, uuid_text
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def admin(access: Access) -> Any:
     return AdminClient(settings)
 
 
-def topics(access: Access, also: Iterable[str] = ()) -> set[str]:
-    """The names of all topics, and those of `also` that exist though a list of all leaves them out.
+def topics(access: Access, also: Iterable[str] = ()) -> TopicNames:
+    """All topics, and those of `also` that exist though a list of all leaves them out, or that may not be seen.
 
     Not asked of librdkafka: where it asks for a topic by its name, it lets the broker create it.
     """
@@ -56,7 +56,7 @@ def topic_ids(access: Access) -> list[tuple[str, str]]:
         return []
     rows = []
     for name, future in client.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
-        uuid = _result(future, access.bootstrap).topic_id
+        uuid = _result(future, f"{access.bootstrap}: topic {name!r}").topic_id
         id_ = uuid_of_halves(uuid.get_most_significant_bits(), uuid.get_least_significant_bits())
         rows.append((uuid_text(id_), name))
     return rows
@@ -75,7 +75,8 @@ def bounds(access: Access, names: Iterable[str]) -> list[tuple[str, int, int, in
     ends: list[dict[tuple[str, int], int]] = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         futures = client.list_offsets(dict.fromkeys(wanted, spec), request_timeout=TIMEOUT_S)
-        ends.append({(tp.topic, tp.partition): _result(one, access.bootstrap).offset for tp, one in futures.items()})
+        places = {(tp.topic, tp.partition): one for tp, one in futures.items()}
+        ends.append({key: _result(one, f"{access.bootstrap}: {key[0]}-{key[1]}").offset for key, one in places.items()})
     return [(*place, start, ends[1][place]) for place, start in sorted(ends[0].items())]
 
 
@@ -125,11 +126,11 @@ def _metadata(client: Any, bootstrap: str) -> Any:
         raise DataError(f"{bootstrap} does not answer: {_words(error)}") from error
 
 
-def _result(future: Any, bootstrap: str) -> Any:
+def _result(future: Any, place: str) -> Any:
     try:
         return future.result(TIMEOUT_S)
     except Exception as error:
-        raise DataError(f"{bootstrap}: {_words(error)}") from error
+        raise DataError(f"{place}: {_words(error)}") from error
 
 
 def _words(error: Exception) -> str:

@@ -19,6 +19,7 @@ from pipeline.command import NO_GROUPS
 from pipeline.decode import schemas
 from pipeline.errors import UsageError
 from pipeline.sources import log_ends, log_growth, plan
+from pipeline.sources.fetch_client import TopicNames, denied
 from pipeline.sources.log_dir import GROUPS_TOPIC, Partition, clusters_of, is_there
 from pipeline.sources.options import parse
 from pipeline.transformations.keys import moment
@@ -56,6 +57,7 @@ class Inputs:
         self._observation: Observation | None = None
         self._sources: list[tuple[str, str]] = []  # (topic, records) that were read, for the skipped batches
         self._partitions: list[Partition] | None = None
+        self._denied: set[str] = set()  # topics that would have been looked into, and that the broker lets nobody see
 
     def __enter__(self) -> Self:
         return self
@@ -176,8 +178,8 @@ class Inputs:
         return self._read_topics(topics, records="raw").select("topic", "partition", "offset", "timestamp")
 
     def ledger(self) -> DataFrame | None:
-        """Events of the rebalance ledger; None when there is none."""
-        if LEDGER_TOPIC not in self.topics():
+        """Events of the rebalance ledger; None when there is none, or none may be seen."""
+        if not self.has_ledger():
             return None
         events = decode.ledger_events(self._read({"topic": LEDGER_TOPIC}))
         events = decode.dedupe(events) if self._doubled(LEDGER_TOPIC) else events
@@ -189,8 +191,15 @@ class Inputs:
             events = events.where(F.coalesce("at", "logged_at") < moment(self.command.until))
         return events.where(matches("group_id", self.command.groups)) if self.command.groups else events
 
+    def has_ledger(self) -> bool:
+        """Whether there is a rebalance ledger, as far as may be seen."""
+        there = self.topics()
+        self._denied |= {LEDGER_TOPIC} & there.denied
+        return LEDGER_TOPIC in there.seen
+
     def _read_topics(self, topics: Sequence[str], *, records: str) -> DataFrame:
-        there = [topic for topic in topics if topic in self.topics()]
+        seen = self.topics().seen if topics else frozenset()
+        there = [topic for topic in topics if topic in seen]
         if there:
             return self._read({"records": records, "topic": ",".join(there)})
         columns = schemas.ddl(schemas.BATCHES if records == "batch" else schemas.RAW)
@@ -230,21 +239,23 @@ class Inputs:
             self._partitions = plan.choose(parse(self.where))
         return self._partitions
 
-    def topics(self) -> set[str]:
-        """All topics that are there, internal ones too."""
+    def topics(self, also: Iterable[str] = ()) -> TopicNames:
+        """All topics that are there, internal ones too; and which of those and `also` a broker lets nobody see."""
         if self.command.broker is None:
-            return {partition.topic for partition in self.partitions()}
+            return TopicNames(frozenset(partition.topic for partition in self.partitions()), frozenset())
         from pipeline.jobs import cluster  # noqa: PLC0415
 
-        return cluster.topics(self.command.access, also=(LEDGER_TOPIC, GROUPS_TOPIC))
+        return cluster.topics(self.command.access, also=(LEDGER_TOPIC, GROUPS_TOPIC, *also))
 
     def committed_topics(self, commits: DataFrame) -> list[str]:
         """The topics of these commits that are asked for and there."""
         chosen = commits.select("topic").distinct()
         if self.command.topics:
             chosen = chosen.where(matches("topic", self.command.topics))
-        there = self.topics()
-        return sorted(row.topic for row in chosen.collect() if row.topic in there)
+        names = {row.topic for row in chosen.where("topic IS NOT NULL").collect()}
+        there = self.topics(names)
+        self._denied |= names & there.denied
+        return sorted(names & there.seen)
 
     def bounds(self, topics: Iterable[str]) -> DataFrame:
         """(topic, partition, log_start_offset, log_end_offset) of these topics."""
@@ -370,10 +381,27 @@ class Inputs:
                 )
         return sorted(lines)
 
-    def notices(self) -> list[str]:
-        """Half-written tails of the logs that were read: normal where a broker was killed."""
-        if self.command.broker is not None:
+    def left_out(self) -> list[str]:
+        """A line for each topic that lag is not told of, for the broker denies it to be seen."""
+        at = str(self.command.broker)
+        names = sorted(self._denied - {LEDGER_TOPIC})
+        return [f"left out: the log ends and the lag of {name}: {denied(at, 'DESCRIBE', name)}" for name in names]
+
+    def learn_denied(self, now: Inputs) -> list[str]:
+        """What was denied to the inputs of a stream's batch and was not yet told, in lines; it counts for these too."""
+        if now._denied <= self._denied:
             return []
+        self._denied |= now._denied
+        return [*now.left_out(), *now.notices()]
+
+    def notices(self) -> list[str]:
+        """Half-written tails of the logs that were read: normal where a broker was killed. Of a broker, that nobody may
+        know whether there is a ledger: Kafka has none, and answers the same."""
+        if self.command.broker is not None:
+            if LEDGER_TOPIC not in self._denied:
+                return []
+            why = denied(self.command.broker, "DESCRIBE", LEDGER_TOPIC)
+            return [f"notice: what a rebalance ledger would tell is left out: {why}, if there is one"]
         read = {name for topic, _ in self._sources for name in topic.split(",")}
         lines = []
         for part in self.partitions():

@@ -18,7 +18,7 @@ from coordinator.why.findings import findings
 from coordinator.why.timeline import timeline
 from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
-from pipeline.jobs.inputs import matches
+from pipeline.jobs.inputs import LEDGER_TOPIC, matches
 from pipeline.jobs.lag import grid_moments
 from pipeline.jobs.output import put_answer
 from pipeline.report import (
@@ -298,9 +298,11 @@ def _unknown(
     inputs: Inputs, records: DataFrame, commits: DataFrame, rebalances: DataFrame, has_ledger: bool
 ) -> list[str]:
     """What the page cannot know, in sentences."""
-    said = [line.strip() for line in (*inputs.undecoded_lines(), *inputs.skipped(), *inputs.notices())]
-    there = inputs.topics()
-    gone = sorted(row.topic for row in commits.select("topic").distinct().collect() if row.topic not in there)
+    lines = (*inputs.undecoded_lines(), *inputs.skipped(), *inputs.left_out(), *inputs.notices())
+    said = [line.strip() for line in lines]
+    names = {row.topic for row in commits.select("topic").distinct().collect()}
+    there = inputs.topics(names)
+    gone = sorted(names - there.seen - there.denied)
     if gone:
         more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
         said.append(f"The lag of topics whose logs are not here: {', '.join(gone[:_NAMED])}{more}")
@@ -308,7 +310,7 @@ def _unknown(
     missing = rebalances.agg(F.sum("missing_generations").alias("n")).first()
     if missing is not None and missing.n:
         said.append(f"{counted(missing.n, 'generation')} that left no record, or whose record compaction removed")
-    if not has_ledger:
+    if not has_ledger and LEDGER_TOPIC not in there.denied:
         said.append("Why groups rebalanced, and for how long: there is no rebalance ledger here, only generations")
     return said
 

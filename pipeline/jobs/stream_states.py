@@ -6,6 +6,7 @@ compacted, and is read whole for it; a partition that stands still shows in noth
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ def tell_groups(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Call
         changed = fresh.where("group_id IS NOT NULL").select("group_id").distinct()
         with _now(inputs) as now:
             write(groups.found(now).join(changed, "group_id", "left_semi"), batch)
+            say_denied(inputs, now)
 
     return each
 
@@ -49,8 +51,15 @@ def tell_stuck(
             table = now.keep(stuck.found(now))
             write(table if told is None else table.join(told, list(_STOP), "left_anti"), batch)
             state.keep(table.select(*[F.col(name) for name in _STOP]), {}, batch)
+            say_denied(inputs, now)
 
     return each
+
+
+def say_denied(inputs: Inputs, now: Inputs) -> None:
+    """Once, of each topic: what a batch, which looked with inputs of its own, was not let see."""
+    for line in inputs.learn_denied(now):
+        print(line, file=sys.stderr)
 
 
 def _now(inputs: Inputs) -> Inputs:

@@ -20,7 +20,7 @@ from pipeline import decode
 from pipeline.decode import schemas
 from pipeline.jobs.inputs import LEDGER_TOPIC, OBSERVERS, Inputs, matches
 from pipeline.jobs.stream_state import StreamState
-from pipeline.jobs.stream_states import tell_groups, tell_stuck
+from pipeline.jobs.stream_states import say_denied, tell_groups, tell_stuck
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
 from pipeline.transformations import rebalances as rebalances_table
@@ -130,7 +130,7 @@ class _Rebalances:
         self.inputs = inputs
         self.write = write
         self.state = StreamState(inputs.spark, inputs.command.checkpoint / "carry")
-        self.has_ledger = LEDGER_TOPIC in inputs.topics()
+        self.has_ledger = inputs.has_ledger()
         self.late_rows = 0
 
     def frame(self) -> DataFrame:
@@ -245,6 +245,7 @@ class _Lag:
             # What a pattern does not find at a broker has no batches here: its ends are not known.
             hidden = {LEDGER_TOPIC} if command.broker is not None else set()
             bounds = now.bounds(set(now.committed_topics(commits)) - hidden)
+            say_denied(self.inputs, now)
             since = command.since if told_us == _ALL_TIME else _moment(told_us + 1)
             until = _moment(mark_us)
             table = lag_over_time(commits, positions, command.step_ms, partitions=bounds, since=since, until=until)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import group_commit
 from pipeline.errors import UsageError
-from pipeline.jobs import stream_tables
+from pipeline.jobs import LOSS, stream_tables
 from pipeline.jobs.compaction import compact
 from pipeline.jobs.hadoop import HadoopPlace
 from pipeline.jobs.inputs import Inputs, matches
@@ -126,6 +126,8 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
         claim(command.checkpoint, command.verb, _log_id(inputs), window_ms, command.format, by_date=command.by_date)
         sink.compact(spark)
         job = stream_tables.job(inputs, sink.write)
+        for line in inputs.notices():
+            print(line, file=sys.stderr)
         if command.as_group is not None:
             assert command.bootstrap is not None
             group_commit.catch_up(
@@ -163,7 +165,7 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
         f"{counted(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
-    return 0
+    return LOSS if inputs.left_out() else 0
 
 
 def claim(

@@ -144,6 +144,8 @@ def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list
     for topic in answer.topics:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name == GROUPS_TOPIC:
             raise DataError(f"{connection.address} has no topic {GROUPS_TOPIC} yet: no consumer group was ever there")
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise DataError(denied(connection.address, "DESCRIBE", topic.name))
         if topic.error_code:
             raise DataError(f"topic {topic.name!r}: {ErrorCode(topic.error_code).name}")
         for partition in topic.partitions:
@@ -152,16 +154,28 @@ def leaders(connection: Connection, topics: Iterable[str] | None = None) -> list
     return sorted(found, key=lambda leader: (leader.topic, leader.partition))
 
 
-def topic_names(connection: Connection, also: Iterable[str] = ()) -> set[str]:
-    """The names of all topics, and those of `also` that exist though a list of all leaves them out.
+def denied(address: str, operation: str, topic: str) -> str:
+    """That the broker there allows this not, in words."""
+    return f"{address} denies {operation} on topic {topic!r} ({ErrorCode.TOPIC_AUTHORIZATION_FAILED.name})"
+
+
+class TopicNames(NamedTuple):
+    """Topics that are there, and those of which a broker does not say whether they are: it denies DESCRIBE."""
+
+    seen: frozenset[str]
+    denied: frozenset[str]
+
+
+def topic_names(connection: Connection, also: Iterable[str] = ()) -> TopicNames:
+    """All topics, and those of `also` that exist though a list of all leaves them out, or that may not be seen.
 
     Raises: DataError.
     """
-    found = {topic.name for topic in _metadata(connection, None).topics}
-    hidden = [name for name in also if name not in found]
-    if hidden:
-        found |= {topic.name for topic in _metadata(connection, hidden).topics if not topic.error_code}
-    return found
+    listed = {topic.name for topic in _metadata(connection, None).topics}
+    hidden = [name for name in dict.fromkeys(also) if name not in listed]
+    asked = _metadata(connection, hidden).topics if hidden else []
+    forbidden = {one.name for one in asked if one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    return TopicNames(frozenset(listed | {one.name for one in asked if not one.error_code}), frozenset(forbidden))
 
 
 def cluster_id(connection: Connection) -> str:
@@ -253,9 +267,17 @@ class OffsetLookup:
             errors = {part.error_code for topic in answer.topics for part in topic.partitions} - {0}
             if not errors:
                 return answer
+            if ErrorCode.TOPIC_AUTHORIZATION_FAILED in errors:
+                raise DataError(denied(address, "DESCRIBE", _first_refused(answer)))
             if not errors <= {int(code) for code in _PASSING | _MOVED} or time.monotonic() > deadline:
                 raise DataError(f"{address} answers {ErrorCode(min(errors)).name} when asked for offsets")
             time.sleep(_RETRY_S)
+
+
+def _first_refused(answer: Any) -> str:
+    """The topic."""
+    refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return next(str(one.name) for one in answer.topics if any(part.error_code == refusal for part in one.partitions))
 
 
 def list_offsets(
@@ -300,6 +322,8 @@ class Fetcher:
                 data = self._ask(position)
                 if not data.error_code:
                     break
+                if data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    raise DataError(denied(self.leader.address, "READ", self.leader.topic))
                 if data.error_code not in _MOVED | _PASSING:
                     deadline = 0.0
                 problem = f"{name} at offset {position}: the broker answers {ErrorCode(data.error_code).name}"
