@@ -84,6 +84,11 @@ class Auditor:
             self._check_waiting(after)
         if isinstance(event, AppendFailed) and isinstance(before, Group):
             self.recorded = False
+        if isinstance(event, AppendFailed) and isinstance(after, ConsumerGroup):
+            # Nobody was told of the epochs that are taken back, and they will be others.
+            for known in (self.plans, self.told):
+                for epoch in [epoch for epoch in known if epoch > after.epoch]:
+                    del known[epoch]
         if isinstance(before, Group) and isinstance(after, Group) and after.generation > before.generation:
             self.rebalances += 1
         if before is not None and after is not None and type(before) is not type(after):
