@@ -1,4 +1,4 @@
-"""A broker on which the pipeline's user may not read or see a topic: said in a sentence, never a smaller answer."""
+"""A broker that lets its user not read or see a topic, or that dies: said in a sentence, and never a smaller answer."""
 
 import html
 import json
@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 from pipeline.errors import DataError
 from pipeline.group_commit import offsets_of
 from pipeline.sources.access import access, read_settings
-from pipeline.sources.fetch_client import LATEST, list_offsets
+from pipeline.sources.fetch_client import LATEST, OffsetLookup, list_offsets
 from pipeline.sources.fetch_read import wanted
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
 from tests.pipeline.test_cli import run  # noqa: F401  a fixture
@@ -199,3 +199,32 @@ def test_a_groups_offsets_are_told_to_who_may_not_see_their_log(guarded: Guarded
     guarded.deny(f"DESCRIBE {OFFSETS}")
     found = offsets_of(guarded.bobs, "shop", settings=read_settings(str(guarded.config)))
     assert json.loads(found) == {"orders": {"0": 30}, "payments": {"0": 30}}
+
+
+@pytest.mark.parametrize("verb", ["lag", "report"])
+def test_a_broker_that_dies_while_it_is_asked_is_named_and_nothing_is_written(
+    verb: str,
+    run: Any,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Group records were read by then, and some of the ends of logs were told."""
+    with Kohort(tmp_path / "broker", QUICK_GROUPS) as broker:
+        fill(broker.address)
+        asked: list[Any] = []
+        ask = OffsetLookup.ask
+
+        def dying(lookup: OffsetLookup, times: Any) -> Any:
+            asked.append(times)
+            if len(asked) == 3:
+                broker.kill()
+            return ask(lookup, times)
+
+        # Tasks ask in processes of their own: these are the questions of the driver about the grid.
+        monkeypatch.setattr(OffsetLookup, "ask", dying)
+        code, out, err = run(verb, "--from", broker.address, "--to", tmp_path / "out")
+
+    [said] = told(err)
+    assert (code, out, len(asked)) == (1, "", 3)
+    assert said.startswith(f"kohort pipeline: {broker.address} broke off when asked for offsets: ")
+    assert not (tmp_path / "out").exists()
