@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from broker.config.settings import Settings
     from broker.config.settings_sources import Sources
     from broker.loop.runtime import Runtime
+    from broker.network.tls_channel import TlsChannel
     from broker.network.tls_settings import TlsSide
 
 log = logs.get_logger(__name__)
@@ -214,14 +215,20 @@ def _serve_http(
     http = HttpServer(runtime, loader(app))
     host, port = sockets[0].getsockname()[:2]
 
+    def encrypted() -> TlsChannel:
+        # The event loop's own TLS would shake hands and decrypt for as long as a stranger sends.
+        from broker.network.tls_channel import TlsChannel  # noqa: PLC0415  few starts need it
+
+        assert tls is not None
+        return TlsChannel(http.protocol(), server, tls)
+
     def listening() -> None:
         scheme = "http" if tls is None else "https"
         print(f"kohort metrics on {scheme}://{host_and_port(host, port)}/metrics", flush=True)
 
     for sock in sockets:
         told = listening if sock is sockets[0] else _nothing
-        context = None if tls is None else tls.renewing_context()
-        runtime.listen_while_running(sock, http.protocol, _HTTP_BACKLOG, told, tls=context)
+        runtime.listen_while_running(sock, http.protocol if tls is None else encrypted, _HTTP_BACKLOG, told)
 
     def end() -> None:
         app.stopping = True

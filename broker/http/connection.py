@@ -78,6 +78,8 @@ class HttpConnection:
         "peer",
     )
 
+    outside = False  # it is let in at once
+
     def __init__(self, server: Owner) -> None:
         self._server = server
         self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
@@ -131,7 +133,7 @@ class HttpConnection:
         if self._parser is not None and not self.closed:
             self._parser.receive_data(b"")
             self._read()
-        return not self.closed and self._transport.get_extra_info("ssl_object") is None  # TLS ends in both directions
+        return not self.closed
 
     def pause_writing(self) -> None:
         """The peer leaves too much unread."""
@@ -151,6 +153,16 @@ class HttpConnection:
         self._body = None
         self._server.connections.discard(self)
         self._server.runtime.timers.cancel(("http", id(self)))
+
+    # --- called by a TLS channel, where there is one
+
+    def identified(self, _: str) -> None:
+        """Its handshake is done. Who may ask what is said by a token, or by basic authentication."""
+
+    def end(self) -> None:
+        """The handshake has failed."""
+        if not self.closed:
+            self._end()
 
     # --- called by ours
 

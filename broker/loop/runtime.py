@@ -26,7 +26,6 @@ from broker.loop.timers import Timers
 if TYPE_CHECKING:
     import asyncio
     import socket
-    import ssl
     from collections.abc import Callable, Generator, Hashable, Iterable
     from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -42,7 +41,6 @@ CLOCK_CHECK_MS = 10_000
 _MAX_ROUNDS = 64
 _LOOK_EVERY_MS = 100
 _THREADS = 5  # for the disk, and one of them for what is taken from the loop in slices
-_HANDSHAKE_WITHIN_S = 10.0
 _LATE_MS = 250  # a timer that is later than this has not been waited for: something held the process up
 
 
@@ -340,13 +338,8 @@ class LoopRuntime(Runtime):
         make_protocol: Callable[[], Any],
         backlog: int,
         done: Callable[[], None],
-        *,
-        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """As `listen`, for a loop that runs: begins to accept a little later, and then calls `done`.
-
-        With `tls` the protocol meets what was encrypted.
-        """
+        """As `listen`, for a loop that runs: begins to accept a little later, and then calls `done`."""
 
         def listening(task: asyncio.Task[asyncio.Server]) -> None:
             self._starting.discard(task)
@@ -359,10 +352,7 @@ class LoopRuntime(Runtime):
                 task.result().close()
 
         # The loop keeps only weak references to tasks.
-        within_s = None if tls is None else _HANDSHAKE_WITHIN_S
-        task = self._loop.create_task(
-            self._loop.create_server(make_protocol, sock=sock, backlog=backlog, ssl=tls, ssl_handshake_timeout=within_s)
-        )
+        task = self._loop.create_task(self._loop.create_server(make_protocol, sock=sock, backlog=backlog))
         self._starting.add(task)
         task.add_done_callback(listening)
 

@@ -45,6 +45,43 @@ class Owner(Protocol):
         """It is gone."""
 
 
+class TlsOwner(Protocol):
+    """What of an owner a TLS channel needs."""
+
+    broker: Broker
+    counters: Counters
+    failures: Failures
+
+
+class Decrypted(Protocol):
+    """Who gets what a TLS channel has decrypted: a connection of clients, or of HTTP."""
+
+    host: str
+    peer: str
+    outside: bool
+
+    def connection_made(self, transport: Any) -> None:
+        """Somebody has connected, and has not shaken hands yet."""
+
+    def identified(self, principal: str) -> None:
+        """The handshake is done, with this one."""
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes have come."""
+
+    def pause_writing(self) -> None:
+        """The peer leaves too much unread."""
+
+    def resume_writing(self) -> None:
+        """The peer has read most of it."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone, whoever ended it."""
+
+    def end(self) -> None:
+        """End it when what is written has left."""
+
+
 class Transport(Protocol):
     """What bytes go through: the event loop's, or a TLS channel in front of it."""
 

@@ -26,8 +26,7 @@ from broker.network.unencrypted import PIECE_BYTES, Unencrypted
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from broker.network.connection import Connection
-    from broker.network.ports import Owner
+    from broker.network.ports import Decrypted, TlsOwner
     from broker.network.tls_settings import TlsSide
 
 HANDSHAKE_WITHIN_MS = 10_000
@@ -96,7 +95,7 @@ class TlsChannel:
         "_writing_paused",
     )
 
-    def __init__(self, connection: Connection, owner: Owner, side: TlsSide) -> None:
+    def __init__(self, connection: Decrypted, owner: TlsOwner, side: TlsSide) -> None:
         self._connection = connection
         self._owner = owner
         self._side = side

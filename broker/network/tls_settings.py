@@ -64,16 +64,6 @@ class TlsSide:
         """For the next handshake."""
         return self.loaded.context
 
-    def renewing_context(self) -> ssl.SSLContext:
-        """For a listener that is told of one context alone: each handshake takes what was read last."""
-
-        def renew(tls: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
-            tls.context = self.context
-
-        made = self._load().context
-        made.sni_callback = renew  # called without a name too
-        return made
-
     def principal(self, certificate: bytes | None) -> str | None:
         """Who bears a certificate, given as DER; None for one whom no rule knows."""
         if certificate is None:

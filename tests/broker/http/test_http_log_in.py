@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import urllib.error
 import urllib.request
 from base64 import b64encode
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,7 @@ from broker.http.answers import Later, json_answer
 from broker.http.door import Door
 from broker.http.listener import check_log_in
 from broker.http.log_in import LogIn
+from broker.http.server import MAX_OF_A_HOST
 from tests.support.broker_process import Kohort
 from tests.support.certificates import Authority
 from tests.support.virtual_runtime import VirtualRuntime
@@ -138,6 +141,42 @@ def test_https_with_a_token(tmp_path: Path) -> None:
     assert "none was shown" in told[0]
     assert "mechanism=bearer" in told[1]
     assert "planted" not in broker.log()
+
+
+def test_strangers_who_do_not_shake_hands_count_and_leave_in_time(tmp_path: Path) -> None:
+    """As on the other listeners, whose TLS it is: the loop's own would keep as many as come."""
+    authority = Authority()
+    (tmp_path / "server.pem").write_bytes(authority.issue().pem())
+    settings = {
+        **BOTH,
+        "kohort.http.protocol": "HTTPS",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "server.pem"),
+    }
+    with Kohort(tmp_path / "data", settings) as broker, ExitStack() as opened:
+        host, _, port = broker.http.removeprefix("https://").rpartition(":")
+
+        def stranger(source: str) -> socket.socket:
+            found = opened.enter_context(socket.socket())
+            found.bind((source, 0))
+            found.settimeout(20)
+            found.connect((host, int(port)))
+            return found
+
+        first = stranger("127.0.0.2")
+        for _ in range(MAX_OF_A_HOST - 1):
+            stranger("127.0.0.2")
+        with suppress(ConnectionError):
+            assert stranger("127.0.0.2").recv(1) == b""
+        context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+        context.check_hostname = False
+        assert urllib.request.urlopen(f"{broker.http}/healthz", context=context, timeout=20).status == 200
+        first.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        with suppress(ConnectionError):
+            while first.recv(1_000):
+                pass
+    assert "listener=http" in broker.log()
+    assert "tls_handshake_failed" in broker.log()
 
 
 def test_who_is_refused_often_is_told_so_later_and_later() -> None:

@@ -26,6 +26,8 @@ from broker.broker import Broker
 from broker.config.listeners import parse_listeners
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
+from broker.http.answers import json_answer
+from broker.http.server import HttpServer
 from broker.network.listener_security import ListenerSecurity
 from broker.network.tls_channel import AHEAD_BYTES, HANDSHAKE_WITHIN_MS, TlsChannel
 from broker.network.tls_settings import TlsRefused
@@ -89,6 +91,24 @@ class Service(Harness):
     def peer(self, **options: Any) -> Peer:
         return Peer(self, **options)
 
+    def new_channel(self) -> TlsChannel:
+        """Of one that connects."""
+        channel = self.server._factory("SSL")()
+        assert isinstance(channel, TlsChannel)
+        return channel
+
+
+class HttpsService(Service):
+    """The HTTP listener with TLS, whose every answer is as long as `large`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.http = HttpServer(self.runtime, lambda: lambda *_: json_answer(self.large))
+
+    def new_channel(self) -> TlsChannel:
+        assert self.security.tls is not None
+        return TlsChannel(self.http.protocol(), self.server, self.security.tls)
+
 
 class Peer:
     """A client's side of TLS, and the socket between the two."""
@@ -114,7 +134,7 @@ class Peer:
             context.load_cert_chain(*shown.write(folder, "client"))
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-        self.channel: TlsChannel = service.server._factory("SSL")()
+        self.channel = service.new_channel()
         self.connection = self.channel._connection
         self.transport = FakeTransport(host)
         self.transport.protocol = self.channel
@@ -910,12 +930,13 @@ def shaken_with_secret(service: Service, folder: Path) -> tuple[Peer, bytes]:
     return peer, bytes.fromhex(line.split()[2])
 
 
+@pytest.mark.parametrize("kind", [Service, HttpsService])
 @pytest.mark.parametrize("asked_back", [False, True])
-def test_new_keys_without_end_hold_nobody_up(tmp_path: Path, asked_back: bool):
+def test_new_keys_without_end_hold_nobody_up(tmp_path: Path, asked_back: bool, kind: type[Service]):
     """SE66: 27 bytes that cost thirty microseconds; a socket's buffer of them was a quarter of a second of the loop."""
     longest_ns = []
     for _ in range(3):
-        service = Service()
+        service = kind()
         service.runtime._rounds = 1
         service.runtime.slices._clock_ns = thread_time_ns
         peer, secret = shaken_with_secret(service, tmp_path)
@@ -935,8 +956,11 @@ def test_new_keys_without_end_hold_nobody_up(tmp_path: Path, asked_back: bool):
     assert min(longest_ns) < 5_000_000
 
 
-def test_who_asks_for_new_keys_and_reads_none_is_sent_away(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    service = Service()
+@pytest.mark.parametrize("kind", [Service, HttpsService])
+def test_who_asks_for_new_keys_and_reads_none_is_sent_away(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: type[Service]
+):
+    service = kind()
     peer, secret = shaken_with_secret(service, tmp_path)
     peer.channel.data_received(new_keys(secret, 25_000, asked_back=True))
     for _ in range(100):
@@ -944,6 +968,30 @@ def test_who_asks_for_new_keys_and_reads_none_is_sent_away(tmp_path: Path, capfd
     assert peer.transport.aborted
     assert len(peer.transport.written) < 540_000
     assert "answers to new keys are not read" in capfd.readouterr().err
+
+
+def test_https_answers_come_whole_and_who_drips_leaves_in_time():
+    """The HTTP listener's own deadline holds from the moment that somebody connects."""
+    service = HttpsService()
+    service.large = "x" * 3_000_000
+    peer = service.peer().shake_hands()
+    for _ in range(2):
+        peer.received = b""
+        peer.send(b"GET /groups HTTP/1.1\r\nHost: h\r\n\r\n")
+        head, _, body = peer.received.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert len(body) == 3_000_003
+    silent, dripping = service.peer(), service.peer().shake_hands()
+    dripping.send(b"GET /gro")
+    assert len(service.http.connections) == 3
+    for _ in range(10):
+        service.runtime.advance(1_000)
+        dripping.send(b"u")
+    assert silent.transport.closed
+    assert dripping.transport.closed
+    for gone in (silent, dripping):
+        gone.channel.connection_lost(None)
+    assert len(service.http.connections) == 1
 
 
 def test_requests_come_through_whatever_records_and_pieces_they_come_in():
