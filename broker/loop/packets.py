@@ -8,9 +8,9 @@ Source: socket(7), SO_ATTACH_FILTER; Linux' networking/filter.rst.
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import sys
+from array import array
 from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -37,10 +37,9 @@ def drop(sock: socket.socket, hosts: Sequence[str]) -> bool:
         if not hosts:
             sock.setsockopt(socket.SOL_SOCKET, _DETACH, 0)
             return True
-        program = _program(hosts[:MOST_HOSTS])
-        held = ctypes.create_string_buffer(program, len(program))
-        count = len(program) // _INSTRUCTION.size
-        sock.setsockopt(socket.SOL_SOCKET, _ATTACH, _PROGRAM.pack(count, ctypes.addressof(held)))
+        program = array("B", _program(hosts[:MOST_HOSTS]))
+        address, size_bytes = program.buffer_info()
+        sock.setsockopt(socket.SOL_SOCKET, _ATTACH, _PROGRAM.pack(size_bytes // _INSTRUCTION.size, address))
         return True
     return False
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import re
-import select
 import socket
 import threading
 import time
@@ -23,7 +22,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
 from tests.support.broker_process import BrokerDiedError, Kohort, eventually
-from tests.support.wire import Wire
+from tests.support.wire import Wire, is_ready
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +231,7 @@ def test_a_bomb_of_any_codec_is_stored_or_refused_within_a_hundred_megabytes(tmp
         for name in topics:
             for bomb in bombs:
                 wire.send(produce(bomb, name), 9)
-                while not select.select([wire.socket], [], [], 0.005)[0]:
+                while not is_ready(wire.socket, 0.005):
                     began = time.monotonic()
                     other.coordinator_error("g")
                     times_s.append(time.monotonic() - began)

@@ -1,5 +1,6 @@
 """A Kafka connection for tests and benchmarks that must say exactly what goes over the wire, and no more."""
 
+import select
 import socket
 import struct
 from typing import Any, Self
@@ -15,6 +16,16 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from protocol.schema import Message
+
+
+def is_ready(sock: socket.socket, within_s: float, event: int = select.POLLIN) -> bool:
+    """Whether there is something to read, or with POLLOUT room to write, before so many seconds are over.
+
+    Not `select.select`, which knows 1,024 descriptors: a process of many tests has more.
+    """
+    waiting = select.poll()
+    waiting.register(sock, event)
+    return bool(waiting.poll(within_s * 1_000))
 
 
 class Wire:

@@ -103,20 +103,25 @@ def test_a_listener_that_strangers_reach_warns(
     assert TOKEN not in said
 
 
-def test_https_with_a_token(tmp_path: Path) -> None:
-    """The certificate is that of the listeners; neither the token nor a wrong one is ever in the log."""
+def https(folder: Path) -> tuple[dict[str, str], ssl.SSLContext]:
+    """The settings of a broker that asks who somebody is, over TLS, and how a client trusts it."""
     authority = Authority()
-    (tmp_path / "server.pem").write_bytes(authority.issue().pem())
+    (folder / "server.pem").write_bytes(authority.issue().pem())
     settings = {
         **BOTH,
         "kohort.http.protocol": "HTTPS",
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(tmp_path / "server.pem"),
-        "kohort.log.level": "debug",
+        "ssl.keystore.location": str(folder / "server.pem"),
     }
-    with Kohort(tmp_path / "data", settings) as broker:
-        context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
-        context.check_hostname = False
+    context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
+    context.check_hostname = False
+    return settings, context
+
+
+def test_https_with_a_token(tmp_path: Path) -> None:
+    """The certificate is that of the listeners; neither the token nor a wrong one is ever in the log."""
+    settings, context = https(tmp_path)
+    with Kohort(tmp_path / "data", {**settings, "kohort.log.level": "debug"}) as broker:
 
         def get(path: str, shown: str | None = None) -> tuple[int, bytes]:
             headers = {} if shown is None else {"Authorization": shown}
@@ -145,14 +150,7 @@ def test_https_with_a_token(tmp_path: Path) -> None:
 
 def test_strangers_who_do_not_shake_hands_count_and_leave_in_time(tmp_path: Path) -> None:
     """As on the other listeners, whose TLS it is: the loop's own would keep as many as come."""
-    authority = Authority()
-    (tmp_path / "server.pem").write_bytes(authority.issue().pem())
-    settings = {
-        **BOTH,
-        "kohort.http.protocol": "HTTPS",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(tmp_path / "server.pem"),
-    }
+    settings, context = https(tmp_path)
     with Kohort(tmp_path / "data", settings) as broker, ExitStack() as opened:
         host, _, port = broker.http.removeprefix("https://").rpartition(":")
 
@@ -168,8 +166,6 @@ def test_strangers_who_do_not_shake_hands_count_and_leave_in_time(tmp_path: Path
             stranger("127.0.0.2")
         with suppress(ConnectionError):
             assert stranger("127.0.0.2").recv(1) == b""
-        context = ssl.create_default_context(cadata=authority.certificate_pem.decode())
-        context.check_hostname = False
         assert urllib.request.urlopen(f"{broker.http}/healthz", context=context, timeout=20).status == 200
         first.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         with suppress(ConnectionError):

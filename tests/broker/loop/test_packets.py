@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from broker.loop import packets
+from tests.support.wire import is_ready
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the program is Linux' own")
 
@@ -23,7 +24,7 @@ def knock(at: socket.socket, host: str) -> socket.socket:
 
 
 def answered(client: socket.socket, within_s: float) -> bool:
-    return bool(select.select([], [client], [], within_s)[1])
+    return is_ready(client, within_s, select.POLLOUT)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ equal behaviour gives equal transcripts.
 from __future__ import annotations
 
 import re
-import select
 import struct
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from protocol.records import batch
 from protocol.registry import APIS
 from protocol.schema import Array, Records, Struct, Uuid
 from protocol.types import ZERO_UUID
-from tests.support.wire import Wire
+from tests.support.wire import Wire, is_ready
 
 ANSWER_WITHIN_S = 15.0
 PARKED_S = 0.15
@@ -303,7 +302,7 @@ class Client:
 
     def parked(self, seconds: float = PARKED_S) -> bool:
         """Whether no answer comes for a moment, recorded; one that does come is recorded as well."""
-        if select.select([self.wire.socket], [], [], seconds)[0]:
+        if is_ready(self.wire.socket, seconds):
             self._record(self._awaited[0][0], self._awaited[0][1], "answered")
             self.answer()
             return False
