@@ -42,6 +42,13 @@ def described(address: str) -> DescribedConsumerGroup | None:
     return group if settled and all(one.member_epoch == group.group_epoch for one in group.members) else None
 
 
+def heard(address: str, workers: list[harness.Worker]) -> DescribedConsumerGroup | None:
+    """The same, once these, who are all of them, know it too: what a member was sent is its own before it has it."""
+    group = described(address)
+    by_member = group and sorted(owned(one) for one in group.members)
+    return group if by_member == sorted(sorted(worker.owned()) for worker in workers) else None
+
+
 def places(group: DescribedConsumerGroup) -> dict[str, Any]:
     """All that must be the same on the other broker."""
     members = {one.member_id: (one.member_epoch, one.member_type, owned(one)) for one in group.members}
@@ -87,7 +94,7 @@ def test_members_go_on_at_their_epochs_while_the_broker_becomes_another(tmp_path
     harness.wait_until_shared(workers)
 
     def become(old: BrokerProcess, new: BrokerProcess, present: list[harness.Worker], *, killed: bool = False) -> None:
-        before = places(eventually(lambda: described(old.address)))
+        before = places(eventually(lambda: heard(old.address, present)))
         moved = [moves(worker) for worker in present]
         old.kill() if killed else old.stop()
         if isinstance(old, Kohort):
