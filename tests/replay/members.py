@@ -13,8 +13,8 @@ from coordinator.offsets.inputs import CommitOffsets, DeleteGroup
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.consumer_protocol import encode_assignment
-from tests.coordinator.consumer.test_moving import said
 from tests.coordinator.driver import Topics
+from tests.support.consumer_protocol import subscription
 
 if TYPE_CHECKING:
     from tests.replay.life import Answer, Life
@@ -107,7 +107,7 @@ class Members:
         known = [] if group is None else [(m.member_id, m.instance_id) for m in group.members.values()]
         if mixed is not None:
             known += [(m.member_id, m.instance_id) for m in mixed.members.values() if m.classic is not None]
-        protocols = (("range", said(EVERYTHING)),)
+        protocols = (("range", subscription(*EVERYTHING, owned={})),)
         fresh = [("", (None, "i")[number // 2 % 2])] if number % 2 or not known else []
         joins: list[Heard] = [
             broker.join(
