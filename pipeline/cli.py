@@ -9,12 +9,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pipeline.errors import DataError, EnvironmentMissing, PipelineError, UsageError
+from pipeline.errors import DONE, LOSS, MISUSED, DataError, EnvironmentMissing, PipelineError, UsageError
 
 if TYPE_CHECKING:
     import argparse
-
-DONE, LOSS, MISUSED = 0, 1, 2
 
 
 def main(words: list[str]) -> int:

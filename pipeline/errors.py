@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Exit codes: nothing is missing; something could not be read; a word, a place or the environment was wrong.
+DONE, LOSS, MISUSED = 0, 1, 2
+
 
 class PipelineError(Exception):
     """The common base."""

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pipeline import class_archive
-from pipeline.errors import DataError, PipelineError
+from pipeline.errors import DONE, LOSS, DataError, PipelineError
 from pipeline.jobs.reasons import explain
 from pipeline.spans import counted
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pipeline.jobs.inputs import Inputs
 
 __all__ = ["explain", "finish", "run"]
-LOSS = 1
 
 
 def run(command: Command) -> int:
@@ -99,4 +98,4 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
         file=sys.stderr,
     )
     lost = bool(skipped or left_out) or (command.strict and counts is not None and counts.undecoded > 0)
-    return LOSS if lost else 0
+    return LOSS if lost else DONE

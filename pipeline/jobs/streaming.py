@@ -15,8 +15,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pipeline import group_commit
-from pipeline.errors import UsageError
-from pipeline.jobs import LOSS, stream_tables
+from pipeline.errors import DONE, LOSS, UsageError
+from pipeline.jobs import stream_tables
 from pipeline.jobs.compaction import compact
 from pipeline.jobs.hadoop import HadoopPlace
 from pipeline.jobs.inputs import Inputs, matches
@@ -165,7 +165,7 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
         f"{counted(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
-    return LOSS if inputs.left_out() else 0
+    return LOSS if inputs.left_out() else DONE
 
 
 def claim(
