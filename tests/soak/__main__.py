@@ -13,6 +13,7 @@ import random
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -209,7 +210,11 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kohort-soak-") as directory:
         soak = Soak(Path(directory), options.seed)
-        soak.run(options.hours * 3_600, tuple(options.client or CLIENTS))
+        try:
+            soak.run(options.hours * 3_600, tuple(options.client or CLIENTS))
+        except (Exception, KeyboardInterrupt):
+            # What was measured in hours is told all the same.
+            soak.wrong.append(f"ended in round {soak.rounds}: {traceback.format_exc()[-4_000:]}")
         return 0 if soak.report() else 1
 
 

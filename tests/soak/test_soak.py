@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.soak import __main__ as soak
 from tests.soak.measures import MEGABYTE, Measure, grown
 from tests.support.broker_process import ROOT
 
@@ -21,6 +22,21 @@ def test_growth_is_more_than_what_comes_and_goes():
     assert grown(steady) == []
     assert len(grown([*steady, *measures(200)])) == 1
     assert len(grown([*steady, *measures(100, folders=101)])) == 1
+
+
+def test_what_was_seen_is_told_when_a_round_breaks_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def run(self: soak.Soak, _seconds: float, _clients: tuple[str, ...]) -> None:
+        self.rounds, self.measures = 4, measures(100, 100, 100, 900)
+        raise OSError("the topic could not be deleted")
+
+    monkeypatch.setattr(soak.Soak, "run", run)
+    monkeypatch.setattr(sys, "argv", ["soak", "--seed", "1"])
+    assert soak.main() == 1
+    told = capsys.readouterr().out
+    assert "WRONG: ended in round 4" in told and "the topic could not be deleted" in told
+    assert "memory_bytes has grown" in told
 
 
 @pytest.mark.slow
