@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tools.mutants import parts
 from tools.mutants.__main__ import Score, draw, stale
-from tools.mutants.quick import difference
+from tools.mutants.quick import Limits, Outcome, difference, outcome, run
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
 
 
@@ -68,3 +72,47 @@ def test_a_row_whose_line_is_no_more_is_told():
     gone = (place, "return sorted(nobody())", "return sorted(None)")
     nowhere = ("tools.nobody.at_all", "return", "pass")
     assert stale({there, gone, nowhere}) == [gone, nowhere]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "what"),
+    [
+        (0, b"", Outcome.SURVIVED),
+        (1, b"", Outcome.FOUND),
+        (2, b"", Outcome.FOUND),
+        (4, b"ERROR collecting tests/test_a.py", Outcome.FOUND),
+        (4, b"file or directory not found", Outcome.UNKNOWN),
+        (-signal.SIGXCPU, b"", Outcome.ENDLESS),
+        (-signal.SIGKILL, b"", Outcome.UNKNOWN),
+        (-signal.SIGSEGV, b"", Outcome.UNKNOWN),
+    ],
+)
+def test_only_what_a_test_has_said_is_found(code: int, said: bytes, what: Outcome):
+    """Who is killed from outside, for want of memory say, has found nothing."""
+    assert outcome(code, said) is what
+
+
+def test_what_is_endless_depends_on_what_the_tests_take_without_a_fault():
+    assert Limits.beyond(2.1, 4) == Limits(30, 900)
+    assert Limits.beyond(50.2, 100) == Limits(251, 2_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_run_leaves_nothing_behind(tmp_path: Path, ends: bool):
+    """No file and no process of its tests, however it ends."""
+    marker = f"{tmp_path.name}-{ends}"
+    test = tmp_path / "test_left.py"
+    test.write_text(
+        "import subprocess, sys, tempfile\n"
+        "def test_it():\n"
+        f"    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)', {marker!r}])\n"
+        "    tempfile.mkdtemp()\n"
+        f"    while not {ends}: pass\n"
+    )
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    became, _ = run(tree, [str(test)], Limits(5, 120))
+    assert became is (Outcome.SURVIVED if ends else Outcome.ENDLESS)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["test_left.py", "tree"]
+    assert subprocess.run(["pgrep", "-f", marker], check=False, capture_output=True).stdout == b""

@@ -10,16 +10,20 @@ from __future__ import annotations
 import argparse
 import compileall
 import importlib.util
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
+from enum import StrEnum
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
@@ -31,20 +35,49 @@ from tools.mutants.parts import FOR_CI, ROOMS, Part
 from tools.mutants.workplace import ROOT, sides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-CPU_S = 60
-"""An endless loop: a room's tests take seconds. In CPU time, of which others at work take nothing."""
-WAIT_S = 900
-"""Threads that wait for each other."""
-_LIMITED = f"""
-import resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
+_LIMITED = """
+import resource, sys, time
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[1]), int(sys.argv[1]) + 10))
 import pytest
-sys.exit(pytest.main(sys.argv[1:]))
+code = pytest.main(sys.argv[2:])
+print(f"\\ncpu_s {time.process_time():.2f}", flush=True)
+sys.exit(code)
 """
 # pytest's: tests failed, or their file has an error; the file of a test that is asked for by name has one; none failed.
-_FOUND, _UNREADABLE, _SURVIVED = {1, 2, -signal.SIGXCPU, -signal.SIGKILL}, 4, 0
+_FOUND, _UNREADABLE, _SURVIVED = {1, 2}, 4, 0
+
+
+class Outcome(StrEnum):
+    """What became of a mutant."""
+
+    FOUND = "found"
+    ENDLESS = "endless"
+    """Its tests took far more than they do without it: found, and told apart."""
+    SURVIVED = "survived"
+    UNKNOWN = "unknown"
+    """Killed from outside, or crashed: nothing is known, so it is not counted as found."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run of a part's tests may take before it is called endless."""
+
+    cpu_s: int
+    """CPU time, of which others at work take nothing."""
+    wait_s: float
+    """By the clock: threads that wait for each other take no CPU time."""
+
+    @classmethod
+    def beyond(cls, cpu_s: float, wait_s: float) -> Limits:
+        """Five times what the tests took without a fault, and 30 s at least; by the clock twenty times, and 15 min."""
+        return cls(max(30, math.ceil(5 * cpu_s)), max(900.0, 20 * wait_s))
+
+
+WITHOUT_A_FAULT = Limits(cpu_s=600, wait_s=1_800.0)
+"""Nothing is known of a part's tests yet."""
 
 
 @dataclass(frozen=True)
@@ -103,28 +136,44 @@ def difference(source: str, code: str) -> tuple[str, str]:
     return sides(unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm=""))
 
 
-def fail(tree: Path, tests: Sequence[str]) -> bool:
-    """Whether they fail on a copy, or do not end."""
+def outcome(code: int, said: bytes) -> Outcome:
+    """What an exit code of pytest's means, or a signal."""
+    if code in _FOUND or (code == _UNREADABLE and b"ERROR collecting" in said):
+        return Outcome.FOUND
+    if code == -signal.SIGXCPU:
+        return Outcome.ENDLESS
+    return Outcome.SURVIVED if code == _SURVIVED else Outcome.UNKNOWN
+
+
+def run(tree: Path, tests: Sequence[str], limits: Limits) -> tuple[Outcome, bytes]:
+    """What tests make of a copy, and what they said. Nothing that they began or wrote is left."""
     words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=ci", *tests]
-    environment = os.environ | {"KOHORT_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree)}
-    command = [sys.executable, "-c", _LIMITED, "-o", f"pythonpath={tree} {ROOT}", *words]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=WAIT_S,
+    files = tree.with_name(f"{tree.name}-tmp")
+    files.mkdir(exist_ok=True)
+    environment = os.environ | {
+        "KOHORT_PURE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": str(tree),
+        "TMPDIR": str(files),
+    }
+    command = [sys.executable, "-c", _LIMITED, str(limits.cpu_s), "-o", f"pythonpath={tree} {ROOT}", *words]
+    # To a file: a pipe would be waited for as long as a child of the tests holds it.
+    with (files / "said").open("w+b") as said:
+        tested = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
         )
-    except subprocess.TimeoutExpired:
-        return True
-    if done.returncode in _FOUND or (done.returncode == _UNREADABLE and b"ERROR collecting" in done.stdout):
-        return True
-    if done.returncode != _SURVIVED:
-        sys.exit(f"{done.stdout[-5_000:].decode()}\npytest ended with {done.returncode}")
-    return False
+        try:
+            code = tested.wait(limits.wait_s)
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGXCPU
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(tested.pid, signal.SIGKILL)
+            tested.wait()
+        said.seek(0)
+        text = said.read()
+    shutil.rmtree(files, ignore_errors=True)
+    return outcome(code, text), text
 
 
 def copy(tree: Path) -> None:
@@ -134,22 +183,34 @@ def copy(tree: Path) -> None:
         compileall.compile_dir(tree / top, quiet=1)
 
 
-def found(trees: SimpleQueue[Path], fault: Fault | Part) -> bool:
-    """Whether a test fails with this fault; of a part: without one."""
+def limits_of(trees: SimpleQueue[Path], part: Part) -> Limits:
+    """What a part's tests may take with a fault in it. They must pass without one."""
     tree = trees.get()
+    began = time.monotonic()
     try:
-        if isinstance(fault, Part):
-            return fail(tree, fault.tests)
-        place = tree / fault.file
-        before = place.read_text()
-        Path(importlib.util.cache_from_source(str(place))).unlink(missing_ok=True)
-        place.write_text(fault.code)
-        try:
-            return fail(tree, fault.tests)
-        finally:
-            place.write_text(before)
+        became, said = run(tree, part.tests, WITHOUT_A_FAULT)
     finally:
         trees.put(tree)
+    if became is not Outcome.SURVIVED:
+        sys.exit(f"{said[-5_000:].decode(errors='replace')}\nwithout a fault: {became}, {' '.join(part.files)}")
+    return Limits.beyond(float(said.rpartition(b"cpu_s ")[2]), time.monotonic() - began)
+
+
+def planted(trees: SimpleQueue[Path], limits: Mapping[tuple[str, ...], Limits], fault: Fault) -> Outcome:
+    """What the tests make of this fault."""
+    tree = trees.get()
+    place = tree / fault.file
+    before = place.read_text()
+    try:
+        Path(importlib.util.cache_from_source(str(place))).unlink(missing_ok=True)
+        place.write_text(fault.code)
+        became, said = run(tree, fault.tests, limits[fault.tests])
+    finally:
+        place.write_text(before)
+        trees.put(tree)
+    if became is Outcome.UNKNOWN:
+        print(said[-2_000:].decode(errors="replace"), file=sys.stderr, flush=True)
+    return became
 
 
 def measure(name: str, size: int, seed: int, processes: int) -> float:
@@ -163,27 +224,27 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
         for number in range(processes):
             copy(Path(place, str(number)))
             trees.put(Path(place, str(number)))
-        if any(
-            pool.map(
-                partial(found, trees), [part for part in ROOMS[name] if {one.tests for one in sample} >= {part.tests}]
-            )
-        ):
-            sys.exit(f"{name}: its tests fail without a fault")
-        count_found = 0
-        for at, was_found in enumerate(pool.map(partial(found, trees), sample)):
-            count_found += was_found
-            if not was_found:
+        parts = [part for part in ROOMS[name] if part.tests in {one.tests for one in sample}]
+        limits = dict(zip((part.tests for part in parts), pool.map(partial(limits_of, trees), parts), strict=True))
+        counts = Counter[Outcome]()
+        for at, became in enumerate(pool.map(partial(planted, trees, limits), sample)):
+            counts[became] += 1
+            if became is not Outcome.FOUND:
                 fault = sample[at]
-                print(f"survived: {fault.name}\n  - {fault.was}\n  + {fault.becomes}", flush=True)
-            print(f"{name}: {count_found} of the first {at + 1} found", file=sys.stderr, flush=True)
-    score = Score(count_found, len(sample), 0)
+                print(f"{became}: {fault.name}\n  - {fault.was}\n  + {fault.becomes}", flush=True)
+            print(f"{name}: {_told(counts)} of the first {at + 1}", file=sys.stderr, flush=True)
+    score = Score(counts[Outcome.FOUND] + counts[Outcome.ENDLESS], len(sample), 0)
     low, high = score.bounds
     print(
-        f"{name}: {score.found} of {score.tried} found (95 %: {low:.1%} to {high:.1%}; seed {seed}), "
+        f"{name}: {score.found} of {score.tried} found (95 %: {low:.1%} to {high:.1%}; seed {seed}; {_told(counts)}), "
         f"of {len(every)} that there are",
         flush=True,
     )
     return score.share
+
+
+def _told(counts: Counter[Outcome]) -> str:
+    return ", ".join(f"{counts[kind]} {kind}" for kind in Outcome if counts[kind])
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -195,6 +256,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-least", type=float, default=60.0, help="percent to be found in every room")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args(words)
+    # As Ctrl-C does, so that the copies are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     shares = {name: measure(name, options.sample, options.seed, options.processes) for name in options.rooms or FOR_CI}
     low = [name for name, share in shares.items() if share * 100 < options.at_least]
     if low:
