@@ -1,9 +1,12 @@
 """`make soak HOURS=8`: real clients, hostile ones and troubles, round after round, and what must not grow meanwhile.
 
-A round makes a topic, has two libraries read it in groups while a producer writes, plays troubles, then lets everything
-end: all that was acknowledged must have been read and committed, owners and positions must have been right
-(`tests.clients.harness`), and the topic is deleted. The broker is the same one all along, but for its restarts.
-Exit code 1, and what was wrong, when something was.
+A round makes a topic, has two libraries read it in groups while a producer writes, and one more copy it in transactions
+(`tests.soak.transforming`: it reads with SCRAM and writes over TLS), plays troubles, then lets everything end: all that
+was acknowledged must have been read and committed, owners and positions must have been right (`tests.clients.harness`),
+the copy must have every record once, and the topics are deleted.
+
+A process lives for 1, 2, 4 and 8 rounds, then for 1 to 32, for 1 to 128 and so on: a leak shows in long lives only.
+A life ends, by SIGKILL or SIGTERM in turn, in the middle of a round. Exit code 1, and what was wrong, if something was.
 """
 
 import argparse
@@ -14,18 +17,24 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count, repeat
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.clients import harness
 from tests.clients.harness import ASSIGNORS, JAVA, Worker
 from tests.soak.hostile import life
-from tests.soak.measures import Measure, grown, measure, stalls
-from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
+from tests.soak.measures import Measure, grown, lives, measure, stalls
+from tests.soak.transforming import Transformer
+from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, free_port
+from tests.support.certificates import Authority
 
 TROUBLE_S = 30
+STALL_MS = 5_000
+"""Nobody holds the loop for longer, not even where it has to wait for a core."""
+PASSWORD = "soak-secret"
 NEW = "_848"
 """After a library's name: in the consumer protocol (KIP-848)."""
 CLIENTS = (
@@ -39,7 +48,14 @@ SETTINGS = {
     "kohort.log.level": "warn",
     "log.retention.check.interval.ms": 10_000,
     "offsets.retention.check.interval.ms": 10_000,
+    "offsets.retention.minutes": 5,  # of groups that could not be deleted: else they are growth
 }
+
+
+def growing_lives() -> Iterator[int]:
+    """In how many rounds each process is measured: 1, 2, 4, 8, then 1 to 32, then 1 to 128 and so on."""
+    for longest in count(3, 2):
+        yield from (1 << power for power in range(longest + 1))
 
 
 class Troubled(Kohort):
@@ -59,10 +75,29 @@ class Troubled(Kohort):
 class Soak:
     """One broker, and the rounds that it lives through."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, lengths: Iterator[int], trouble_s: float = TROUBLE_S) -> None:
         self.directory = directory
         self.random = random.Random(seed)
+        self.authority = Authority()
+        self.tls_port, self.scram_port = free_port(), free_port()
         self.broker = Troubled(directory / "broker", SETTINGS)
+        (directory / "authority.crt").write_bytes(self.authority.certificate_pem)
+        (directory / "broker.pem").write_bytes(self.authority.issue().pem())
+        addresses = {"PLAINTEXT": self.broker.port, "SSL": self.tls_port, "SASL_PLAINTEXT": self.scram_port}
+        self.broker.settings |= {
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items()),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(directory / "broker.pem"),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+        self.trouble_s = trouble_s
+        self.lengths = lengths
+        self.left = next(lengths)  # rounds of this process
+        self.ends = 0
+        self.transactions = {"committed": 0, "aborted": 0}
         self.measures: list[Measure] = []
         self.stalls: dict[str, float] = {}
         self.wrong: list[str] = []
@@ -88,7 +123,20 @@ class Soak:
         """Only hostile clients."""
         time.sleep(5)
 
-    TROUBLES: tuple[Callable[["Soak"], None], ...] = (restart, kill, fill, slow, nothing)
+    TROUBLES: tuple[Callable[["Soak"], None], ...] = (fill, slow, nothing)
+
+    def _due(self) -> bool:
+        """Whether this process has lived for its rounds; if so, the next one's are drawn."""
+        due = self.left <= 0
+        if due:
+            self.left = next(self.lengths)
+        self.left -= 1
+        return due
+
+    def _end_of_life(self) -> Callable[["Soak"], None]:
+        """One after the other."""
+        self.ends += 1
+        return Soak.kill if self.ends % 2 else Soak.restart
 
     def _restart(self, *, kill: bool) -> None:
         self._remember_stalls()
@@ -107,7 +155,9 @@ class Soak:
         """Rounds until the time is over."""
         context = multiprocessing.get_context("spawn")
         with self.broker as broker:
+            self._let_in()
             end = context.Event()
+            # On the open listener only: before a log-in all of an address share what strangers may take.
             hostile = context.Process(target=life, args=(broker.address, 1, end), daemon=True)
             hostile.start()
             try:
@@ -124,11 +174,39 @@ class Soak:
                 hostile.kill()
         broker.check_log()
 
+    def _let_in(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.broker.address})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096)
+        upsertion = UserScramCredentialUpsertion("soak", info, PASSWORD.encode())
+        for future in admin.alter_user_scram_credentials([upsertion]).values():
+            future.result(60)
+
+    def _transformer(self, source: str, sink: str, group: str) -> Transformer:
+        reading = {
+            "bootstrap.servers": f"127.0.0.1:{self.scram_port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "soak",
+            "sasl.password": PASSWORD,
+            "group.protocol": "consumer" if self.rounds % 2 else "classic",
+        }
+        writing = {
+            "bootstrap.servers": f"127.0.0.1:{self.tls_port}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.directory / "authority.crt"),
+        }
+        return Transformer(reading, writing, source, sink, group, self.random.getrandbits(32))
+
     def _round(self, clients: list[str]) -> None:
         self.rounds += 1
         began, name = time.monotonic(), f"soak-{self.rounds}"
-        harness.create_topic(self.broker.address, name)
+        topics = [name, f"{name}-copy"]
+        for topic in topics:
+            harness.create_topic(self.broker.address, topic)
+        dies = self._due()
         with contextlib.ExitStack() as stack:
+            transformer = self._transformer(*topics, f"{name}-transformer")
+            stack.callback(transformer.stop)
             groups: list[list[Worker]] = []
             for client in clients:
                 group = [self._worker(client, name, number) for number in range(2)]
@@ -137,9 +215,11 @@ class Soak:
                     stack.callback(worker.close)
             writer = harness.Writer(self.broker.address, name, per_second=100)
             played = []
-            until = time.monotonic() + TROUBLE_S
-            while time.monotonic() < until:
+            until = time.monotonic() + self.trouble_s
+            while time.monotonic() < until or dies:
                 trouble = self.random.choice(self.TROUBLES)
+                if dies and len(played) == 1:  # in the middle of a round
+                    trouble, dies = self._end_of_life(), False
                 played.append(trouble.__name__)
                 trouble(self)
                 time.sleep(self.random.uniform(1, 5))
@@ -152,12 +232,13 @@ class Soak:
                         worker.leave(120)
                     if group[0].client != "kafkajs":  # which does not tell what it reads
                         harness.check_reads(group, written)
+                transformer.check(self.broker.address, written, deadline_s=180)
             except AssertionError as error:
                 self.wrong.append(f"round {self.rounds}, {clients}, {played}: {error}"[:4_000])
         admin = AdminClient({"bootstrap.servers": self.broker.address})
-        for future in admin.delete_topics([name]).values():
+        for future in admin.delete_topics(topics).values():
             future.result(120)
-        for future in admin.delete_consumer_groups([f"{name}-{client}" for client in clients]).values():
+        for future in admin.delete_consumer_groups([f"{name}-{one}" for one in (*clients, "transformer")]).values():
             with contextlib.suppress(Exception):  # its last member's session may not be over yet
                 future.result(60)
         try:
@@ -167,8 +248,15 @@ class Soak:
         self._remember_stalls()
         self.measures.append(measure(self.broker))
         took = time.monotonic() - began
-        counts = f"{sum(written.values())} records, {', '.join(clients)}; {' '.join(played)}"
+        self.transactions["committed"] += transformer.committed
+        self.transactions["aborted"] += transformer.aborted
+        counts = (
+            f"{sum(written.values())} records, {', '.join(clients)}; {' '.join(played)}; transactions: "
+            f"{transformer.committed} committed, {transformer.aborted} aborted, {len(transformer.errors)} broken off"
+        )
         print(f"round {self.rounds} ({took:.0f} s): {counts}; {self.measures[-1]}", flush=True)
+        for error in sorted(set(transformer.errors)):
+            print(f"  broken off by {error}", flush=True)
 
     def _worker(self, client: str, topic: str, number: int) -> Worker:
         library = client.removesuffix(NEW)
@@ -193,7 +281,14 @@ class Soak:
     def report(self) -> bool:
         """Print what there is to say; whether all was well."""
         self.wrong += grown(self.measures)
+        self.wrong += [
+            f"{name} held the loop for {ms:.0f} ms, {STALL_MS} is what it may"
+            for name, ms in self.stalls.items()
+            if ms > STALL_MS
+        ]
         worst = sorted(self.stalls.items(), key=lambda one: -one[1])[:5]
+        lengths = ", ".join(str(len(life)) for life in lives(self.measures))
+        print(f"processes of {lengths} rounds; transactions: {self.transactions}")
         print(f"{self.rounds} rounds; longest stalls: {', '.join(f'{name} {ms:.0f} ms' for name, ms in worst) or '-'}")
         for one in self.wrong:
             print(f"WRONG: {one}")
@@ -206,10 +301,13 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1 / 6)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--client", action="append", choices=CLIENTS, help="only this library; may be repeated")
+    parser.add_argument("--life", type=int, help="every process lives for so many rounds, not for more and more")
+    parser.add_argument("--trouble-seconds", type=float, default=TROUBLE_S, help="of each round")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="kohort-soak-") as directory:
-        soak = Soak(Path(directory), options.seed)
+        lengths = repeat(options.life) if options.life else growing_lives()
+        soak = Soak(Path(directory), options.seed, lengths, options.trouble_seconds)
         try:
             soak.run(options.hours * 3_600, tuple(options.client or CLIENTS))
         except (Exception, KeyboardInterrupt):

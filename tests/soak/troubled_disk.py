@@ -1,6 +1,7 @@
 """`python -m tests.soak.troubled_disk FILE serve ...`: the broker, on a disk that does what FILE says at the moment.
 
 `full` refuses to write, `slow` takes a fiftieth of a second for each fsync; anything else, or no file, is a good disk.
+What `KOHORT_SOAK_PLANTED` names, of `tests.soak.planted`, is wrong with the broker from its start.
 """
 
 import errno
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.files import DISK
+from tests.soak.planted import PLANTED
 
 WRITES = ("pwrite", "mkdir")
 SYNCS = ("fsync", "fdatasync", "syncfs")
@@ -57,6 +59,8 @@ def trouble(mood: Mood) -> None:
 
 if __name__ == "__main__":
     trouble(Mood(Path(sys.argv.pop(1))))
+    if os.environ.get("KOHORT_SOAK_PLANTED"):
+        PLANTED[os.environ["KOHORT_SOAK_PLANTED"]]()
     from kohort.__main__ import main
 
     sys.exit(main())

@@ -1,0 +1,40 @@
+"""Faults for the soak to find, planted in the broker's process: does it see what it watches for?"""
+
+import os
+from collections.abc import Callable
+
+from broker.network.connection import Connection
+
+OFTEN = 200
+"""A descriptor is lost with each so many reads."""
+
+
+def a_list_that_grows() -> None:
+    """With every read of a connection, by 32 KB."""
+    kept: list[bytearray] = []
+    _with_each_read(lambda: kept.append(bytearray(b"x" * 32_768)))
+
+
+def a_descriptor_that_is_lost() -> None:
+    """With some reads of a connection, one."""
+    reads = [0]
+
+    def lose() -> None:
+        reads[0] += 1
+        if reads[0] % OFTEN == 0:
+            os.open(os.devnull, os.O_RDONLY)
+
+    _with_each_read(lose)
+
+
+def _with_each_read(act: Callable[[], None]) -> None:
+    real = Connection.data_received
+
+    def data_received(self: Connection, data: bytes) -> None:
+        act()
+        real(self, data)
+
+    Connection.data_received = data_received  # type: ignore[method-assign]
+
+
+PLANTED = {"memory": a_list_that_grows, "descriptors": a_descriptor_that_is_lost}
