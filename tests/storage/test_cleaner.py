@@ -195,6 +195,19 @@ def test_c06_aborted_data_goes_at_once_and_its_marker_after_its_horizon(tmp_path
     assert [header.base_offset for header in headers_in(all_bytes(log)) if header.is_control] == [2]
 
 
+def test_an_emptied_marker_is_still_a_marker(tmp_path: Path) -> None:
+    """It stays for its producer's epoch when its horizon is over, and readers must not take it for data."""
+    log = opened(tmp_path, COMPACT)
+    log.append(transactional(1, 0, (b"a", b"aborted")), leader_epoch=0)
+    log.append(marker(1, 1, abort=True), leader_epoch=0)
+    log.append(keyed((b"b", b"2")), leader_epoch=0)
+    log.roll()
+    for now_ms in (10_000, 20_000, 20_000 + DAY_MS):
+        cleaned(log, now_ms=now_ms)
+    (kept,) = [header for header in headers_in(all_bytes(log)) if header.producer_id == 1]
+    assert (kept.is_control, kept.producer_epoch, kept.record_count) == (True, 1, 0)
+
+
 def test_c07_nothing_at_or_after_an_open_transaction_is_cleaned(tmp_path: Path) -> None:
     """C07, TX66."""
     log = opened(tmp_path, COMPACT)

@@ -71,6 +71,18 @@ def test_how_much_is_left(tmp_path: Path) -> None:
     assert bytes_left(log, log.log_end_offset) == 0
 
 
+def test_a_disk_that_does_not_say_how_much_is_left_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = source(tmp_path / "t-0")
+
+    def refused(*_: object) -> int:
+        raise OSError(5, "no")
+
+    monkeypatch.setattr(type(log.state.segments[0]), "find", refused)
+    with pytest.raises(StorageError) as told:
+        bytes_left(log, 0)
+    assert str(told.value) == f"cannot read {tmp_path / 't-0'}: [Errno 5] no"
+
+
 def test_a_copy_begins_with_the_batch_that_holds_the_log_start(tmp_path: Path) -> None:
     log = source(tmp_path / "t-0")
     for start in (0, 4, 5, 6, 20):

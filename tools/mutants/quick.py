@@ -220,6 +220,7 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
     drawn = (every[one]() for one in draw(every, 0, seed))
     sample = list(islice((one for one in drawn if one.listed_as not in excused), size or None))
     with tempfile.TemporaryDirectory(prefix="kohort-mutants-") as place, ThreadPoolExecutor(processes) as pool:
+        Path(place).chmod(0o711)  # a test has another user look into folders of its own, which are below
         trees: SimpleQueue[Path] = SimpleQueue()
         for number in range(processes):
             copy(Path(place, str(number)))
