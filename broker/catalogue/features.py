@@ -22,6 +22,8 @@ FEATURES = {"group.version": (0, 1), METADATA_VERSION: (7, 33), "transaction.ver
 """Name -> the lowest and the highest level that is built."""
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+# Those of Kafka's that are not here can be disabled, which changes nothing.
+_ELSEWHERE = frozenset({"eligible.leader.replicas.version", "kraft.version", "share.version", "streams.version"})
 # Levels that came with records of a new form: nobody may go back below one.
 _NEW_RECORDS = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 
@@ -51,6 +53,8 @@ def _reason_against(state: ClusterState, node_id: int, wish: FeatureUpdateKey) -
     if not low <= level <= high:
         what = f"only supports versions {low}-{high}" if high else "does not support this feature."
         return f"{invalid}Local controller {node_id} {what}"
+    if name not in FEATURES and name not in _ELSEWHERE:
+        return f"{invalid}Feature {name} not found."
     now = state.features.get(name, 0)
     if level < now and kind == _UPGRADE:
         return (

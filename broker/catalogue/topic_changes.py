@@ -181,7 +181,7 @@ def _partition_count(placing: Placing, wish: NewTopic) -> int:
         raise Refused(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            "reached because only 1 broker(s) are registered.",
+            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     count = placing.default_partitions if wish.partition_count == -1 else wish.partition_count
     if not 1 <= count <= MAX_PARTITIONS:
@@ -195,10 +195,15 @@ def _partition_count(placing: Placing, wish: NewTopic) -> int:
 
 def _check_assignment(placing: Placing, brokers: Sequence[int]) -> None:
     if list(brokers) != [placing.node_id]:
-        raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"The manual partition assignment {list(brokers)} must be [{placing.node_id}], the only broker.",
+        nobody = next((one for one in sorted(brokers) if one != placing.node_id), None)
+        what = (
+            "an empty replica list."
+            if not brokers
+            else f"the broker {placing.node_id} more than once."
+            if nobody is None
+            else f"broker {nobody}, but no such broker is registered."
         )
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {what}")
     if all(one in placing.cordoned for one in placing.directory_ids):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

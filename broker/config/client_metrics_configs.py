@@ -5,6 +5,7 @@ Source: KIP-714; Kafka's ClientMetricsConfigs.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from broker.config.config_def import ConfigError, ConfigKey, ConfigType, between
@@ -58,7 +59,10 @@ def validate(overrides: Mapping[str, str | None], changed: Collection[str]) -> N
             try:
                 key.parse(text)
             except ConfigError as error:
-                raise BadRequest(str(error)) from error
+                # Kafka's own words where the number is one, but none of these.
+                low = name == INTERVAL_MS and re.fullmatch(r"[+-]?\d{1,9}", (text or "").strip())
+                limits = f"Invalid value {text} for {name}, interval must be between 100 and 3600000 (1 hour)"
+                raise BadRequest(limits if low else str(error)) from error
     patterns(overrides.get(MATCH) or "")
 
 

@@ -95,7 +95,10 @@ def _elected(broker: Broker, context: RequestContext, request: ElectLeadersReque
         count = image.partition_count(requested.topic) or 0
         told: list[PartitionResult] = []
         for partition in requested.partitions:
-            told.append(_election(partition, exists=0 <= partition < count, known_type=known_type, allowed=allowed))
+            unknown = "" if 0 <= partition < count else f"No such partition as {requested.topic}-{partition}"
+            if not count:
+                unknown = f"No such topic as {requested.topic}"
+            told.append(_election(partition, unknown=unknown, known_type=known_type, allowed=allowed))
             if len(told) % PACE == 0:
                 yield None
         results.append(ReplicaElectionResult(topic=requested.topic, partition_result=told))
@@ -106,13 +109,14 @@ def _elected(broker: Broker, context: RequestContext, request: ElectLeadersReque
     return ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _election(partition: int, *, exists: bool, known_type: bool, allowed: bool) -> PartitionResult:
-    error = ErrorCode.ELECTION_NOT_NEEDED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _election(partition: int, *, unknown: str, known_type: bool, allowed: bool) -> PartitionResult:
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if unknown else ErrorCode.ELECTION_NOT_NEEDED
     if not known_type:
         error = ErrorCode.INVALID_REQUEST
     if not allowed:
         error = _FORBIDDEN
-    return PartitionResult(partition_id=partition, error_code=error, error_message=error.message)
+    message = unknown if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else error.message
+    return PartitionResult(partition_id=partition, error_code=error, error_message=message)
 
 
 def alter_partition_reassignments(

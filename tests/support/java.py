@@ -18,15 +18,7 @@ def class_path(source: Path, cache: Path, version: str = "", libraries: str = ""
     """
     need("java", "javac", "mvn")
     version = version or os.environ.get("KAFKA_VERSION", NEWEST)
-    if not libraries:
-        libraries = subprocess.run(
-            [str(ROOT / "tools" / "kafka"), "install"],
-            env={**os.environ, "KAFKA_VERSION": version},
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        ).stdout.strip()
+    libraries = libraries or jars_of_kafka(version)
     classes = cache / f"classes-{source.stem}-{version}"
     if not (classes / f"{source.stem}.class").exists():
         # Compiled beside and renamed, so that another test process never sees half of it.
@@ -37,6 +29,19 @@ def class_path(source: Path, cache: Path, version: str = "", libraries: str = ""
         with contextlib.suppress(OSError):  # another was first
             building.rename(classes)
     return f"{classes}:{libraries}/*"
+
+
+def jars_of_kafka(version: str) -> str:
+    """The folder of that version's jars, fetched once. Skips without Maven."""
+    need("java", "mvn")
+    return subprocess.run(
+        [str(ROOT / "tools" / "kafka"), "install"],
+        env={**os.environ, "KAFKA_VERSION": version},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    ).stdout.strip()
 
 
 def jars_of(pom: Path, version: str, of: str = "kafka") -> str:

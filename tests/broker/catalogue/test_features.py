@@ -47,6 +47,7 @@ def test_levels_rise_and_fall_as_records() -> None:
     ("one", "why"),
     [
         (wish("share.version", 1), "Local controller 1 does not support this feature."),
+        (wish("nobody", 0, DOWN), "Invalid update version 0 for feature nobody. Feature nobody not found."),
         (wish("group.version", 2), "Local controller 1 only supports versions 0-1"),
         (wish("group.version", -1, DOWN), "cannot be less than 0"),
         (wish("group.version", 1, 0), "does not support the given upgrade type"),

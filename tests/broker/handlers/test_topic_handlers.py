@@ -394,6 +394,10 @@ def test_elections_and_reassignments_of_one_node(tmp_path: Path) -> None:
     request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 5])])
     (result,) = desk.ask(cluster.elect_leaders, request, 2).replica_election_results
     assert [one.error_code for one in result.partition_result] == [84, 3]
+    assert result.partition_result[1].error_message == "No such partition as t-5"
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="u", partitions=[0])])
+    (result,) = desk.ask(cluster.elect_leaders, request, 2).replica_election_results
+    assert [one.error_message for one in result.partition_result] == ["No such topic as u"]
     asked = [(0, [1]), (0, [2]), (0, None), (9, [1])]
     wishes = [reassign.ReassignablePartition(partition_index=p, replicas=r) for p, r in asked]
     moved = reassign.AlterPartitionReassignmentsRequest(

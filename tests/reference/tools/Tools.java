@@ -13,7 +13,7 @@ import java.util.Map;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs the mains of Kafka's tools one after the other in one JVM: a line of JSON in ({"class", "args", "stdin"}),
+ * Runs the mains of Kafka's tools one after the other in one JVM: a line of JSON in ({"class", "args", "stdin", "patience_ms", "until"}),
  * a line of JSON out ({"code", "out", "err"}).
  */
 public class Tools {
@@ -60,7 +60,9 @@ public class Tools {
             Thread worker = new Thread(() -> code[0] = run(asked.get("class").asText(), args));
             worker.setDaemon(true);
             worker.start();
-            worker.join(30_000);
+            worker.join(asked.get("patience_ms").asLong());
+            String until = asked.path("until").asText("");
+            for (int i = 0; i < 200 && !out.toString(StandardCharsets.UTF_8).contains(until); i++) Thread.sleep(50);
             if (worker.isAlive()) {
                 code[0] = -1;
                 worker.interrupt();
