@@ -109,17 +109,27 @@ class Transformer:
         """
         observer = Consumer({"bootstrap.servers": address, "group.id": self.group, "isolation.level": "read_committed"})
         places = [TopicPartition(self.source, partition) for partition in written]
+        last: tuple[dict[int, int], float] = ({}, 0)
 
         def positions() -> dict[int, int]:
             return {one.partition: max(0, one.offset) for one in observer.committed(places, timeout=CALL_S)}
 
+        def is_copied() -> bool:
+            nonlocal last
+            at, now = positions(), time.monotonic()
+            if at == written:
+                return True
+            if at != last[0]:
+                last = (at, now)
+            elif now - last[1] > STUCK_S:
+                last = (at, now)
+                self.errors.append(f"nothing heard for {STUCK_S} s")
+                self._stop.set()
+                self._begin()
+            return False
+
         try:
-            eventually(
-                lambda: positions() == dict(written),
-                deadline_s=deadline_s,
-                every_s=0.5,
-                what=f"{self.group}: {written}",
-            )
+            eventually(is_copied, deadline_s=deadline_s, every_s=0.5, what=f"{self.group}: {written}")
         except AssertionError as error:
             raise AssertionError(f"{error}; {positions()}; its errors {self.errors[-3:]}") from None
         finally:
