@@ -187,6 +187,22 @@ def test_changes_of_one_turn_are_one_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("brokers", "why"),
+    [
+        ([1, 7, 5], "broker 5, but no such broker is registered."),
+        ([1, 1], "the broker 1 more than once."),
+        ([], "an empty replica list."),
+    ],
+)
+def test_what_is_wrong_with_an_assignment_is_said_in_kafkas_words(tmp_path: Path, brokers: list[int], why: str) -> None:
+    """The lowest broker that is not there is named."""
+    driver = CatalogueDriver(tmp_path)
+    (refused,) = driver.all(partial(driver.catalogue.create_topic, NewTopic("t", assignments={0: brokers})))
+    assert refused.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert refused.message == f"The manual partition assignment includes {why}"
+
+
+@pytest.mark.parametrize(
     ("wish", "error"),
     [
         (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),

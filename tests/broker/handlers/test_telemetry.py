@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.catalogue.client_metrics import ClientMetrics, Instance
 from broker.catalogue.cluster_state import CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
+from broker.config.client_metrics_configs import BadRequest, validate
 from protocol.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000
@@ -43,6 +46,17 @@ def test_a_client_is_asked_for_what_all_subscriptions_that_match_it_name() -> No
     assert second.metrics == ("*",)
     assert second.subscription_id != first.subscription_id
     assert (asked({}).metrics, asked({}).interval_ms) == ((), 300_000)
+
+
+def test_an_interval_out_of_bounds_is_refused_in_kafkas_words() -> None:
+    """And what is no number in ours."""
+    for text, why in (
+        ("1", "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+        ("often", "Invalid value often for configuration interval.ms: it takes a"),
+    ):
+        with pytest.raises(BadRequest) as refused:
+            validate({"interval.ms": text}, ["interval.ms"])
+        assert str(refused.value).startswith(why)
 
 
 def test_pushes_are_counted_or_refused_as_kafka_does() -> None:

@@ -243,9 +243,8 @@ CALLS = (
     _call("groups-reset-new-group", _GROUPS, "--reset-offsets", "--group", "made", "--topic", "orders", "--to-latest",
           "--execute"),
     *(
-        _call(f"groups-reset-{words[0].lstrip('-')}", _GROUPS, "--reset-offsets", "--group", "made", "--topic",
-          "orders:0",
-              *words, "--execute")
+        _call("groups-reset" + "".join(words).replace("--", "-"), _GROUPS, "--reset-offsets", "--group", "made",
+              "--topic", "orders:0", *words, "--execute")
         for words in (("--to-earliest",), ("--to-offset", "3"), ("--shift-by", "-1"), ("--shift-by", "100"),
                       ("--to-current",), ("--to-datetime", "2020-01-01T00:00:00.000"), ("--by-duration", "PT0S"))
     ),
