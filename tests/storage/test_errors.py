@@ -77,6 +77,18 @@ def test_a_log_whose_disk_refuses_says_what_it_was_about_to_do(
     refuses(disk, lambda: act(log), said.format(tmp_path / "t-0"))
 
 
+def test_a_log_that_cannot_take_off_what_a_refused_append_left_says_so(tmp_path: Path) -> None:
+    disk = Refusing()
+    log = opened(tmp_path / "t-0", disk=disk)
+    disk.refuse()
+    for _ in range(2):  # the first leaves something behind, if only in the log's books; the second is to cut it first
+        with pytest.raises(StorageError) as refused:
+            log.append(batch(1), leader_epoch=0)
+        assert str(refused.value) == f"cannot append to {tmp_path / 't-0' / '00000000000000000000.log'}: {NO}"
+        assert refused.value.cause is NO
+    assert log.state.torn_tail
+
+
 @pytest.mark.parametrize(
     ("act", "said"),
     [

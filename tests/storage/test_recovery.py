@@ -262,6 +262,26 @@ def test_a_clean_start_reads_no_batch_but_the_last(tmp_path: Path) -> None:
     assert opened(tmp_path, clean=True).log_end_offset == 120
 
 
+def test_a_clean_start_reads_the_last_segment_from_its_last_index_entry_on(tmp_path: Path) -> None:
+    """Else it would read a gigabyte of each partition."""
+    config = replace(SMALL, segment_bytes=100_000)
+    log = filled(tmp_path, config=config)
+    log.close()
+    (segment,) = log.segments
+    path, last_entry = segment.path(".log"), segment.path(".index").read_bytes()[-8:]
+    _, position = struct.unpack(">ii", last_entry)
+    assert 0 < position < path.stat().st_size
+    path.write_bytes(b"\xff" * position + path.read_bytes()[position:])
+    assert opened(tmp_path, config, clean=True).log_end_offset == 120
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_sound_log_is_not_called_damaged(tmp_path: Path, clean: bool) -> None:
+    log = filled(tmp_path)
+    log.close()
+    assert opened(tmp_path, clean=clean, recovery_point=log.log_end_offset).recovery.damaged == []
+
+
 def test_a_log_of_an_old_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     """An intact message of format 1 is data, not a torn tail: cutting it would lose it."""
     body = b"\x01\x00" + (1_000).to_bytes(8, "big") + b"\xff\xff\xff\xff" + (2).to_bytes(4, "big") + b"hi"
