@@ -106,6 +106,8 @@ def fold_log(shard: Shard, chunks: Iterable[bytes]) -> LoadSummary:
             fold.add(offsets, keys, values)
         else:
             update(zip(keys, values, strict=True))
+        if None in values:
+            fold.ended.update(_ends(keys, values))
     folds: dict[str, GroupFold] = {}
     fold.give(shard, folds, loaded)
     _finish(shard, folds)
@@ -120,10 +122,11 @@ class _NotFoldable(Exception):
 class _Fold:
     """The bytes of the last value of each key, and what open transactions hold."""
 
-    __slots__ = ("newest", "offsets", "pending")
+    __slots__ = ("ended", "newest", "offsets", "pending")
 
     def __init__(self) -> None:
         self.newest: dict[bytes | None, bytes | None] = {}
+        self.ended: set[bytes] = set()  # keys of consumer groups that had a tombstone, if only for a while
         self.pending: dict[int, dict[bytes | None, tuple[bytes | None, int]]] = {}  # by producer: (value, log offset)
         # Log offsets of what was written while a transaction was open: all else is older than what it holds.
         self.offsets: dict[bytes | None, int] = {}
@@ -222,6 +225,9 @@ class _Fold:
             else:
                 _load_record(shard, folds, loaded, key, self.newest[key], -1, -1)
         try:
+            # Such a tombstone takes along whoever is still there, also who was written long before it.
+            if any(self.newest[key] is not None for key in self.ended):
+                raise _NotFoldable
             for group_id, records in of_consumer_groups.items():
                 fold = _fold_consumer_group(shard, group_id, records)
                 if fold is not None:
@@ -283,10 +289,18 @@ def _place(shard: Shard, known: dict[bytes, tuple[OffsetTable, str]], key: bytes
     return table, topic, partition
 
 
+def _ends(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> list[bytes]:
+    """The keys of the consumer groups that end here."""
+    return [
+        key for key, value in zip(keys, values, strict=True) if value is None and key is not None and key[:2] == _END_KEY
+    ]
+
+
 _ANY_OFFSET = OffsetCommitKey("", "", 0)
 _LEGACY_KEY = b"\x00\x00"
 _OFFSET_KEY = b"\x00\x01"
 _OFFSET_KEYS = (_OFFSET_KEY, _LEGACY_KEY)
+_END_KEY = b"\x00\x03"
 _CONSUMER_KEYS = frozenset([record_type.to_bytes(2, "big") for record_type in (3, 4, 5, 6, 7, 8, 16)])
 
 

@@ -99,6 +99,7 @@ class GroupFold:
             self._target(key.member, value)
         elif kind is ConsumerGroupTargetAssignmentMetadataKey:
             epoch, timestamp_ms = (-1, 0) if value is None else (value.assignment_epoch, value.assignment_timestamp)
+            self.is_gone = self.is_gone and value is None
             self._set(target_epoch=epoch, target_timestamp_ms=timestamp_ms)
         elif kind is ConsumerGroupRegularExpressionKey:
             self._regex(key.regex, value)

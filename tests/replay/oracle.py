@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coordinator.consumer.fold import CONSUMER_KEYS
+from coordinator.consumer.group import ConsumerGroup, ConsumerMember
 from coordinator.consumer.records import (
     current_record,
     epoch_record,
@@ -23,7 +24,10 @@ from protocol.records.consumer_group_records import (
 )
 from protocol.records.control_records import ControlType, control_type
 from protocol.records.group_records import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMemberKey,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -36,10 +40,11 @@ from protocol.types import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coordinator.consumer.group import ConsumerGroup
-
 State = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any], dict[bytes, bytes], dict[Any, Any]]
 """Committed offsets, pending offsets, classic groups, the bytes of other records, what these say of consumer groups."""
+
+HALVES = (ConsumerGroupMemberMetadataKey, ConsumerGroupCurrentMemberAssignmentKey)
+"""The two that make a member."""
 
 PREFIXED = "k"
 """A group that Kafka wrote, of whose records some are missing on purpose."""
@@ -53,7 +58,7 @@ class Oracle:
         self.pending: dict[int, dict[tuple[str, str, int], tuple[int, Any]]] = {}
         self.groups: dict[str, GroupMetadataValue] = {}
         self.others: dict[bytes, bytes] = {}
-        self.consumer_groups: set[str] = set()  # of KIP-848: their offsets make no simple group
+        self.members: dict[str, dict[Any, Any]] = {}  # the records of each consumer group, by their keys
 
     def take(self, batch: bytes) -> None:
         """One whole batch."""
@@ -90,20 +95,61 @@ class Oracle:
                 self.groups.pop(key.group, None)
             else:
                 self.groups[key.group] = decode_value(key, value_bytes)  # type: ignore[assignment]  # by its key
+                self.members.pop(key.group, None)
         elif value_bytes is None:
             self.others.pop(key_bytes, None)
         else:
             self.others[key_bytes] = value_bytes
+        if type(key) in CONSUMER_KEYS:
+            self._take_of_consumer_group(key, decode_value(key, value_bytes))  # type: ignore[arg-type]
+
+    def _take_of_consumer_group(self, key: Any, value: Any | None) -> None:
+        """A name is of the protocol that wrote last; who is gone takes along all that was said of it."""
+        held = self.members.get(key.group, {})
+        if value is not None:
+            self.groups.pop(key.group, None)
+            self.members.setdefault(key.group, held)[key] = value
+            return
+        gone: tuple[Any, ...] = (key,)
         if isinstance(key, ConsumerGroupMetadataKey):
-            (self.consumer_groups.discard if value_bytes is None else self.consumer_groups.add)(key.group)
+            gone = tuple(held)
+        elif isinstance(key, ConsumerGroupMemberMetadataKey):
+            gone = (*[kind(key.group, key.member) for kind in HALVES], ConsumerGroupTargetAssignmentMemberKey(*key[:2]))
+        for one in gone:
+            held.pop(one, None)
+        if not held:
+            self.members.pop(key.group, None)
 
     def consumer_records(self) -> dict[Any, Any]:
-        """What consumer groups are by these batches: the newest value of each key, whatever its group."""
+        """What consumer groups are by these batches: the newest value of each key, whatever its group.
+
+        Nobody's tombstone does another's work here: a group that ends before its members do is a fault, and is seen.
+        """
         found = {}
         for key_bytes, value_bytes in self.others.items():
             key = decode_key(key_bytes)
             if type(key) in CONSUMER_KEYS and key.group != PREFIXED:  # type: ignore[union-attr]  # they have one
                 found[key] = _in_order(decode_value(key, value_bytes))  # type: ignore[arg-type]
+        return found
+
+    def made_whole(self) -> dict[Any, Any]:
+        """The same of a log that a power loss has left holes in, where tombstones and halves stand alone.
+
+        Who ends takes along what is left of it; what is said of nobody is what is said of somebody new. Kafka would
+        not load most of these logs.
+        """
+        found = {}
+        for group_id in self.members.keys() - {PREFIXED}:
+            default = ConsumerGroup(group_id)
+            records = [
+                epoch_record(group_id, default.epoch, default.metadata_hash),
+                target_epoch_record(group_id, default.target_epoch, default.target_timestamp_ms),
+            ]
+            for key in self.members[group_id]:
+                if isinstance(key, HALVES):
+                    member = ConsumerMember(key.member)
+                    records += [member_record(group_id, member), current_record(group_id, member)]
+            found.update({key: _in_order(value) for key, value in [*records, *self.members[group_id].items()]})
         return found
 
     def state(self) -> State:
@@ -112,7 +158,7 @@ class Oracle:
         pending = {(pid, *at): _offset(value) for pid, held in self.pending.items() for at, (_, value) in held.items()}
         groups: dict[Any, Any] = {group_id: _group(value) for group_id, value in self.groups.items()}
         for group_id in [at[0] for at in offsets] + [at[1] for at in pending]:
-            if group_id not in self.consumer_groups:
+            if group_id not in self.members:
                 groups.setdefault(group_id, SIMPLE)
         return offsets, pending, groups, dict(self.others), self.consumer_records()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.consumer.group import ConsumerGroup
-from coordinator.consumer.records import epoch_record, member_record, regex_tombstone
+from coordinator.consumer.records import epoch_record, member_record, regex_tombstone, target_epoch_record
 from coordinator.group import GroupState
 from coordinator.load_summary import LoadFailed
 from coordinator.loading import fold_log, load, replay_log
@@ -106,6 +106,27 @@ def test_k61_a_group_that_goes_while_a_member_stays_is_gone(way: Any):
     broker.log = [*log, [(member_record("g", broker.member("a"))[0], None)]]
     group = _load(broker, way).consumer_groups["g"]
     assert (group.members, group.targets, group.owners, group.epoch) == ({}, {}, {}, 2)
+
+
+@ways
+def test_k61_who_was_there_when_a_group_went_is_not_there_when_it_lives_again(way: Any):
+    """A power loss took the tombstones of its members. The newest record of each key does not tell, their order does."""
+    broker, again = Driver({"t": 4, "u": 2}), Driver({"t": 4, "u": 2})
+    broker.stable("a", names=["u"])
+    again.stable("b")
+    broker.log += [[(ConsumerGroupMetadataKey("g"), None)], *again.log]
+    group = _load(broker, way).consumer_groups["g"]
+    assert (set(group.members), set(group.targets), set(group.owners.values())) == ({"b"}, {"b"}, {"b"})
+
+
+@ways
+def test_a_group_that_went_is_there_again_by_any_value_of_its_own(way: Any):
+    """Of what came after its end a power loss has left the epoch of its target alone."""
+    broker = Driver()
+    broker.stable("a")
+    broker.log += [[(ConsumerGroupMetadataKey("g"), None)], [target_epoch_record("g", 7, 0)]]
+    group = _load(broker, way).consumer_groups["g"]
+    assert (group.members, group.target_epoch) == ({}, 7)
 
 
 def test_what_was_taken_at_its_word_is_told():
