@@ -291,9 +291,8 @@ def _place(shard: Shard, known: dict[bytes, tuple[OffsetTable, str]], key: bytes
 
 def _ends(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> list[bytes]:
     """The keys of the consumer groups that end here."""
-    return [
-        key for key, value in zip(keys, values, strict=True) if value is None and key is not None and key[:2] == _END_KEY
-    ]
+    ended = [key for key, value in zip(keys, values, strict=True) if value is None]
+    return [key for key in ended if key is not None and key[:2] == _END_KEY]
 
 
 _ANY_OFFSET = OffsetCommitKey("", "", 0)

@@ -22,6 +22,7 @@ from coordinator.consumer.group import (
     EpochPartitions,
     ResolvedRegex,
 )
+from coordinator.layered import changeable
 from coordinator.values import altered
 from protocol.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -39,7 +40,7 @@ from protocol.records.group_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, MutableMapping
 
     from coordinator.consumer.assignor import Partitions
     from protocol.records.consumer_group_records import CurrentTopicPartitions
@@ -253,12 +254,12 @@ class GroupFold:
         self.is_gone = False
         targets[member_id] = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
 
-    def _own(self, name: str) -> dict[Any, Any]:
+    def _own(self, name: str) -> MutableMapping[Any, Any]:
         """One of the group's mappings, to be changed in place."""
-        mapping: dict[Any, Any] = getattr(self._now, name)
+        mapping: MutableMapping[Any, Any] = getattr(self._now, name)
         if name not in self._owned:
             self._owned.add(name)
-            mapping = mapping.copy()
+            mapping = changeable(mapping)
             self._set(**{name: mapping})
         return mapping
 
@@ -270,7 +271,7 @@ LEFT = -1
 """The epoch of a member whose current assignment has its tombstone."""
 
 
-def _add(counts: dict[str, int], name: str, by: int) -> None:
+def _add(counts: MutableMapping[str, int], name: str, by: int) -> None:
     count = counts.get(name, 0) + by
     if count:
         counts[name] = count

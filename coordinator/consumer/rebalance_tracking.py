@@ -20,6 +20,7 @@ from coordinator.events import (
     RebalanceEnded,
     Who,
 )
+from coordinator.layered import changeable
 from coordinator.values import altered
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def _gone_on(
     """The rebalance after these members changed, or went; and who was given what."""
     now_ms = draft.now_ms
     awaited, assigned_at_ms = rebalance.awaited, rebalance.assigned_at_ms
-    arrived, revoking, unread = dict(rebalance.arrived), dict(rebalance.revoking), dict(rebalance.unread)
+    arrived, revoking = changeable(rebalance.arrived), changeable(rebalance.revoking)
+    unread = changeable(rebalance.unread)
     slowest, stopped_ms = rebalance.slowest_to_revoke, rebalance.stopped_ms
     silent_ms = {
         one.member_id: int(one.detail.get("last_heard_ms") or 0) for one in (*draft.causes, *draft.side_causes)
@@ -157,7 +159,7 @@ def _gone_on(
         had, has = _read_by(before), _read_by(after)
         if before is not None and had - has:
             left = Unread(now_ms, now_ms - silent_ms.get(member_id, 0))
-            unread |= dict.fromkeys(had - has, left)
+            unread.update(dict.fromkeys(had - has, left))
         if after is not None and has - had:
             given.append((after, has - had))
     for after, partitions in given:

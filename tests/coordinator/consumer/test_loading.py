@@ -110,7 +110,7 @@ def test_k61_a_group_that_goes_while_a_member_stays_is_gone(way: Any):
 
 @ways
 def test_k61_who_was_there_when_a_group_went_is_not_there_when_it_lives_again(way: Any):
-    """A power loss took the tombstones of its members. The newest record of each key does not tell, their order does."""
+    """A power loss took the tombstones of its members. Newest records do not tell, their order does."""
     broker, again = Driver({"t": 4, "u": 2}), Driver({"t": 4, "u": 2})
     broker.stable("a", names=["u"])
     again.stable("b")

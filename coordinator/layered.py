@@ -1,0 +1,118 @@
+"""A large mapping of a value, of which a change copies what is new and not what is old.
+
+A group of ten thousand members gets ten thousand joins, each of which makes a new group: ten thousand copies of a dict
+of ten thousand. Here a copy shares the dict at its bottom, which nobody changes any more, and copies what was written
+since, `RECENT_MAX` entries at most; then both become a new bottom. Whoever kept an old one has what it was: a refused
+append goes back to it as to any value, and a thread may read it.
+
+A dict is the quicker one to read and stays one up to `SMALL_MAX` entries. The order of the keys is a dict's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+SMALL_MAX = 512
+RECENT_MAX = 256
+
+_GONE: Any = object()
+_ABSENT: Any = object()
+
+
+def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
+    """A copy to be changed by who asks for it, until it is part of a value."""
+    if isinstance(mapping, Layered):
+        return mapping.copy()
+    if type(mapping) is not dict:
+        return dict(mapping)
+    return mapping.copy() if len(mapping) <= SMALL_MAX else Layered(mapping, {}, len(mapping))
+
+
+class Layered(MutableMapping[K, V]):
+    """See the module. `bottom` is not to be changed by anybody any more."""
+
+    __slots__ = ("_bottom", "_merged", "_recent", "_size")
+
+    def __init__(self, bottom: dict[K, V], recent: dict[K, V], size: int) -> None:
+        self._bottom = bottom
+        self._recent = recent  # `_GONE` for a key of the bottom that was deleted
+        self._size = size
+        self._merged: dict[K, V] | None = None  # both, once somebody wanted to see all
+
+    def copy(self) -> Layered[K, V]:
+        """Another one with the same content, to be changed."""
+        if self._merged is not None or len(self._recent) > RECENT_MAX:
+            return Layered(self._whole(), {}, self._size)
+        return Layered(self._bottom, self._recent.copy(), self._size)
+
+    def _whole(self) -> dict[K, V]:
+        if not self._recent:
+            return self._bottom
+        whole = self._merged
+        if whole is None:
+            whole = self._bottom | self._recent
+            if len(whole) != self._size:
+                whole = {key: value for key, value in whole.items() if value is not _GONE}
+            self._merged = whole
+        return whole
+
+    def _settle(self) -> None:
+        self._bottom, self._recent, self._merged = self._whole(), {}, None
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """As of a dict."""
+        found = self._recent.get(key, _ABSENT)
+        if found is _ABSENT:
+            return self._bottom.get(key, default)
+        return default if found is _GONE else found
+
+    def __getitem__(self, key: K) -> V:
+        found = self.get(key, _ABSENT)
+        if found is _ABSENT:
+            raise KeyError(key)
+        return found  # type: ignore[no-any-return]  # a value
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key, _ABSENT) is not _ABSENT
+
+    def __setitem__(self, key: K, value: V) -> None:
+        if self._recent.get(key) is _GONE:
+            self._settle()  # it comes back as the last one
+        self._size += key not in self
+        self._recent[key] = value
+        self._merged = None
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._size -= 1
+        self._merged = None
+        if key in self._bottom:
+            self._recent[key] = _GONE
+        else:
+            del self._recent[key]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._whole())
+
+    def keys(self) -> KeysView[K]:
+        """Of a dict that is not changed any more, as all views here."""
+        return self._whole().keys()
+
+    def values(self) -> ValuesView[V]:
+        """In the order of the keys."""
+        return self._whole().values()
+
+    def items(self) -> ItemsView[K, V]:
+        """In the order of the keys."""
+        return self._whole().items()
+
+    def __repr__(self) -> str:
+        return f"Layered({self._whole()!r})"

@@ -1,0 +1,69 @@
+"""A large mapping that shares what is old: it is a dict to whoever reads it, and what was copied stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from coordinator import layered
+from coordinator.layered import Layered, changeable
+from protocol.errors import ErrorCode
+from tests.coordinator.consumer.driver import Driver
+
+
+@pytest.fixture
+def small() -> Iterator[None]:
+    """Where three entries are many, and four changes."""
+    with patch.object(layered, "SMALL_MAX", 3), patch.object(layered, "RECENT_MAX", 4):
+        yield
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("seed", range(40))
+def test_any_changes_make_what_they_make_of_a_dict_and_old_ones_stay(seed: int) -> None:
+    """In the order of its keys, too: so a history is its seed."""
+    random = Random(seed)
+    ours: MutableMapping[str, int] = {}
+    theirs: dict[str, int] = {}
+    kept: list[tuple[MutableMapping[str, int], dict[str, int]]] = []
+    for number in range(400):
+        key = str(random.randrange(random.choice((6, 30))))
+        if random.random() < 0.4:
+            kept.append((ours, theirs.copy()))
+            ours = changeable(ours)
+        if random.random() < 0.4:
+            assert ours.pop(key, None) == theirs.pop(key, None)
+        else:
+            ours[key] = theirs[key] = number
+        if random.random() < 0.2:
+            assert list(ours.items()) == list(theirs.items())
+        assert (ours.get(key), key in ours, len(ours)) == (theirs.get(key), key in theirs, len(theirs))
+    assert any(type(mapping) is Layered for mapping, _ in kept)
+    for mapping, was in kept:
+        assert list(mapping.items()) == list(was.items())
+        assert {**mapping} == was
+        assert mapping == was
+
+
+def test_a_small_one_is_a_dict() -> None:
+    """Which is read fastest."""
+    assert type(changeable(dict.fromkeys(range(layered.SMALL_MAX)))) is dict
+    assert type(changeable(dict.fromkeys(range(layered.SMALL_MAX + 1)))) is Layered
+
+
+@pytest.mark.usefixtures("small")
+def test_a_refused_join_of_a_large_group_leaves_it_as_it_was() -> None:
+    """Members, owners and counts."""
+    broker = Driver({"t": 12})
+    broker.stable(*"abcdef")
+    assert type(broker.group.members) is Layered
+    before = repr(broker.group)
+    broker.fail_appends(ErrorCode.UNKNOWN_SERVER_ERROR)
+    broker.join("g")
+    assert repr(broker.group.members) in before
+    assert list(broker.group.members) == list("abcdef")
+    broker.join("g")
+    assert list(broker.group.members) == list("abcdefg")
