@@ -12,6 +12,7 @@ from coordinator.classic import inputs as classic
 from coordinator.classic.tokens import AssignmentToken
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import Appended, AppendFailed
+from coordinator.values import altered
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.records.consumer_protocol import assigned_partitions
@@ -437,3 +438,52 @@ def test_what_becomes_of_a_classic_plan_is_nothing_to_the_consumer_group_of_toda
     for outcome in (broker.shard.handle(Appended("g", token), 1), broker.shard.handle(late, 1)):
         assert outcome.after is group
         assert not outcome.records and not outcome.replies
+
+
+GARBAGE = (("range", b"\0"),)
+OTHER = (("other", b"\0"),)  # what nobody here speaks, and cannot be read
+STATIC = {"member_id": "x", "instance_id": "i", "protocols": GARBAGE}
+REFUSED: dict[str, tuple[ErrorCode, dict[str, Any]]] = {  # wrong in this way and in all that are looked at after it
+    "session timeout": (E.INVALID_SESSION_TIMEOUT, {"session_ms": 1, "protocols": OTHER, "full": True}),
+    "policy": (E.INCONSISTENT_GROUP_PROTOCOL, {"policy": "disabled", "full": True}),
+    "a full group": (E.GROUP_MAX_SIZE_REACHED, {"protocols": OTHER, "full": True}),
+    "protocols": (E.INCONSISTENT_GROUP_PROTOCOL, {"protocols": OTHER}),
+    "no id": (E.MEMBER_ID_REQUIRED, {"protocols": GARBAGE}),
+    "a fenced static member": (E.FENCED_INSTANCE_ID, STATIC),
+    "an unknown static member": (E.UNKNOWN_MEMBER_ID, {**STATIC, "instance_id": "nobody's"}),
+    "the subscription": (E.INCONSISTENT_GROUP_PROTOCOL, {"protocols": GARBAGE, "version": 3}),
+}
+
+
+@pytest.mark.parametrize("first", REFUSED)
+def test_a_join_that_is_wrong_in_several_ways_hears_of_what_kafka_looks_at_first(first: str) -> None:
+    """GroupMetadataManager.classicGroupJoinToConsumerGroup, in the order of its checks."""
+    code, wrong = REFUSED[first]
+    broker = Mixed()
+    broker.stable("a")
+    broker.join("s", instance_id="i")
+    broker.classic_join(new_id="c")
+    broker.settings = altered(
+        broker.settings,
+        max_size=3 if wrong.get("full") else 9,
+        migration_policy=wrong.get("policy", broker.settings.migration_policy),
+    )
+    request, before = Request(), broker.group
+    broker.feed(
+        classic.Join(
+            "g",
+            wrong.get("member_id", ""),
+            wrong.get("instance_id"),
+            "consumer",
+            wrong.get("protocols", GARBAGE),
+            wrong.get("session_ms", CLASSIC_SESSION),
+            REBALANCE,
+            wrong.get("version", 9),
+            "new",
+            "c",
+            "/127.0.0.1",
+            request,
+        )
+    )
+    assert request.response.error_code == code
+    assert broker.group is before
