@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.why.timeline import Line, timeline
+import pytest
+
+from coordinator.why.timeline import Line, generations, timeline
 from tests.coordinator.why.records import MINUTE, NOW, cause, rebalance
 
 
@@ -32,3 +34,18 @@ def test_the_newest_comes_first_with_what_followed_and_what_became_of_who_went()
         "worker-1: it died: its connection was reset 9.0 s before, and it had not left",
     )
     assert lines[2].verdicts == (("died", "worker-1 (10.0.0.1)"),)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "before", "after", "said"),
+    [
+        ("stable", 5, 6, "5 -> 6"),
+        ("stable", None, 6, "? -> 6"),
+        ("superseded", 5, 5, "5 -> "),
+        ("interrupted", 5, 5, "5 -> "),
+        ("superseded", 5, 6, "5 -> 6"),
+        ("empty", 5, 5, "5 -> 5"),
+    ],
+)
+def test_a_rebalance_that_came_to_nothing_has_no_end(outcome: str, before: int | None, after: int, said: str):
+    assert generations({"outcome": outcome, "from_generation": before, "to_generation": after}) == said
