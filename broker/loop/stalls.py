@@ -24,7 +24,8 @@ COUNTED_NS = 50_000_000
 """Others may wait for so long, and no longer: what takes more is counted, and told."""
 _RECENT_MAX = 256
 TOLD_EVERY_NS = 60_000_000_000
-"""Between two log lines about the same name; the later one says how many there were."""
+"""Between two log lines about the same name, unless it is twice as long as the one told; the later one says how many
+there were."""
 
 
 class Stalls:
@@ -53,7 +54,7 @@ class Stalls:
         self._longest_part_ns = 0
         self._name = ""
         self._whose = ""
-        self._told: dict[str, int] = {}  # when, by name
+        self._told: dict[str, tuple[int, int]] = {}  # (when, how long it took) by name
         self._untold: dict[str, int] = {}  # how many since then
         self.longest_ns: dict[str, int] = {}
         """The longest stall by name, since the start."""
@@ -100,10 +101,12 @@ class Stalls:
         self.counts[name] = self.counts.get(name, 0) + 1
         self.recent.append((self.clock_ns(), took_ns))
         now_ns = self.clock_ns()
-        if name in self._told and now_ns - self._told[name] < TOLD_EVERY_NS:
+        told_ns, told_took_ns = self._told.get(name, (now_ns - TOLD_EVERY_NS, 0))
+        # Seconds must not go unsaid because some tenths had the same name: `many` is the name of all that say nothing.
+        if now_ns - told_ns < TOLD_EVERY_NS and took_ns < 2 * told_took_ns:
             self._untold[name] = self._untold.get(name, 0) + 1
             return
-        self._told[name] = now_ns
+        self._told[name] = now_ns, took_ns
         log.warning(
             "loop_held",
             api=name,

@@ -9,11 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvloop
 
 from broker.loop import runtime as runtime_module
 from broker.loop.runtime import LoopRuntime
+from broker.loop.stalls import COUNTED_NS
 from broker.loop.worker import WorkerDied
 from tests.support.broker_process import ROOT, eventually
 
@@ -69,6 +72,36 @@ async def test_a_failing_callback_does_not_stop_the_others(runtime: LoopRuntime,
     await _wait(done)
 
     assert "callback_failed" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_turn_of_a_protocol_that_is_not_ours_is_seen_by_the_watchdog(new_loop: Callable[[], Any]):
+    """One of the loop's own TLS, or of a library: nobody notes it, so the timer that comes late tells of it."""
+    loop = new_loop()
+    runtime = LoopRuntime(loop)
+    mine, others = socket.socketpair()
+
+    class Slow(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            time.sleep(4 * COUNTED_NS / 1e9)
+
+    def look() -> None:
+        if runtime.stalls.counts:
+            runtime.stop()
+        else:
+            others.sendall(b"x")
+            loop.call_later(0.3, look)
+
+    try:
+        loop.run_until_complete(loop.create_connection(Slow, sock=mine))
+        loop.call_soon(look)
+        loop.call_later(20, runtime.stop)
+        runtime.run()
+    finally:
+        others.close()
+        runtime.close()
+        loop.close()
+    assert set(runtime.stalls.counts) == {"many"}
 
 
 async def test_a_timer_fires_at_its_deadline_and_not_before(runtime: LoopRuntime):

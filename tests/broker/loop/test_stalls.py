@@ -85,6 +85,13 @@ def test_one_name_is_told_once_a_minute_with_the_number_of_those_between(watched
     assert watched.stalls.counts == {"Fetch": 4, "Metadata": 1}
 
 
+def test_one_that_is_twice_as_long_as_the_one_told_is_told_within_the_minute(watched: Watched) -> None:
+    for by_ms in (250, 499, 8_700, 8_700):
+        watched.stalls.late(by_ms * MS)
+    lines = watched.log.getvalue().splitlines()
+    assert [line.partition("took_ms=")[2] for line in lines] == ["250 since_last_line=0", "8700 since_last_line=1"]
+
+
 def test_many_small_things_are_found_by_the_timer_that_comes_late_and_a_noted_stall_counts_once(
     watched: Watched,
 ) -> None:
