@@ -26,11 +26,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from tests.clients.harness import WORKERS, create_topic, franz, kafkajs
+from tests.clients.kcat import Kcat, kcat, librdkafka, newer_librdkafka
 from tests.clients.saying import PYTHONS
 from tests.clients.test_secured import KEY, MECHANISMS, OAUTH, PASSWORD, PLAIN, SCRAM, keep, token
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, need
 from tests.support.certificates import Authority, Issued
 from tests.support.java import NEWEST, class_path
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +53,7 @@ _TOLD = {"kafka_python": r"(?i)authenticat|bootstrap", "aiokafka": r"(?i)authent
 LISTENERS = ("SASL_PLAINTEXT", "PLAINTEXT", "SSL", "SASL_SSL")
 _NUMBERS = count()
 OTHERS = ("kafkajs", "franz", "kcat", "java", *PYTHONS)
-AT_ONCE = ("kcat", "java", *PYTHONS)
+AT_ONCE = ("kcat", "kcat, newer", "java", *PYTHONS)
 """Those that are asked by a call; the others read lines."""
 
 
@@ -171,8 +173,12 @@ class Said:
         at = security.get("at") or place.addresses[security["protocol"]]
         given = {"bootstrap": at, "topic": topic, "security": security}
         self._once = partial(kcat, given)
-        if client == "kcat":
+        if client.startswith("kcat"):
             need("kcat")
+            if client == "kcat, newer":
+                newer = newer_librdkafka(place.folder)
+                assert newer is not None, "confluent-kafka has no library of its own"
+                self._once = partial(kcat, given, newer)
             return
         if client in PYTHONS:
             self._talker = PYTHONS[client](given, time.time() + 60)
@@ -219,27 +225,6 @@ class Said:
             self._process.communicate()
 
 
-def kcat(given: dict[str, Any]) -> str:
-    """One record by kcat."""
-    names = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "key": "ssl.key.location"}
-    names |= {"mechanism": "sasl.mechanism", "user": "sasl.username", "password": "sasl.password"}
-    security = given["security"]
-    words = ["-X", f"security.protocol={security['protocol']}", "-X", "message.timeout.ms=3000"]
-    if security.get("mechanism") == "OAUTHBEARER":  # it makes its token itself, and signs none
-        words += [
-            "-X",
-            "enable.sasl.oauthbearer.unsecure.jwt=true",
-            "-X",
-            f"sasl.oauthbearer.config={security['token']}",
-        ]
-    for name, key in names.items():
-        if security.get(name):
-            words += ["-X", f"{key}={security[name]}"]
-    command = ["kcat", "-P", "-b", given["bootstrap"], "-t", given["topic"], *words]
-    ended = subprocess.run(command, input="word\n", capture_output=True, text=True, timeout=60, check=False)
-    return "said" if ended.returncode == 0 and "failed" not in ended.stderr else ended.stderr
-
-
 def java_settings(given: dict[str, Any], folder: Path) -> dict[str, str]:
     """As a properties file of Java's clients has them."""
     security = given["security"]
@@ -271,14 +256,6 @@ def java_settings(given: dict[str, Any], folder: Path) -> dict[str, str]:
     return settings | ({"sasl.mechanism": mechanism} if mechanism else {})
 
 
-def librdkafka() -> tuple[int, ...]:
-    """The version that kcat is linked with."""
-    need("kcat")
-    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"librdkafka (\d+)\.(\d+)", told)
-    return (0,) if found is None else tuple(int(part) for part in found.groups())
-
-
 def logging_in(place: Place, listener: str, mechanism: str, *, right: bool) -> dict[str, Any]:
     """Who is bob, or says so."""
     foreign = rsa.generate_private_key(65_537, 2_048) if mechanism == "OAUTHBEARER" else KEY
@@ -302,7 +279,7 @@ def test_a_right_log_in_is_served_and_a_wrong_one_is_told(place: Place, client: 
         # It repeats its own nonce alone, which Kafka 4.4 refuses too (tests/reference/test_log_in_beside_kafka.py).
         with Said(place, client, "bob-t", logging_in(place, "SASL_PLAINTEXT", mechanism, right=True)) as one:
             assert re.search(r"(?i)authenticat", one.say())
-        return
+        client = "kcat, newer"
     for listener in ("SASL_PLAINTEXT", "SASL_SSL"):
         with Said(place, client, "bob-t", logging_in(place, listener, mechanism, right=True)) as one:
             assert one.say() == "said"
@@ -388,3 +365,26 @@ def test_a_right_that_is_taken_in_the_middle_of_a_session_is_gone(place: Place, 
         finally:
             grant(place, "bob", "bob")
         eventually(lambda: one.say() == "said", what="a record that is taken again")
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_kcat_that_stays_is_refused_when_its_right_is_taken(place: Place, mechanism: str) -> None:
+    """SE45: in the middle of its life; it says why and ends, as is kcat's way, and nothing more of it is in the log."""
+    newer = newer_librdkafka(place.folder) if mechanism != "PLAIN" else None
+    if mechanism != "PLAIN" and newer is None and librdkafka() < (2, 6):
+        pytest.skip("this kcat cannot log in by SCRAM, and there is no newer library")
+    address = place.addresses["SASL_SSL"]
+    given = {"bootstrap": address, "topic": "bob-t", "security": logging_in(place, "SASL_SSL", mechanism, right=True)}
+    one = Kcat(given, place.folder, newer)
+    try:
+        assert one.say() == "said"
+        revoke(place, "bob")
+        with Wire(place.addresses["PLAINTEXT"]) as wire:
+            assert re.search(r"(?i)authoriz", one.say())
+            end = wire.end_offsets("bob-t", [0])
+            eventually(one.has_ended, what="the end of kcat")
+            assert wire.end_offsets("bob-t", [0]) == end
+    finally:
+        grant(place, "bob", "bob")
+        one.end()
+    assert kcat(given, newer) == "said"

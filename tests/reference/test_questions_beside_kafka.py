@@ -31,7 +31,7 @@ from tests.reference.test_rights_beside_kafka import (
     there,
 )
 from tests.support.broker_process import eventually
-from tests.support.wire import Wire
+from tests.support.wire import Wire, is_ready
 
 if TYPE_CHECKING:
     from tests.reference.beside import Side
@@ -126,20 +126,29 @@ def test_too_many_partitions_at_once_are_refused_as_by_kafka(sides: tuple[Side, 
 
 
 def test_a_fetch_that_waits_is_answered_before_who_asks_is_asked_again_as_with_kafka(sides: tuple[Side, Side]) -> None:
-    """SE24: a log-in that comes behind it, on the listener that asks again and again."""
+    """SE24: a log-in that comes behind it, on the listener that asks again and again; until then nothing comes."""
+    waits_ms = 600
     for side in sides:
         there(side, "quiet")
         give(side, acl(ALLOW, READ, "quiet"))
         partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
-        fetch = FetchRequest(
-            max_wait_ms=300, min_bytes=1, max_bytes=1_000, topics=[FetchTopic(topic="quiet", partitions=[partition])]
-        )
+        topics = [FetchTopic(topic="quiet", partitions=[partition])]
+        fetch = FetchRequest(max_wait_ms=waits_ms, min_bytes=1, max_bytes=1_000, topics=topics)
         with logged_in(side.addresses["AGAIN"]) as wire:
             time.sleep(1.1)  # Kafka takes no other one within a second
             wire.send(fetch, 11)
+            # The log-in comes when the fetch has been parked, and not in one piece with it.
+            assert not is_ready(wire.socket, waits_ms / 4_000)
+            began = time.monotonic()
             wire.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
             wire.send(ALICE, 2)
-            fetched, shaken, known = (wire.receive() for _ in range(3))
+            # Nothing comes before the fetch is over; `receive` refuses an answer that is not to what was asked first.
+            assert not is_ready(wire.socket, waits_ms / 4_000)
+            fetched = wire.receive()
+            assert time.monotonic() - began > waits_ms / 4_000
+            shaken, known = wire.receive(), wire.receive()
             assert fetched.responses[0].partitions[0].error_code == 0
             assert (shaken.error_code, known.error_code) == (0, 0)
             assert 0 < known.session_lifetime_ms <= 2_000
+            wire.send(fetch, 11)  # and is who he was
+            assert wire.receive().responses[0].partitions[0].error_code == 0
