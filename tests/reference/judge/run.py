@@ -71,7 +71,10 @@ SETTINGS["short"] = SETTINGS["main"] | {
     "transaction.partition.verification.enable": "false",
     "log.cleaner.backoff.ms": 300,
 }
-SETTINGS["killed"] = SETTINGS["main"] | {"group.consumer.migration.policy": "disabled"}
+SETTINGS["killed"] = SETTINGS["main"] | {
+    "group.consumer.migration.policy": "disabled",
+    "group.consumer.max.size": 2,
+}
 STAGES = ("main", "later", "classic", "short", "dead", "killed")
 
 

@@ -339,6 +339,54 @@ def _(s: Script) -> None:
     describe(s)
 
 
+GARBAGE = (("range", b"\0"),)
+OTHER = (("other", b"\0"),)  # what nobody there speaks, and cannot be read
+
+
+def _asks(s: Script, *, version: int = 9, member_id: str = "", instance: str | None = None, **more: Any) -> None:
+    """A JoinGroup of somebody who is no member."""
+    stranger = Member(s, "x", version=version, instance=instance, **{"protocols": GARBAGE, **more})
+    stranger.id = member_id
+    stranger.join()
+
+
+@scenario("JoinGroup-wrong-in-many-ways")
+def _(s: Script) -> None:
+    """A JoinGroup to a consumer group that is wrong in one way and in all that are looked at after it."""
+    join(s, "a")
+    join(s, "b", instance_id="i")
+    classic(s, "c").join()
+    _asks(s, protocols=OTHER, session=1)
+    _asks(s, protocols=OTHER)
+    _asks(s)
+    _asks(s, member_id="x", instance="i")
+    _asks(s, member_id="x", instance="nobody's")
+    _asks(s, version=3)
+    describe(s)
+
+
+@scenario("JoinGroup-full-and-wrong", stage="later")
+def _(s: Script) -> None:
+    """The same of a group that is full."""
+    join(s, "a")
+    join(s, "b")
+    _asks(s, protocols=OTHER, session=1)
+    _asks(s, protocols=OTHER)
+    _asks(s, member_id="x", instance="nobody's")
+    describe(s)
+
+
+@scenario("JoinGroup-unwelcome-and-wrong", stage="killed")
+def _(s: Script) -> None:
+    """The same of a full group in which no classic member is wanted: it is told so first."""
+    join(s, "a")
+    join(s, "b")
+    _asks(s, protocols=OTHER, session=1)
+    _asks(s)
+    _asks(s, member_id="x", instance="nobody's")
+    describe(s)
+
+
 @each_version("K20-switched-off", (0, 1), stage="classic")
 def _off(s: Script, v: int) -> None:
     """K20: the protocol is switched off, and still told to be there."""
