@@ -231,7 +231,10 @@ def group_settings(settings: Settings) -> GroupSettings:
 
 def log_event(event: GroupEvent) -> None:
     """One line for each thing that happened in a group."""
-    tell = log.debug if event.kind in _ROUTINE else log.info
+    is_routine = event.kind in _ROUTINE
+    if is_routine and not log.debugs:
+        return  # before its facts are gathered: a rebalance of thousands has tens of thousands of these
+    tell = log.debug if is_routine else log.info
     facts, long = event.facts, _LONG.get(event.kind)
     if long is not None:
         facts = {name: value for name, value in facts.items() if name != long}

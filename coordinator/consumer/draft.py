@@ -212,7 +212,7 @@ class Draft:
                 if self.tracking is not group.tracking:
                     self.soft["tracking"] = self.tracking
                 if self.soft:
-                    group = altered(group, **self.soft)
+                    group = self._fold.group_with(self.soft)
         token = None
         if self.records:
             token = ConsumerToken(self.group_id, self.before, reply_to, refusal, tuple(self.touched))

@@ -49,7 +49,8 @@ class EpochRebalance:
     members_before: Mapping[str, ConsumerMember]
     further_causes: tuple[Cause, ...] = ()
     further_causes_cut: int = 0  # more than `FURTHER_CAUSES_MAX` came
-    departed: tuple[tuple[ConsumerMember, str], ...] = ()  # (member, `left`, `expired` or `removed`)
+    # Member id -> who it was, and how it went: `left`, `expired` or `removed`.
+    departed: Mapping[str, tuple[ConsumerMember, str]] = field(default_factory=_nothing)
     assigned_at_ms: int | None = None  # the target was computed
     awaited: int = 0  # members that are not stable at the target's epoch
     arrived: Mapping[str, int] = field(default_factory=_nothing)  # member id -> when it got there

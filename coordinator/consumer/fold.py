@@ -68,7 +68,8 @@ class GroupContradicted(Exception):
 class GroupFold:
     """A group while records are applied to it. `group()` is what it has become; the group it began with is untouched.
 
-    A mapping is copied when it is first changed.
+    The group is copied when it is first changed, and so is each of its mappings; until `group()` the copy is this
+    fold's alone, and is changed in place. Nearly every heartbeat of a rebalance writes something.
     """
 
     __slots__ = ("_now", "_owned", "before", "group_id", "is_gone")
@@ -88,6 +89,11 @@ class GroupFold:
     def group(self) -> ConsumerGroup | None:
         """What the records have made; None when the group is gone. The fold must not be used after this."""
         return None if self.is_gone else self._now
+
+    def group_with(self, soft: Mapping[str, Any]) -> ConsumerGroup:
+        """As `group()` of one that is not gone, with these fields of it that are in no record."""
+        self._set(**soft)
+        return self._now
 
     def apply(self, key: Any, value: Any | None) -> None:
         """Take over one record of this group. Raises: GroupContradicted."""
@@ -264,7 +270,11 @@ class GroupFold:
         return mapping
 
     def _set(self, **changes: Any) -> None:
-        self._now = altered(self._now, **changes)
+        if self._now is self.before:
+            self._now = altered(self._now, **changes)
+            return
+        for name, now in changes.items():
+            setattr(self._now, name, now)
 
 
 LEFT = -1

@@ -79,7 +79,37 @@ def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupO
     # A stranger hears it whatever its epoch is: one that was expelled need not join to learn that its place is gone.
     check_capacity(draft, member_id, request.instance_id)
     before = joining_member(draft, request, member_id) if joins else present_member(draft.group, request)
-    after = altered(
+    after = before if _says_nothing(before, request) else _with(before, request)
+    member = settle(draft, before, after, request.owned, request.on_behalf_of)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.names is not None or request.regex is not None)
+        and request.owned is not None
+    )
+    tell = joins or is_full or not same_partitions(before, member)
+    interval_ms = view.consumer_settings.heartbeat_interval_ms
+    draft.reply(request.reply_to, heard(member.member_id, member.epoch, interval_ms, member.assigned if tell else None))
+    return draft.outcome(request.reply_to, heartbeat_error)
+
+
+def _says_nothing(member: ConsumerMember, request: ConsumerHeartbeat) -> bool:
+    """Whether the member is as it was, but for what it owns: as nearly all heartbeats of a rebalance."""
+    return (
+        request.names is None
+        and request.regex is None
+        and request.assignor is None
+        and request.rack_id is None
+        and request.rebalance_timeout_ms == -1
+        and (request.instance_id is None or request.instance_id == member.instance_id)
+        and member.client_id == request.client_id
+        and member.client_host == request.client_host
+        and member.classic is None
+    )
+
+
+def _with(before: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
+    """The member with what its heartbeat says."""
+    return altered(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -93,16 +123,6 @@ def _heartbeat(view: View, request: ConsumerHeartbeat, now_ms: int) -> AnyGroupO
         client_host=request.client_host,
         classic=None,
     )
-    member = settle(draft, before, after, request.owned, request.on_behalf_of)
-    is_full = (
-        request.rebalance_timeout_ms != -1
-        and (request.names is not None or request.regex is not None)
-        and request.owned is not None
-    )
-    tell = joins or is_full or not same_partitions(before, member)
-    interval_ms = view.consumer_settings.heartbeat_interval_ms
-    draft.reply(request.reply_to, heard(member.member_id, member.epoch, interval_ms, member.assigned if tell else None))
-    return draft.outcome(request.reply_to, heartbeat_error)
 
 
 def same_partitions(before: ConsumerMember, after: ConsumerMember) -> bool:

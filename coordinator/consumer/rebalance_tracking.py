@@ -64,7 +64,9 @@ def follow(draft: Change, group: ConsumerGroup) -> RebalanceTracking:
     if rebalance is None:
         return tracking
     if draft.departed:
-        rebalance = altered(rebalance, departed=(*rebalance.departed, *draft.departed))
+        departed = changeable(rebalance.departed)
+        departed.update({member.member_id: (member, how) for member, how in draft.departed})
+        rebalance = altered(rebalance, departed=departed)
     if draft.side_causes:
         rebalance = _with_causes(rebalance, draft.side_causes)
     rebalance, taken = _gone_on(rebalance, origin, group, dict.fromkeys(draft.touched), draft)
@@ -107,7 +109,7 @@ def _caused(
         origin.state.value,
         causes[0],
         origin.members,
-        departed=() if rebalance is None else rebalance.departed,
+        departed={} if rebalance is None else rebalance.departed,
         revoking={} if rebalance is None else rebalance.revoking,
         unread={} if rebalance is None else rebalance.unread,
     )
@@ -135,36 +137,49 @@ def _gone_on(
     """The rebalance after these members changed, or went; and who was given what."""
     now_ms = draft.now_ms
     awaited, assigned_at_ms = rebalance.awaited, rebalance.assigned_at_ms
-    arrived, revoking = changeable(rebalance.arrived), changeable(rebalance.revoking)
-    unread = changeable(rebalance.unread)
+    arrived, revoking, unread = rebalance.arrived, rebalance.revoking, rebalance.unread
     slowest, stopped_ms = rebalance.slowest_to_revoke, rebalance.stopped_ms
-    silent_ms = {
-        one.member_id: int(one.detail.get("last_heard_ms") or 0) for one in (*draft.causes, *draft.side_causes)
-    }
+    came: list[str] = []
+    told: list[str] = []
+    given_up: list[str] = []
+    freed: dict[TopicPartition, Unread] = {}
     given: list[tuple[ConsumerMember, set[TopicPartition]]] = []
     taken: list[Taken] = []
     for member_id in touched:
         before, after = origin.members.get(member_id), group.members.get(member_id)
-        awaited += (after is not None and not _is_there(after, group)) - (
-            before is not None and not _is_there(before, origin)
-        )
-        if after is not None and _is_there(after, group):
-            arrived[member_id] = now_ms
+        was_there, is_there = _is_there(before, origin), _is_there(after, group)
+        awaited += (after is not None and not is_there) - (before is not None and not was_there)
+        if is_there:
+            came.append(member_id)
         if after is not None and after.state == UNREVOKED:
-            revoking.setdefault(member_id, now_ms)
+            if member_id not in revoking:
+                told.append(member_id)
         elif member_id in revoking:
-            took_ms = now_ms - revoking.pop(member_id)
+            given_up.append(member_id)
+            took_ms = now_ms - revoking[member_id]
             if after is not None and (slowest is None or took_ms > slowest.after_ms):
                 slowest = Revocation(after, took_ms)
+        if before is not None and after is not None and before.assigned is after.assigned:
+            continue
         had, has = _read_by(before), _read_by(after)
-        if before is not None and had - has:
-            left = Unread(now_ms, now_ms - silent_ms.get(member_id, 0))
-            unread.update(dict.fromkeys(had - has, left))
+        if had - has:
+            freed.update(dict.fromkeys(had - has, Unread(now_ms, now_ms - _silent_ms(draft, member_id))))
         if after is not None and has - had:
             given.append((after, has - had))
-    for after, partitions in given:
-        found = {tp: unread.pop(tp, None) for tp in partitions}
-        taken.append((after, found))
+    if came:
+        arrived = there = changeable(arrived)
+        there.update(dict.fromkeys(came, now_ms))
+    if told or given_up:
+        revoking = to_wait_for = changeable(revoking)
+        to_wait_for.update(dict.fromkeys(told, now_ms))
+        for member_id in given_up:
+            del to_wait_for[member_id]
+    if freed or given:
+        unread = left_alone = changeable(unread)
+        left_alone.update(freed)
+        for after, partitions in given:
+            taken.append((after, {tp: left_alone.pop(tp, None) for tp in partitions}))
+    for _, found in taken:
         stopped_ms = max([stopped_ms, *(now_ms - left.since_ms for left in found.values() if left is not None)])
     if group.target_epoch != origin.target_epoch or (assigned_at_ms is None and group.target_epoch == group.epoch):
         assigned_at_ms, awaited = now_ms, _awaited(group)
@@ -180,6 +195,12 @@ def _gone_on(
         stopped_ms=stopped_ms,
     )
     return gone_on, taken
+
+
+def _silent_ms(draft: Change, member_id: str) -> int:
+    """For how long nothing had been heard of a member that went."""
+    of_it = (one for one in (*draft.causes, *draft.side_causes) if one.member_id == member_id)
+    return max([int(one.detail.get("last_heard_ms") or 0) for one in of_it], default=0)
 
 
 def _outcome(rebalance: EpochRebalance, group: ConsumerGroup) -> str | None:

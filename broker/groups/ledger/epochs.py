@@ -79,7 +79,7 @@ def loaded_members(group: ConsumerGroup, topics: Topics) -> Record:
 def _members(
     group: ConsumerGroup, rebalance: EpochRebalance, before: Holdings | None, now: Holdings, session_timeout_ms: int
 ) -> Record:
-    gone = {member.member_id: (member, how) for member, how in rebalance.departed}
+    gone = rebalance.departed
     known = before if before is not None else _only_instances(rebalance.members_before)
     told, successors = [], {}
     for member_id, member in group.members.items():
