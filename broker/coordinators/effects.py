@@ -56,6 +56,7 @@ class Effects(Generic[ShardT]):
         "_looks_on",
         "_noun",
         "_now_ms",
+        "_on_due",
         "_on_failure",
         "_on_moved",
         "_open",
@@ -91,7 +92,8 @@ class Effects(Generic[ShardT]):
         on_moved: Callable[[Partition], None],
     ) -> None:
         self._runtime = runtime
-        self._now_ms = runtime.now_ms
+        self._now_ms = runtime.clock_ms
+        self._on_due = self._fired  # bound once: every heartbeat sets a timer
         self._set_timer = runtime.timers.set
         self._renew_timer = runtime.timers.renew
         self._tenant = tenant
@@ -120,7 +122,7 @@ class Effects(Generic[ShardT]):
     def serve(self, shard: ShardT) -> None:
         """Act on this shard's outcomes from now on."""
         self.shard = shard
-        self._states = shard.states
+        self._states: dict[str, Any] = shard.states
 
     @property
     def in_flight(self) -> bool:
@@ -148,7 +150,7 @@ class Effects(Generic[ShardT]):
         if self.state is not LeaderState.ACTIVE:
             self._refuse(event)
             return
-        if event.reads_appended and self._open is not None:
+        if self._open is not None and event.reads_appended:
             self._write()
             if not self.serves():
                 self._refuse(event)
@@ -171,7 +173,7 @@ class Effects(Generic[ShardT]):
         set_timer = self._renew_timer if kind in self._pulses else self._set_timer
         for timer in outcome.timers:
             if type(timer) is SetTimer:
-                set_timer(timer.key, timer.deadline_ms, partial(self._fired, timer.then, kind))
+                set_timer(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
             else:
                 self._runtime.timers.cancel(timer.key)
         if outcome.records and not self._stage(event, key, outcome):

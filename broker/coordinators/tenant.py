@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from broker.loop.timers import Timers
     from coordinator.load_summary import LoadSummary
@@ -20,7 +20,7 @@ class Shard(Protocol):
     topics: Topics
 
     @property
-    def states(self) -> Mapping[str, Any]:
+    def states(self) -> dict[str, Any]:
         """What is kept, by key. Always the same mapping."""
 
     def handle(self, event: Any, now_ms: int) -> Outcome[Any]:

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.clock import Clock
 from broker.loop.descriptors import Descriptors
 from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
@@ -83,6 +84,11 @@ class Runtime(ABC):
     def now_ms(self) -> int:
         """Milliseconds since 1970 of a clock that never jumps and never goes back."""
 
+    @property
+    def clock_ms(self) -> Callable[[], int]:
+        """`now_ms`, to be kept by who asks it for every request."""
+        return self.now_ms
+
     @abstractmethod
     def soon(self, callback: Callable[[], None]) -> None:
         """Call `callback` at the end of this loop turn, after the requests that were read in it."""
@@ -121,10 +127,8 @@ class LoopRuntime(Runtime):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._anchor_ns = time.time_ns() - time.monotonic_ns()
-        self._floor_ms = 0
-        self.timers = Timers(self._wake_at)
-        self.timers.offset_ms = self._anchor_ns // 1_000_000
+        self.timers = self._new_timers()
+        self._clock = Clock(self.timers, time.time_ns, time.monotonic_ns)
         self.clock_ns = perf_counter_ns
         self.stalls = Stalls(perf_counter_ns, self.next_turn)
         self.slices = Slices(self, perf_counter_ns)
@@ -146,34 +150,27 @@ class LoopRuntime(Runtime):
         self._collects_ns = 0
         self._thread = 0
 
+    def _new_timers(self) -> Timers:
+        return Timers(self._wake_at)
+
     def now_ms(self) -> int:
-        """The wall clock as it was at the start, carried on by the monotonic one."""
-        mono_ns = time.monotonic_ns()
-        now_ms = (self._anchor_ns + mono_ns) // 1_000_000
-        if now_ms > self._floor_ms:
-            return now_ms
-        self.timers.offset_ms = self._floor_ms - mono_ns // 1_000_000  # it stands still, and timers go on
-        return self._floor_ms
+        """See `Clock`."""
+        return self._clock.now_ms()
+
+    @property
+    def clock_ms(self) -> Callable[[], int]:
+        """That of `Clock`, which is native code in the compiled tree."""
+        return self._clock.now_ms
 
     def short_of_descriptors(self) -> bool:
         """See `broker.loop.descriptors`: two microseconds."""
         return self._descriptors.are_short()
 
     def follow_wall_clock(self) -> None:
-        """Take over a step of the wall clock of more than a second; to be called every `CLOCK_CHECK_MS`.
-
-        Forwards at once. Backwards by at most half of what passed since the last look, during which `now_ms` stands
-        still: it never falls. Timers keep to the monotonic clock. Source: docs/decisions/clock.md.
-        """
-        step_ns = time.time_ns() - time.monotonic_ns() - self._anchor_ns
-        if abs(step_ns) <= 1_000_000_000:
-            if self.now_ms() > self._floor_ms:
-                self.timers.offset_ms = self._anchor_ns // 1_000_000
-            return
-        log.warning("wall_clock_stepped", by_ms=step_ns // 1_000_000)
-        self._floor_ms = self.now_ms()
-        self._anchor_ns += max(step_ns, -CLOCK_CHECK_MS * 1_000_000 // 2)
-        self.timers.offset_ms = self._anchor_ns // 1_000_000
+        """Take over a step of the wall clock; to be called every `CLOCK_CHECK_MS`. See `Clock.follow`."""
+        step_ns = self._clock.follow(CLOCK_CHECK_MS)
+        if step_ns:
+            log.warning("wall_clock_stepped", by_ms=step_ns // 1_000_000)
 
     def soon(self, callback: Callable[[], None]) -> None:
         """At the end of this turn."""

@@ -33,14 +33,19 @@ class TestbedRuntime(LoopRuntime):
         self._shift_ms = 0
         self._frozen_ms: int | None = None
         super().__init__(loop)
-        offset_ms = self.timers.offset_ms
-        self.timers = _ClockedTimers(self._wake_at, self._call_in)
-        self.timers.offset_ms = offset_ms
 
     @classmethod
     def create(cls) -> TestbedRuntime:
         """A runtime on a new uvloop."""
         return cls(uvloop.new_event_loop())
+
+    def _new_timers(self) -> Timers:
+        return _ClockedTimers(self._wake_at, self._call_in)
+
+    @property
+    def clock_ms(self) -> Callable[[], int]:
+        """As the test has set it."""
+        return self.now_ms
 
     def now_ms(self) -> int:
         """As the test has set it."""
