@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.schema import decoder, encoder
 from protocol.schema.source import Source
+from protocol.schema.wire_types import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,10 +98,14 @@ from protocol.schema.runtime import (
 
 
 def spoken(api: Api) -> list[int]:
-    """The versions worth compiling: the first, which small clients speak, and from the last without tags on."""
+    """The versions worth compiling: the first, which small clients speak, and from the last without tags on.
+
+    All of them where the request has no array: they are a few lines each, and clients of every age send heartbeats.
+    """
     first, last = api.served
     tags = api.request.FLEXIBLE_FROM or first
-    return [version for version in range(first, last + 1) if version == first or version >= tags - 1]
+    short = not any(isinstance(field.wire_type, Array) for field in api.request.FIELDS)
+    return [version for version in range(first, last + 1) if short or version == first or version >= tags - 1]
 
 
 def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header: Callable[[int, int], bool]) -> str:
@@ -121,8 +126,6 @@ def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header
 
 
 def _classes(cls: Any) -> set[str]:
-    from protocol.schema.wire_types import Array  # noqa: PLC0415
-
     names = {cls.__name__}
     for field in cls.FIELDS:
         inner = field.wire_type.element if isinstance(field.wire_type, Array) else field.wire_type

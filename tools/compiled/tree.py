@@ -11,7 +11,7 @@ from broker.handlers.dispatch import HANDLERS, MOST_ELEMENTS
 from broker.handlers.dividing import Divided
 from protocol.frames import has_tagged_header
 from protocol.registry import APIS
-from tools.compiled import check, codecs, messages, values
+from tools.compiled import check, codecs, constants, messages, values
 from tools.compiled.codecs import HOT
 
 if TYPE_CHECKING:
@@ -61,12 +61,15 @@ NATIVE = [
     "broker.network.slow_frames",
     "broker.handlers.dispatch",
     "broker.handlers.context",
+    "broker.handlers.consumer_groups",
     "broker.handlers.groups",
     "broker.handlers.offsets",
     "broker.handlers.produce",
+    "broker.handlers.produce_transactional",
     "broker.handlers.fetch",
     "broker.handlers.authorizer",
     "broker.catalogue.topics_delta",
+    "broker.catalogue.topics_image",
     "broker.coordinators",
     "broker.groups.groups",
     "broker.groups.tenant",
@@ -78,6 +81,7 @@ NATIVE = [
     "broker.partitions.fetch_sessions",
     "broker.partitions.checks",
     "broker.partitions.settings",
+    "broker.loop.clock",
     "broker.loop.timers",
     "broker.loop.slices",
 ]
@@ -101,6 +105,11 @@ DECORATED = {
     "protocol.schema.wire_types": {"Composite": _OPEN},
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
 }
+VARIABLES = {
+    "storage.log.log_lookup": ("RECORDS_AT_ONCE",),
+    "storage.reading.walk": ("CHUNK_BYTES", "WINDOW_BYTES"),
+}
+"""What is written as a constant, and set by tests."""
 _DECLARED = re.compile(r"^ *@(dataclass|value)\b", re.MULTILINE)
 _FUTURE = "from __future__ import annotations\n"
 
@@ -121,6 +130,7 @@ def write(root: Path, out: Path) -> list[Path]:
         path = _path(out, name)
         module = importlib.import_module(name)
         text = values.with_named_tuples_quoted(values.expanded(path.read_text(), module))
+        text = constants.with_constants_final(text, module, VARIABLES.get(name, ()))
         for cls, decorator in DECORATED.get(name, {}).items():
             text = re.sub(rf"^class {cls}\b", f"@{decorator}\nclass {cls}", text, flags=re.MULTILINE)
             if "mypy_extensions" not in text:
