@@ -311,9 +311,22 @@ class Moves(TopicsListener):
                 self._take_name(move, partition, result)
             else:
                 # The source still has its name, so it counts: say so in the metadata too.
-                old = before[key[0]].directories[key[1]]
                 self._take_back(move, partition, result)
-                self._record(move.topic_id, key[1], old, lambda _: None)
+                self._record_back(key, move.topic_id, before[key[0]].directories[key[1]])
+
+    def _record_back(self, key: Key, topic_id: bytes, directory_id: bytes) -> None:
+        """Have the metadata log say that the partition stayed, until it does: the log is looked for where it says."""
+
+        def recorded(result: Result) -> None:
+            partition = self._partitions.opened(*key)
+            if result.error is ErrorCode.NONE or partition is None or partition.topic_id != topic_id:
+                return
+            deadline_ms = self._runtime.now_ms() + AGAIN_MS
+            again = partial(self._record_back, key, topic_id, directory_id)
+            self._runtime.timers.set(("moved back", *key), deadline_ms, again)
+
+        if not self._stopped:
+            self._record(topic_id, key[1], directory_id, recorded)
 
     def _take_name(self, move: Move, partition: Partition, retired: Path) -> None:
         key, to, folder = move.key, move.to, move.folder

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.catalogue.requests import Result
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from cli import main
@@ -328,6 +329,43 @@ def test_an_older_topics_folder_is_not_taken_for_the_copy(tmp_path: Path, monkey
     assert read_topic_id(partition.log.directory) == partition.topic_id
     assert values(whole) == [b"new"]
     whole.stop()
+
+
+def test_a_partition_that_could_not_be_moved_is_found_where_it_stayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata log names the new directory, the old folder keeps its name, and the disk refuses to say so at first.
+
+    Found by the simulation (seed 51701): the partition was looked for where it had never been until the next start.
+    """
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v")
+    moves, refused = whole.broker.moves, []
+    record, stayed = moves._record, moves._by_path[tmp_path / "a"].directory_id
+
+    def refusing(topic_id: bytes, partition: int, directory_id: bytes, answer: Any) -> None:
+        if directory_id == stayed and len(refused) < 3:
+            refused.append(directory_id)
+            answer(Result(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full"))
+        else:
+            record(topic_id, partition, directory_id, answer)
+
+    monkeypatch.setattr(moves, "_record", refusing)
+    with monkeypatch.context() as patch:
+        patch.setattr(LogDirectory, "retire", refuse)
+        alter(whole, tmp_path / "b")
+        whole.runtime.advance(50)
+    assert "partition_move_failed" in whole.log.getvalue()
+    whole.runtime.advance(5_000)
+    assert len(refused) == 3
+    assert values(whole) == [b"v"]
+    assert described(whole) == {"a": [(0, False)], "b": []}
+    write(whole, "t", 0, b"w")
+    assert whole.stop()
+    whole = start(tmp_path)
+    assert values(whole) == [b"v", b"w"]
+    assert whole.stop()
 
 
 def refuse(self: LogDirectory, *_: Any, **__: Any) -> None:
