@@ -437,7 +437,7 @@ def test_an_answer_that_cannot_be_encoded_ends_the_connection(capfd: pytest.Capt
     parked = Parked()
     harness = Harness({ApiKey.HEARTBEAT: parked})
     harness.send(HEARTBEAT, 1)
-    parked.deferreds[0].complete(HeartbeatResponse(throttle_time_ms="soon"))
+    parked.deferreds[0].complete(HeartbeatResponse(throttle_time_ms=2**40))
     harness.runtime.turn()
 
     assert harness.transport.closed
