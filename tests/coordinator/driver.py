@@ -25,6 +25,7 @@ from coordinator.group import Group, GroupState
 from coordinator.outcome import Appended, AppendFailed, CancelTimer, Input, Outcome, SetTimer
 from coordinator.view import GroupSettings, View
 from protocol.errors import ErrorCode
+from tests.support.topics import Topics
 
 D = 3_000  # the initial delay
 SESSION = 10_000
@@ -50,32 +51,6 @@ class Request:
     def answer(self, response: Any) -> None:
         self.responses.append(response)
         assert len(self.responses) == 1, f"{self.what} was answered twice"
-
-
-class Topics:
-    """Topics of a moment, out of a dict: name -> partition count. The id of a topic is its name, padded."""
-
-    def __init__(self, partitions: Mapping[str, int] | None = None) -> None:
-        self.partitions = dict(partitions or {})
-        self.lives: dict[str, int] = {}  # of topics that were made anew, how often
-
-    def partition_count(self, name: str) -> int | None:
-        return self.partitions.get(name)
-
-    def topic_id(self, name: str) -> bytes | None:
-        if name not in self.partitions:
-            return None
-        return (name.encode().ljust(15, b"\0") + bytes([self.lives.get(name, 0)]))[:16]
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        name = topic_id[:15].rstrip(b"\0").decode()
-        return name if name in self.partitions else None
-
-    def names(self) -> list[str]:
-        return sorted(self.partitions)
-
-    version = 1
-    created_version = 1
 
 
 class Core(Protocol):

@@ -37,7 +37,6 @@ from storage.files import Disk, remove_files
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import INT64_MAX, LogConfig
 from tests.coordinator.consumer.driver import check_invariants
-from tests.coordinator.driver import Topics
 from tests.replay.kafka_wrote import PREFIXES
 from tests.replay.legal_choice import Chooser
 from tests.replay.members import Members
@@ -46,6 +45,7 @@ from tests.storage.logs import all_bytes
 from tests.support.group_leader_fixture import Leading
 from tests.support.heard import Heard
 from tests.support.recording_disk import Op, RecordingDisk, World
+from tests.support.topics import Topics
 
 GROUPS = ("g", "h", "i")
 TOPICS = {"t": 3, "u": 3}

@@ -13,8 +13,8 @@ from coordinator.offsets.inputs import CommitOffsets, DeleteGroup
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from protocol.records.consumer_protocol import encode_assignment
-from tests.coordinator.driver import Topics
 from tests.support.consumer_protocol import subscription
+from tests.support.topics import Topics
 
 if TYPE_CHECKING:
     from tests.replay.life import Answer, Life

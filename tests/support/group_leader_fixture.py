@@ -21,8 +21,8 @@ from protocol.records.batch_reader import iterate_records
 from protocol.records.group_records import decode_key, decode_value
 from storage.log.log_reader import ReadResult
 from storage.log.partition_log import PartitionLog
-from tests.coordinator.driver import Topics
 from tests.support.heard import Heard
+from tests.support.topics import Topics
 from tests.support.virtual_runtime import VirtualRuntime
 
 CONSUMER_SETTINGS = ConsumerSettings(assignors=ASSIGNORS)

@@ -120,6 +120,23 @@ def test_k61_who_was_there_when_a_group_went_is_not_there_when_it_lives_again(wa
 
 
 @ways
+def test_who_is_back_because_compaction_took_the_end_of_its_group_stays_for_a_session(way: Any):
+    """A power loss took its tombstones, and the cleaner that of the group, which had lived again: no order is left."""
+    broker, again = Driver({"t": 4, "u": 2}), Driver({"t": 4, "u": 2})
+    broker.stable("a", names=["u"])
+    again.stable("b")
+    broker.log += again.log
+    assert set(_load(broker, way).consumer_groups["g"].members) == {"a", "b"}
+
+    broker.reload()
+    broker.advance(SESSION - 1)
+    broker.beat("b", epoch=2)
+    broker.advance(1)
+
+    assert set(broker.group.members) == {"b"}
+
+
+@ways
 def test_a_group_that_went_is_there_again_by_any_value_of_its_own(way: Any):
     """Of what came after its end a power loss has left the epoch of its target alone."""
     broker = Driver()
