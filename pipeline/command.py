@@ -47,7 +47,7 @@ def _format(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. Moments have a zone; spans are ms. `broker` is None when `paths` are read."""
+    """One command. Moments have a zone; spans are ms. `broker` is None when `paths` are read; `little`: small ones."""
 
     verb: str
     paths: tuple[str, ...] = option(
@@ -171,6 +171,7 @@ class Command:
     max_offsets: int | None = option(
         "--max-offsets", "stream: about so many records in a batch", "N", stream=True, type=int
     )
+    little: bool = False
     asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property

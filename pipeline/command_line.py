@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +18,7 @@ from pipeline.sources.access import read_settings
 from pipeline.sources.files import is_remote
 
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
+_LITTLE_BYTES = 64 << 20
 
 _READS = """\
 What is read: __consumer_offsets, once and whole, by growth twice; commits and records with --since begin with the first
@@ -83,6 +84,7 @@ def read(words: list[str]) -> Command:
         format=given.format or ("table" if given.to is None or given.verb in ONE_FILE else "parquet"),
         bootstrap=given.bootstrap or broker,
         file_system=tuple(file_system.items()),
+        little=broker is None and not given.stream and _is_little(paths),
         asked_at=now,
         **own,
     )
@@ -113,6 +115,13 @@ def _source(text: str, file_system: Mapping[str, str]) -> tuple[tuple[str, ...],
         raise UsageError("--fs-config is for a directory in an object store or in HDFS")
     wanted = scan(paths, file_system, lambda topic, _number: topic == GROUPS_TOPIC)
     return paths, None, bool(wanted)
+
+
+def _is_little(paths: Sequence[str]) -> bool:
+    """Whether all logs of directories on this machine together are small."""
+    from pipeline.sources.log_dir import scan  # noqa: PLC0415
+
+    return not any(map(is_remote, paths)) and sum(one.size_bytes for one in scan(paths)) <= _LITTLE_BYTES
 
 
 def _is_elsewhere(given: argparse.Namespace) -> bool:

@@ -39,6 +39,15 @@ ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_
 """Without these the JVM asks of every value of every column whether its buffer is still there and large enough, which
 took a sixth of its time. Spark asks for nulls itself, and the columns come from Arrow's own writer."""
 
+COMPILE_LATE = "-XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+COMPILE_LATE += "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+"""What is done once shall not be optimized: Java's second compiler waits for ten times its usual counts, which what is
+done for every row reaches at once, and the memory of classes grows without a full collection at each step. A sixth of
+the CPU up to a first row; rows a second are the same."""
+
+LITTLE: Mapping[str, str] = {"spark.sql.codegen.wholeStage": "false", "spark.sql.adaptive.enabled": "false"}
+"""Over some thousand rows, writing and compiling code for a query takes longer than running it as it is."""
+
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "134217728", "MALLOC_TRIM_THRESHOLD_": "268435456"}
 """Environment of Python workers, bytes: what the arrays of one chunk took is kept for those of the next. Otherwise it
 goes back to the system, to be asked for again page by page, which was a tenth of the kernel's time. glibc only."""
@@ -91,6 +100,7 @@ def build(
     quiet: bool = False,
     archive_classes: bool = False,
     delta: bool = False,
+    little: bool = False,
 ) -> SparkSession:
     """A session with the pipeline's sources registered.
 
@@ -98,7 +108,8 @@ def build(
     and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
     Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
     writes to standard error while and after it starts, to be told if it does not start. `archive_classes`: see
-    `class_archive`, whose `keep` then ends the session. `delta`: tables of Delta can be written and read.
+    `class_archive`, whose `keep` then ends the session. `delta`: tables of Delta can be written and read. `little`:
+    what will be read is some megabytes, so that being there soon is worth more than being fast then.
     Raises: EnvironmentMissing.
     """
     check_environment()
@@ -113,7 +124,7 @@ def build(
     # Workers find the pipeline where the driver found it, installed or not.
     os.environ["PYTHONPATH"] = with_root(os.environ.get("PYTHONPATH", ""))
     chosen = master or own.get("spark.master") or LOCAL
-    ours = {key: value for key, value in defaults(chosen, archive_classes).items() if key not in own}
+    ours = {key: value for key, value in defaults(chosen, archive_classes, little).items() if key not in own}
     builder = SparkSession.builder.master(chosen).appName(name)
     added = _jar_settings(jars, connector) | dict(settings or {})
     if delta:
@@ -208,7 +219,7 @@ def _not_started(error: Exception, said: str) -> str:
     return f"Spark does not start: {complaints[0] if complaints else first}"
 
 
-def defaults(master: str, archive_classes: bool = False) -> dict[str, str]:
+def defaults(master: str, archive_classes: bool = False, little: bool = False) -> dict[str, str]:
     """The settings of a session on `master`, before what the user overrides."""
     chosen = dict(RECOMMENDED)
     chosen["spark.executorEnv.PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
@@ -219,7 +230,12 @@ def defaults(master: str, archive_classes: bool = False) -> dict[str, str]:
         # A quarter less CPU than the JVM's own choice, which spends it on short pauses that nobody here needs.
         java = java_version()
         classes = class_archive.java_options(java[1] if java else None, make=archive_classes)
-        chosen["spark.driver.extraJavaOptions"] = f"-XX:+UseParallelGC {ARROW_UNCHECKED}{classes}"
+        compiled = "-XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1" if little else COMPILE_LATE
+        chosen["spark.driver.extraJavaOptions"] = f"-XX:+UseParallelGC {compiled} {ARROW_UNCHECKED}{classes}"
+        if little:
+            chosen |= LITTLE
+        # What workers send costs the system less than through TCP, which was a tenth of all CPU.
+        chosen["spark.python.unix.domain.socket.enabled"] = "true"
         chosen["spark.driver.bindAddress"] = chosen["spark.driver.host"] = "127.0.0.1"
         cores = re.match(r"local\[(\d+)", master)
         # 200 empty tasks cost seconds.

@@ -40,6 +40,7 @@ def run(command: Command) -> int:
         quiet=True,
         archive_classes=command.archive_classes,
         delta=command.format == "delta",
+        little=command.little,
     )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")

@@ -13,11 +13,8 @@ from tests.support.broker_process import Kafka, need
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Over a few hundred rows, compiling takes longer than running, in Spark and in the JVM. Half the CPU of the defaults,
-# which `test_main_job` runs with; and a small heap, for other JVMs may be at work beside it.
+# A small heap, for other JVMs may be at work beside it. `test_main_job` runs with the defaults.
 SMALL = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
@@ -32,7 +29,7 @@ def spark() -> "Iterator[SparkSession]":
         if os.environ.get("CI"):
             raise
         pytest.skip(str(missing))
-    session = build(master="local[2,4]", name="tests", settings=SMALL)
+    session = build(master="local[2,4]", name="tests", settings=SMALL, little=True)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import jars, session
+from pipeline import command_line, jars, jobs, session
 from pipeline.errors import EnvironmentMissing
+from tests.pipeline.logs import Log, commit
 from tests.support.broker_process import ROOT
 
 
@@ -59,6 +60,36 @@ def test_without_the_extra_one_sentence_names_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(EnvironmentMissing, match=r"pip install 'kohort\[spark\]'"):
         session.check_environment()
+
+
+@pytest.mark.parametrize("little", [False, True])
+def test_java_takes_the_options_without_a_word(little: bool):
+    """One that it does not know would end it, one that is out of date would have it complain at every start."""
+    assert session.java_version() is not None
+    words = session.defaults("local[2]", little=little)["spark.driver.extraJavaOptions"].split()
+    java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java") if os.environ.get("JAVA_HOME") else "java"
+    plain, ours = (subprocess.run([java, *more, "-version"], capture_output=True, check=True) for more in ([], words))
+    assert (ours.stdout, ours.stderr.count(b"\n")) == (plain.stdout, plain.stderr.count(b"\n"))
+
+
+def test_a_small_directory_on_this_machine_gets_a_session_that_is_there_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """All topics count, for verbs look into them too; and what is settled elsewhere stays, as everything does."""
+    for topic in ("__consumer_offsets", "orders"):
+        Log(tmp_path, topic, 0).append([commit("g", "orders", 0, 5)])
+    words = ["lag", "--from", str(tmp_path)]
+    assert command_line.read(words).little
+    assert not command_line.read([*words, "--stream", "--to", "o", "--checkpoint", "c"]).little
+    assert not command_line.read(["lag", "--from", "localhost:9092"]).little
+    monkeypatch.setattr(command_line, "_LITTLE_BYTES", sum(one.stat().st_size for one in tmp_path.rglob("*.log")) - 1)
+    assert not command_line.read(words).little
+
+    built: list[bool] = []
+    monkeypatch.setattr(session, "build", lambda **given: built.append(given["little"]) or sys.exit())
+    with pytest.raises(SystemExit):
+        jobs.run(command_line.read(words))
+    assert built == [False]
 
 
 def test_decoders_and_plans_are_imported_without_spark():
