@@ -228,7 +228,7 @@ def _said(path: str) -> Iterator[None]:
         # Without libjvm or libhdfs every place that was looked at is named.
         text = " ".join(str(error).partition("dlopen(")[0].split())
         if "Unable to load lib" in text:
-            text += " (webhdfs://HOST:PORT/... is read without it)"
+            text += " (with hdfs-native installed, or as webhdfs://HOST:PORT/..., it is read without)"
         raise OSError(errno.EIO, text[:_LONGEST], path) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipeline.sources import hdfs
 from pipeline.sources.files import LOCAL, Files, Remote, is_remote
 from pipeline.sources.webhdfs import SCHEMES, WebHdfs
 
@@ -13,4 +14,8 @@ def files_of(path: str, settings: Mapping[str, str]) -> Files:
     if not is_remote(path):
         return LOCAL
     given = tuple(sorted(settings.items()))
-    return WebHdfs(given) if path.partition("://")[0].lower() in SCHEMES else Remote(given)
+    scheme = path.partition("://")[0].lower()
+    if scheme in SCHEMES:
+        return WebHdfs(given)
+    # Without that client Arrow's is asked, which wants the libhdfs and the Java of a Hadoop that is installed.
+    return hdfs.Hdfs(given) if scheme == "hdfs" and hdfs.is_installed() else Remote(given)

@@ -26,7 +26,8 @@ from pipeline.sources.fetch_client import LATEST, OffsetLookup, list_offsets
 from pipeline.sources.fetch_read import wanted
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
 from tests.pipeline.test_cli import run  # noqa: F401  a fixture
-from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, free_port
+from tests.support.broker_process import QUICK_GROUPS, Kafka, Kohort, eventually, free_port, need
+from tests.support.java import NEWEST
 
 pytestmark = pytest.mark.slow
 
@@ -38,21 +39,35 @@ OFFSETS = "__consumer_offsets"
 class Guarded:
     """A broker with ACLs. An administrator comes in as ANONYMOUS; bob, with a password, may all that is not denied."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, kafka: bool = False) -> None:
+        """`kafka`: Apache Kafka instead of Kohort."""
         ports = {"PLAINTEXT": free_port(), "SASL_PLAINTEXT": free_port()}
         self.bobs = f"127.0.0.1:{ports['SASL_PLAINTEXT']}"
         self.config = folder / "bob.properties"
         login = f'{MODULE} username="bob" password="secret";'
         self.config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={login}\n")
+        listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
         settings = {
             **QUICK_GROUPS,
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listeners": listeners,
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{MODULE} user_bob="secret";',
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
         }
-        self.broker = Kohort(folder / "broker", settings, port=ports["PLAINTEXT"])
+        self.broker: Kohort | Kafka
+        if kafka:
+            settings |= {
+                "listeners": f"{listeners},CONTROLLER://127.0.0.1:{ports['PLAINTEXT'] + 1}",
+                "advertised.listeners": listeners,
+                "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in ports)
+                + ",CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+            }
+            environment = {"KAFKA_VERSION": NEWEST, "KAFKA_HEAP": "320m"}
+            self.broker = Kafka(folder / "broker", settings, port=ports["PLAINTEXT"], environment=environment)
+        else:
+            self.broker = Kohort(folder / "broker", settings, port=ports["PLAINTEXT"])
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -199,6 +214,30 @@ def test_a_groups_offsets_are_told_to_who_may_not_see_their_log(guarded: Guarded
     guarded.deny(f"DESCRIBE {OFFSETS}")
     found = offsets_of(guarded.bobs, "shop", settings=read_settings(str(guarded.config)))
     assert json.loads(found) == {"orders": {"0": 30}, "payments": {"0": 30}}
+
+
+def test_apache_kafka_denies_topics_in_the_same_words(run: Any, tmp_path: Path) -> None:  # noqa: F811
+    """A topic that must not be read, one that must not be seen, and a ledger of which nobody can know."""
+    need("java", "mvn")
+    guarded, out = Guarded(tmp_path, kafka=True), tmp_path / "out"
+    guarded.start()
+    try:
+        fill(guarded.broker.address)
+        for denied, verb in ((f"READ {OFFSETS}", "commits"), ("READ orders", "lag --now --exact")):
+            guarded.deny(denied)
+            code, printed, err = run(*verb.split(), *guarded.words, "--to", out)
+            assert (code, printed, told(err)) == (1, "", [f"kohort pipeline: {sentence(guarded, denied)}"])
+            assert not [one for one in out.rglob("*") if one.suffix == ".parquet"]
+
+        orders, ledger = "DESCRIBE orders", f"DESCRIBE {LEDGER}"
+        guarded.deny(orders, ledger)
+        missing = f"left out: the log ends and the lag of orders: {sentence(guarded, orders)}"
+        unseen = f"notice: what a rebalance ledger would tell is left out: {sentence(guarded, ledger)}, if there is one"
+        code, printed, err = run("groups", *guarded.words, "--format", "json")
+        assert (code, [json.loads(line)["group_id"] for line in printed.splitlines()]) == (1, ["shop"])
+        assert sorted(told(err)[:-1]) == sorted([missing, unseen])
+    finally:
+        guarded.broker.close()
 
 
 @pytest.mark.parametrize("verb", ["lag", "report"])

@@ -1,4 +1,4 @@
-"""Hadoop's own HDFS, a name and a data node: logs are read from it over HTTP, answers written by Hadoop's client."""
+"""Hadoop's own HDFS, a name and a data node: read by its own protocol and over HTTP, written by its own client."""
 
 import json
 import os
@@ -33,8 +33,8 @@ class Hdfs(NamedTuple):
 
     process: subprocess.Popen[bytes]
     local: Path
-    read: str
-    written: str
+    over_http: str
+    own: str
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +57,13 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Itera
             return details.exists() and details.read_text().endswith("}")
 
         eventually(ready, what="an HDFS", deadline_s=400)
-        written = f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}"
+        own = f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}"
         local, _ = unpack("kohort", folder)
         jvm_of: Any = spark._jvm
         path_of, context = jvm_of.org.apache.hadoop.fs.Path, spark.sparkContext
-        system = path_of(written).getFileSystem(context._jsc.hadoopConfiguration())
-        system.copyFromLocalFile(path_of(local.as_uri()), path_of(f"{written}/logs"))
-        yield Hdfs(process, local, f"webhdfs://127.0.0.1:{port}", written)
+        system = path_of(own).getFileSystem(context._jsc.hadoopConfiguration())
+        system.copyFromLocalFile(path_of(local.as_uri()), path_of(f"{own}/logs"))
+        yield Hdfs(process, local, f"webhdfs://127.0.0.1:{port}", own)
     finally:
         process.kill()
         process.wait(30)
@@ -75,31 +75,42 @@ def test_it_gives_what_the_same_files_give(hdfs: Hdfs) -> None:
         {"isolationLevel": "read_committed", "upTo": "highWatermark"},
         {"startingTimestamp": "2020-01-01", "topic": "__consumer_offsets", "splitBytes": "4k"},
     ]
-    for options in several:
-        found = rows(f"{hdfs.read}/logs", {"user": "reader"}, **options)
-        assert found == rows(str(hdfs.local), {}, **options)
-        assert found
-    for place, error, says in (
-        ("/nothing/here", UsageError, "/nothing/here does not exist"),
-        ("/logs/meta.properties", UsageError, "is a file; give the log directory"),
-    ):
-        with pytest.raises(error, match=says):
-            log_dir.scan(f"{hdfs.read}{place}")
-    nobody = hdfs.written.replace("hdfs", "webhdfs")  # the port that does not speak HTTP
-    with pytest.raises(DataError, match=r"webhdfs://.*/logs cannot be read: "):
-        log_dir.scan(f"{nobody}/logs")
+    ways: list[tuple[str, dict[str, str]]] = [
+        (hdfs.over_http, {"user": "reader"}),
+        (hdfs.own, {"dfs.client.use.datanode.hostname": "false"}),
+    ]
+    for place, settings in ways:
+        for options in several:
+            found = rows(f"{place}/logs", settings, **options)
+            assert found == rows(str(hdfs.local), {}, **options)
+            assert found
+        for name, says in (
+            ("/nothing/here", "/nothing/here does not exist"),
+            ("/logs/meta.properties", "is a file; give the log directory"),
+        ):
+            with pytest.raises(UsageError, match=says):
+                log_dir.scan(f"{place}{name}")
+        with pytest.raises(UsageError, match="usr is no setting"):
+            log_dir.scan(f"{place}/logs", {"usr": "reader"})
+    for nobody in (
+        hdfs.own.replace("hdfs", "webhdfs"),
+        hdfs.over_http.replace("webhdfs", "hdfs"),
+    ):  # each at the other's
+        with pytest.raises(DataError, match=f"{nobody}/logs cannot be read: "):
+            log_dir.scan(f"{nobody}/logs")
 
 
-def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("way", ["own", "over_http"])
+def test_verbs_read_and_write_it(way: str, run: Any, hdfs: Hdfs, tmp_path: Path, spark: SparkSession) -> None:
     """Tables, a stream that goes on with a second run, and single files; whole, and never over what is there."""
-    source, out = f"{hdfs.read}/logs", f"{hdfs.written}/out"
+    source, out = f"{getattr(hdfs, way)}/logs", f"{hdfs.own}/out-{way}"
     count = len(rows(str(hdfs.local), {}, records="group"))
     code, _, err = run("records", "--from", source, "--to", f"{out}/records")
     assert code == 0, err
     assert spark.read.parquet(f"{out}/records/group_records").count() == count
     code, _, err = run("records", "--from", source, "--to", f"{out}/records")
     assert (code, "exists and is not empty" in err) == (2, True)
-    code, _, err = run("records", "--from", source, "--to", f"{hdfs.written}/logs/inside")
+    code, _, err = run("records", "--from", source, "--to", f"{hdfs.own}/logs/inside")
     assert (code, "lie in one another" in err) == (2, True)
 
     restore = ["restore", "--from", source, "--group", "kp", "--at", "2100-01-01"]
@@ -121,6 +132,7 @@ def test_verbs_read_and_write_it(run: Any, hdfs: Hdfs, tmp_path: Path, spark: Sp
 def test_one_that_is_gone_is_one_sentence(run: Any, hdfs: Hdfs) -> None:
     hdfs.process.kill()
     hdfs.process.wait(30)
-    code, _, err = run("groups", "--from", f"{hdfs.read}/logs")
-    assert code == 1
-    assert err.startswith(f"kohort pipeline: {hdfs.read}/logs cannot be read: connection refused")
+    for place, says in ((hdfs.over_http, "connection refused"), (hdfs.own, "Connection refused")):
+        code, _, err = run("groups", "--from", f"{place}/logs")
+        assert (code, err.startswith(f"kohort pipeline: {place}/logs cannot be read: ")) == (1, True), err
+        assert says in err

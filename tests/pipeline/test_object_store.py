@@ -1,5 +1,7 @@
 """Logs that lie in an object store, spoken to as S3: what is read is what the same files give on this machine."""
 
+import contextlib
+import re
 import struct
 import threading
 import urllib.error
@@ -15,13 +17,15 @@ from pyspark.sql import SparkSession
 
 from pipeline import cli
 from pipeline.errors import DataError, UsageError
-from pipeline.sources import log_dir, plan
+from pipeline.sources import hdfs, log_dir, plan
 from pipeline.sources.files import LOCAL, File
 from pipeline.sources.index_files import WHOLE_BYTES, offset_entries, time_entries
 from pipeline.sources.options import parse
 from pipeline.sources.read import read_splits
 from tests.pipeline.capture import unpack
+from tests.pipeline.test_cli import run
 
+__all__ = ["run"]
 NAMES = ("kafka-4.3.1-compacted-zstd", "kohort")
 
 Store = tuple[Path, dict[str, str]]
@@ -92,11 +96,12 @@ def test_one_partition_of_an_object_store(store: Store):
         ("s3://logs/kohort/meta.properties", {}, UsageError, "is a file; give the log directory"),
         ("s3://logs/kohort", {"acces_key": "x"}, UsageError, "acces_key"),
         (
-            "hdfs://nobody:9/logs",
-            {},
+            "hdfs://127.0.0.1:9/logs",
+            {"dfs.client.failover.max.attempts": "1"},
             DataError,
-            "hdfs://nobody:9/logs cannot be read: Unable to load lib(jvm|hdfs).*webhdfs:",
+            "hdfs://127.0.0.1:9/logs cannot be read: Connection refused",
         ),
+        ("hdfs://127.0.0.1:9/logs", {"usr": "x"}, UsageError, "usr is no setting of it; Hadoop's own and kerberos_"),
         ("webhdfs://127.0.0.1:9/logs", {}, DataError, "webhdfs://127.0.0.1:9/logs cannot be read: connection refused"),
         ("webhdfs://127.0.0.1:9/logs", {"usr": "x"}, UsageError, "usr is no setting of it; user and token are"),
     ],
@@ -105,6 +110,14 @@ def test_what_cannot_be_read_is_named(store: Store, path: str, more: dict[str, s
     settings = more if "hdfs" in path else store[1] | more
     with pytest.raises(error, match=says):
         log_dir.scan(path, settings)
+
+
+def test_without_its_client_hdfs_says_what_else_reads_it(monkeypatch: pytest.MonkeyPatch):
+    """Arrow's own class wants the library and the Java of a Hadoop that is installed."""
+    monkeypatch.setattr(hdfs, "is_installed", lambda: False)
+    says = "hdfs://nobody:9/logs cannot be read: Unable to load lib(jvm|hdfs).*hdfs-native installed, or as webhdfs:"
+    with pytest.raises(DataError, match=says):
+        log_dir.scan("hdfs://nobody:9/logs")
 
 
 class Broken(BaseHTTPRequestHandler):
@@ -139,21 +152,40 @@ class Broken(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-@pytest.mark.parametrize("how", ["cut", "500", "503", "403"])
-def test_a_store_that_fails_in_the_middle_of_a_read_is_named(store: Store, how: str) -> None:
-    """And no row is given of a segment of which there is only a part."""
-    _, settings = store
+@contextlib.contextmanager
+def failing(settings: dict[str, str], how: str) -> Iterator[dict[str, str]]:
+    """The settings with which the store is asked through one that fails."""
     server = ThreadingHTTPServer(
         ("127.0.0.1", 0), type("Here", (Broken,), {"store": settings["endpoint_override"], "how": how})
     )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        through = settings | {"endpoint_override": f"http://127.0.0.1:{server.server_port}"}
-        with pytest.raises(DataError, match=r"s3://logs/kohort/.*\.log"):
-            rows("s3://logs/kohort", through)
+        yield settings | {"endpoint_override": f"http://127.0.0.1:{server.server_port}"}
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.parametrize("how", ["cut", "500", "503", "403"])
+def test_a_store_that_fails_in_the_middle_of_a_read_is_named(store: Store, how: str) -> None:
+    """And no row is given of a segment of which there is only a part."""
+    with failing(store[1], how) as through, pytest.raises(DataError, match=r"s3://logs/kohort/.*\.log"):
+        rows("s3://logs/kohort", through)
+
+
+@pytest.mark.slow
+def test_a_verb_whose_store_fails_in_the_middle_writes_nothing(run: Any, store: Store, tmp_path: Path) -> None:
+    """One sentence with the place; neither tables nor what would be renamed into their place."""
+    config = tmp_path / "s3.properties"
+    with failing(store[1], "cut") as through:
+        config.write_text("".join(f"{key}={text}\n" for key, text in through.items()))
+        words = ("--from", "s3://logs/kohort", "--fs-config", config, "--to", tmp_path / "out")
+        code, out, err = run("commits", *words)
+    said = [line for line in err.splitlines() if " tasks, " not in line]
+    assert (code, out, len(said)) == (1, "", 1), err
+    assert re.match(r"kohort pipeline: s3://logs/kohort/__consumer_offsets-\d+/0+\.log", said[0])
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_settings_are_for_a_remote_path_and_shown_to_nobody(tmp_path: Path):
