@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -251,6 +252,26 @@ def _(s: Script) -> None:
     join(s, "a")
     beat(s, "a", -1)
     eventually(lambda: look(s).error_code != 0, deadline_s=60, what="it is gone")
+    describe(s)
+
+
+@scenario("E10-expires", stage="later")
+def _(s: Script) -> None:
+    """E10: what an empty group has committed expires by its own age, however late the group became empty."""
+    join(s, "a")
+    members.commit(s, s.name(), {T1: [(0, 1)]}, client="a", generation=2, member="a")
+    time.sleep(4)
+    members.commit(s, s.name(), {T1: [(1, 1)]}, client="a", generation=2, member="a")
+    beat(s, "a", -1)
+
+    def stored() -> list[int]:
+        found = s.observer().committed(s.name(), T1, [0, 1])[1]
+        return [partition for partition in (0, 1) if found[partition] != -1]
+
+    eventually(lambda: 0 not in stored(), deadline_s=120, what="the first is gone")
+    s.note("the later one is still there", stored())
+    eventually(lambda: look(s).error_code != 0, deadline_s=120, what="the group is gone")
+    s.note("with all it had", stored())
     describe(s)
 
 
