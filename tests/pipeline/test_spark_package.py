@@ -1,4 +1,4 @@
-"""What `make spark-package` makes, on a standalone cluster whose executors have nothing of Kohort's."""
+"""What `make spark-package` makes, on a standalone cluster whose executors have nothing of Kohort's, and on YARN."""
 
 import json
 import os
@@ -14,6 +14,7 @@ import pytest
 
 from tests.pipeline.capture import unpack
 from tests.support.broker_process import ROOT, eventually, free_port, need
+from tests.support.java import jars_of
 
 pytestmark = pytest.mark.slow
 
@@ -84,12 +85,7 @@ def test_executors_need_nothing_of_kohort(package: tuple[Path, Path], workers: t
     master, work = workers
     with zipfile.ZipFile(wheel) as found:
         found.extractall(tmp_path / "wheel")
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    for name in PYSPARKS_OWN:
-        there = SPARK.parent / name
-        if there.exists():
-            (bare / name).symlink_to(there)
+    bare = bare_python(tmp_path)
     directory, _ = unpack("kafka-4.3.1-compacted-zstd", tmp_path)
     settings = {
         "spark.archives": f"{archive}#kohort",
@@ -130,3 +126,78 @@ def program(directory: Path, *settings: str | tuple[str, str]) -> str:
     """What a user writes; in a script for spark-submit it names no settings."""
     lines = [one if isinstance(one, str) else "builder = builder.config({!r}, {!r})".format(*one) for one in settings]
     return PROGRAM.replace("BUILDER", "\n".join(lines)).replace("{path!r}", repr(str(directory)))
+
+
+def bare_python(folder: Path) -> Path:
+    """What a Python needs to be PySpark's, and nothing else."""
+    bare = folder / "bare"
+    bare.mkdir()
+    for name in PYSPARKS_OWN:
+        there = SPARK.parent / name
+        if there.exists():
+            (bare / name).symlink_to(there)
+    return bare
+
+
+@pytest.fixture
+def yarn(tmp_path: Path) -> Iterator[Path]:
+    """The folder with the settings of a YARN of two nodes."""
+    jars = jars_of(Path(__file__).with_name("yarn.xml"), "3.5.0", of="hadoop")
+    settings = tmp_path / "conf" / "yarn-site.xml"
+    settings.parent.mkdir()
+    words = ["java", "-Xmx400m", *LIGHT.split(), "-cp", f"{jars}/*:{SPARK}/jars/*"]
+    words += [str(Path(__file__).with_name("MiniYarn.java")), str(settings)]
+    with (tmp_path / "yarn.log").open("wb") as log:
+        process = subprocess.Popen(words, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+
+        def ready() -> bool:
+            assert process.poll() is None, (tmp_path / "yarn.log").read_text()[-2000:]
+            return settings.exists()
+
+        eventually(ready, what="a YARN", deadline_s=200)
+        yield settings.parent
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+@pytest.mark.skipif(not os.environ.get("KOHORT_STORES"), reason="a resource manager, two node managers: make test-all")
+def test_on_yarn_in_cluster_mode_the_driver_needs_the_zip_as_executors_do(
+    package: tuple[Path, Path], yarn: Path, tmp_path: Path
+):
+    """There the driver runs on a node, too, which has nothing of Kohort's."""
+    _, archive = package
+    python, path = str(Path(sys.base_prefix) / "bin" / "python3"), f"./kohort:{bare_python(tmp_path)}"
+    directory, _ = unpack("kafka-4.3.1-compacted-zstd", tmp_path)
+    answer, submitted = tmp_path / "answer.json", tmp_path / "submitted.py"
+    submitted.write_text(program(directory).replace("print(", f"open({str(answer)!r}, 'w').write("))
+    settings = {
+        "spark.archives": f"{archive}#kohort",
+        "spark.yarn.jars": f"local:{SPARK}/jars/*",
+        "spark.yarn.stagingDir": (tmp_path / "staging").as_uri(),
+        "spark.executor.instances": "2",
+        "spark.executor.memory": "500m",
+        "spark.driver.memory": "500m",
+        "spark.driver.extraJavaOptions": LIGHT,
+        "spark.executor.extraJavaOptions": LIGHT,
+    }
+    for where in ("spark.yarn.appMasterEnv", "spark.executorEnv"):
+        settings |= {f"{where}.PYTHONPATH": path, f"{where}.PYSPARK_PYTHON": python}
+    words = [str(SPARK / "bin" / "spark-submit"), "--master", "yarn", "--deploy-mode", "cluster"]
+    words += [word for key, text in settings.items() for word in ("--conf", f"{key}={text}")]
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("PY")}
+    environment |= {"HADOOP_CONF_DIR": str(yarn), "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": python}
+    done = subprocess.run(
+        [*words, str(submitted)],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    tasks, groups = json.loads(answer.read_text())
+    assert tasks > 1
+    assert {"kp", "librd", "janitor"} <= set(groups)
