@@ -1,5 +1,6 @@
 """What must be there before Spark starts, and the settings that it starts with."""
 
+import errno
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline import command_line, jars, jobs, session
 from pipeline.errors import EnvironmentMissing
+from pipeline.sources import log_dir
 from tests.pipeline.logs import Log, commit
 from tests.support.broker_process import ROOT
 
@@ -90,6 +92,21 @@ def test_a_small_directory_on_this_machine_gets_a_session_that_is_there_soon(
     with pytest.raises(SystemExit):
         jobs.run(command_line.read(words))
     assert built == [False]
+
+
+def test_a_topic_that_is_not_asked_about_may_be_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Or be deleted while its size is looked at: the question is answered all the same."""
+    for topic in ("__consumer_offsets", "orders"):
+        Log(tmp_path, topic, 0).append([commit("g", "orders", 0, 5)])
+    look = log_dir.partition_in
+
+    def refused(directory: str, topic: str, *where: Any) -> log_dir.Partition:
+        if topic == "orders":
+            raise PermissionError(errno.EACCES, "Permission denied", directory)
+        return look(directory, topic, *where)
+
+    monkeypatch.setattr(log_dir, "partition_in", refused)
+    assert not command_line.read(["commits", "--from", str(tmp_path)]).little
 
 
 def test_decoders_and_plans_are_imported_without_spark():
