@@ -157,7 +157,7 @@ class Remote:
         """See `Files`."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415  most reads are local
 
-        with _said(folder):
+        with said(folder):
             system, inner = self._system(folder)
             inner = inner.rstrip("/") or "/"
             # Of Google's store Arrow lists no folder that is only a part of names; all that lies below it does name it.
@@ -181,7 +181,7 @@ class Remote:
 
     def open(self, path: str) -> File:
         """See `Files`."""
-        with _said(path):
+        with said(path):
             system, inner = self._system(path)
             return _RemoteFile(path, system, inner)
 
@@ -208,7 +208,7 @@ class _RemoteFile(RangedFile):
 
     def pread(self, count: int, position: int) -> bytes:
         count = max(min(count, self.size_bytes - position), 0)
-        with _said(self._path):
+        with said(self._path):
             return bytes(self._file.read_at(count, position)) if count else b""
 
     def __exit__(self, *of_error: object) -> None:
@@ -216,20 +216,21 @@ class _RemoteFile(RangedFile):
 
 
 @contextlib.contextmanager
-def _said(path: str) -> Iterator[None]:
-    """What a store complains of, as an OSError with a text: Arrow's has neither number nor path."""
+def said(path: str, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """What a store complains of, in an error of these kinds, as an OSError with a number, a text and the path."""
     try:
         yield
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "there is nothing of that name", path) from None
-    except OSError as error:
-        if error.errno is not None and error.strerror:
+    except kinds as error:
+        if isinstance(error, OSError) and error.errno is not None and error.strerror:
             raise
-        # Without libjvm or libhdfs every place that was looked at is named.
+        # Without libjvm or libhdfs Arrow names every place that was looked at.
         text = " ".join(str(error).partition("dlopen(")[0].split())
         if "Unable to load lib" in text:
             text += " (with hdfs-native installed, or as webhdfs://HOST:PORT/..., it is read without)"
-        raise OSError(errno.EIO, text[:_LONGEST], path) from None
+        number = errno.EACCES if isinstance(error, PermissionError) else errno.EIO
+        raise OSError(number, text[:_LONGEST], path) from None
 
 
 @lru_cache(maxsize=16)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pipeline.errors import UsageError
-from pipeline.sources.files import Entry, File, RangedFile
+from pipeline.sources.files import Entry, File, RangedFile, said
 
 if TYPE_CHECKING:
     from hdfs_native import Client
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 _OF_KERBEROS = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
 # As it is, the client asks a name node that is not there for minutes.
 _SOON = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.max.millis": "2000"}
-_LONGEST = 300
+_COMPLAINTS = (OSError, RuntimeError, ValueError)
 
 
 def is_installed() -> bool:
@@ -51,7 +49,7 @@ class Hdfs:
     def entries(self, folder: str) -> list[Entry]:
         """See `files.Files`."""
         client, inner = self._client(folder)
-        with _said(folder):
+        with said(folder, _COMPLAINTS):
             if not client.get_file_info(inner).isdir:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
             there = list(client.list_status(inner, recursive=False))
@@ -60,13 +58,13 @@ class Hdfs:
     def open(self, path: str) -> File:
         """See `files.Files`."""
         client, inner = self._client(path)
-        with _said(path):
+        with said(path, _COMPLAINTS):
             return _HdfsFile(path, client.read(inner))
 
     def _client(self, path: str) -> tuple[Client, str]:
         """(the client, what it calls the path)."""
         parts = urlsplit(path)
-        with _said(path):
+        with said(path, _COMPLAINTS):
             return _connected(parts.netloc, self.settings), parts.path or "/"
 
 
@@ -79,7 +77,7 @@ class _HdfsFile(RangedFile):
 
     def pread(self, count: int, position: int) -> bytes:
         count = max(min(count, self.size_bytes - position), 0)
-        with _said(self._path):
+        with said(self._path, _COMPLAINTS):
             return bytes(self._file.read_range(position, count)) if count else b""
 
 
@@ -91,19 +89,3 @@ def _connected(host: str, settings: tuple[tuple[str, str], ...]) -> Client:
     given = _SOON | dict(settings)
     kerberos: dict[str, Any] = {name: given.pop(name) for name in _OF_KERBEROS if name in given}
     return Client(f"hdfs://{host}" if host else None, given, **kerberos)
-
-
-@contextmanager
-def _said(path: str) -> Iterator[None]:
-    """What the other side complains of, as an OSError with a number, a text and the path."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is nothing of that name", path) from None
-    except OSError as error:
-        if error.errno is not None and error.strerror:
-            raise
-        number = errno.EACCES if isinstance(error, PermissionError) else errno.EIO
-        raise OSError(number, " ".join(str(error).split())[:_LONGEST], path) from None
-    except (RuntimeError, ValueError) as error:
-        raise OSError(errno.EIO, " ".join(str(error).split())[:_LONGEST], path) from None

@@ -78,17 +78,17 @@ def _assigned(node: ast.AST) -> list[str]:
 
 def _members(tree: ast.Module, module: ModuleType) -> Iterator[_Change]:
     """Where functions name members; and a constant for each, after the imports or after the class."""
-    patterns = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.MatchValue)}
+    passed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.MatchValue)}
     used: dict[str, set[str]] = {}
     for function in ast.walk(tree):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
         for node in (inner for statement in function.body for inner in ast.walk(statement)):
-            if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)) or id(node) in patterns:
+            if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)) or id(node) in passed:
                 continue
             cls = getattr(module, node.value.id, None)
             if isinstance(cls, EnumMeta) and node.attr in cls.__members__ and node.lineno == node.end_lineno:
-                patterns.add(id(node))  # a function inside another is walked twice
+                passed.add(id(node))  # a function inside another is walked twice
                 used.setdefault(node.value.id, set()).add(node.attr)
                 name = _name(node.value.id, node.attr)
                 yield node.lineno - 1, node.lineno - 1, node.col_offset, node.end_col_offset or 0, name
