@@ -177,7 +177,7 @@ class Everything:
         newest = max(generations, default=0)
         if request.group_id in self.mixed:
             return
-        if number < newest and request.group_id in self.reborn:
+        if request.group_id in self.reborn and self._begins_anew(generations, number, response.leader):
             self.reborn.discard(request.group_id)
             generations.clear()
             newest = 0
@@ -192,9 +192,23 @@ class Everything:
             generation.listed |= {member.member_id for member in response.members}
             assert response.member_id == response.leader, "only the leader is told who is there"
         self._bring(request, response, generation)
-        # One that comes back under its instance id has another id, and leads the same generation.
-        if not any(member.startswith(tuple(self.instances)) for member in generation.leaders | generation.members):
+        if not self._with_static_members(generation):
             assert len(generation.leaders) == 1, f"generation {number} has the leaders {generation.leaders}"
+
+    def _begins_anew(self, generations: dict[int, Generation], number: int, leader: str) -> bool:
+        """Whether no group that lived on would have answered so. One that was deleted in its first generation has
+        another leader in its next first one.
+        """
+        if number < max(generations, default=0):
+            return True
+        known = generations.get(number)
+        return known is not None and leader not in known.leaders and not self._with_static_members(known)
+
+    def _with_static_members(self, generation: Generation) -> bool:
+        """Whether another leader of it says nothing: one that comes back under its instance id has another id, and
+        leads the same generation.
+        """
+        return any(member.startswith(tuple(self.instances)) for member in generation.leaders | generation.members)
 
     @staticmethod
     def _of_consumers(request: Any) -> bool:
