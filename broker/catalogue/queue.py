@@ -10,6 +10,7 @@ While the log cannot be flushed, changes are refused and the image stays (docs/d
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ class ChangeQueue:
         self.placing = placing
         self._disk = disk
         self._snapshots = Snapshots(snapshots, runtime.now_ms(), disk)
-        self._queue: list[_Change] = []
+        self._queue: deque[_Change] = deque()
         self._busy = False
         self._closed = False
 
@@ -122,19 +123,17 @@ class ChangeQueue:
             self._runtime.soon(self._begin_round)
 
     def _begin_round(self) -> None:
-        queued, self._queue = self._queue, []
         self.deleted_names.clear()
-        self._runtime.in_slices(self._plan(queued), lambda round_: self._write(*round_), _bug, owner=self)
+        self._runtime.in_slices(self._plan(), lambda round_: self._write(*round_), _bug, owner=self)
 
-    def _plan(self, queued: list[_Change]) -> Generator[None, None, tuple[list[_Change], list[Any]]]:
+    def _plan(self) -> Generator[None, None, tuple[list[_Change], list[Any]]]:
         """Carry the plans out on the state: those that are of this round, and their records."""
         changes: list[_Change] = []
         made: list[Any] = []
-        for at, change in enumerate(queued):
-            if at == _CHANGES_A_ROUND:
-                self._queue[:0] = queued[at:]
-                break
+        queue = self._queue
+        for _ in range(min(len(queue), _CHANGES_A_ROUND)):  # what comes meanwhile is of the next round
             yield None
+            change = queue.popleft()
             if self.failed is not None:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
                 changes.append(change)
@@ -142,7 +141,7 @@ class ChangeQueue:
             try:
                 planned, value = change.plan(self.state)
             except NotInThisRound:
-                self._queue[:0] = queued[at:]  # those after it too: changes happen in the order in which they came
+                queue.appendleft(change)  # those after it wait too: changes happen in the order in which they came
                 break
             except Refused as refusal:
                 change.result = Result(refusal.code, str(refusal))

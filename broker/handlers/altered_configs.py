@@ -18,7 +18,7 @@ from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_size
 from broker.handlers import broker_loggers
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
-from broker.handlers.gathering import Gathering, Steps, deferring, each, tallied
+from broker.handlers.gathering import Gathering, Steps, deferring, tallied
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
@@ -60,14 +60,14 @@ def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigs
             return
         broker.catalogue.replace_configs(resource, values, altered, validate_only=request.validate_only)
 
-    return deferring(broker, context, gathering.deferred, _each_resource(request.resources, alter))
+    return deferring(broker, context, gathering.deferred, _each_resource(gathering, request.resources, alter))
 
 
 def _each_resource(
-    resources: Sequence[Any], alter: Callable[[int, Mapping[tuple[int, str], int]], None]
+    gathering: Gathering, resources: Sequence[Any], alter: Callable[[int, Mapping[tuple[int, str], int]], None]
 ) -> Steps[None]:
     times = yield from tallied((one.resource_type, one.resource_name) for one in resources)
-    yield from each(len(resources), lambda index: alter(index, times))
+    yield from gathering.ask_each(lambda index: alter(index, times))
 
 
 def incremental_alter_configs(
@@ -97,7 +97,7 @@ def incremental_alter_configs(
         changes = [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs]
         broker.catalogue.alter_configs(resource, changes, altered, validate_only=request.validate_only)
 
-    return deferring(broker, context, gathering.deferred, _each_resource(request.resources, alter))
+    return deferring(broker, context, gathering.deferred, _each_resource(gathering, request.resources, alter))
 
 
 def _refusal(

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from broker.handlers.context import CloseConnection, Deferred
-from broker.loop.slices import InThread
+from broker.loop.slices import InThread, Until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -19,12 +19,14 @@ T = TypeVar("T")
 Key = TypeVar("Key", bound="Hashable")
 Response = TypeVar("Response", bound="Message")
 
-Steps: TypeAlias = Generator[InThread | None, Any, T]
-"""How an answer of type `T` comes about; each step takes microseconds, or is taken in a thread."""
+Steps: TypeAlias = Generator[InThread | Until | None, Any, T]
+"""How an answer of type `T` comes about; each step takes microseconds, is taken in a thread, or waits."""
 
 PACE = 16
 """Entries of one request between two looks at the clock: they take a few microseconds each, some a hundred."""
 MAX_REPETITIONS = 100
+IN_FLIGHT_MAX = 512
+"""Entries of one request that are asked for at a time, where each waits for the disk and holds memory meanwhile."""
 
 
 _COUNTED_AT_ONCE = 1_024
@@ -89,6 +91,8 @@ class Gathering:
         self._results: list[Any] = [None] * count
         self._missing = count
         self._respond = respond
+        self._resume_at = -1  # missing results at which `_resume` is called
+        self._resume: Callable[[], None]
         if count == 0:
             self.deferred.complete(respond([]))
 
@@ -98,6 +102,30 @@ class Gathering:
         self._missing -= 1
         if self._missing == 0:
             self.deferred.complete(self._respond(self._results))
+        elif self._missing == self._resume_at:
+            self._resume()
+
+    def ask_each(self, ask: Callable[[int], None]) -> Steps[None]:
+        """Call `ask` with the index of each result, as `each` does, with few of them on their way at a time.
+
+        So nobody fills a queue, and who goes leaves little in it. The results must not come out of works in slices of
+        the same owner, since those wait for this one.
+        """
+        for index in range(len(self._results)):
+            ask(index)
+            if index % PACE == PACE - 1:
+                yield self.pause(index + 1)
+
+    def pause(self, asked: int) -> Until | None:
+        """What to wait for before more is asked: with `IN_FLIGHT_MAX` of the `asked` on their way, for half of them."""
+        on_their_way = asked - (len(self._results) - self._missing)
+        if on_their_way < IN_FLIGHT_MAX:
+            return None
+        self._resume_at = self._missing - on_their_way // 2
+        return Until(self._when)
+
+    def _when(self, resume: Callable[[], None]) -> None:
+        self._resume = resume
 
 
 def one_by_one(

@@ -19,7 +19,7 @@ from broker.handlers.authorizer import (
     probe,
 )
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Gathering, Steps, gathered, sliced
+from broker.handlers.gathering import PACE, Gathering, Steps, deferring, sliced
 from broker.loop.slices import InThread
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -91,7 +91,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
             wish = new_topic(missing[index], broker.settings)
             broker.catalogue.ensure_topic(wish, lambda result: results.put(index, _why_absent(result.error)), pay=pay)
 
-        gathered(broker, context, results, len(missing), ensure)
+        deferring(broker, context, deferred, results.ask_each(ensure))
 
     broker.runtime.in_slices(
         _to_create(broker, context, requested),

@@ -140,7 +140,7 @@ def _altering(
         if not len(wishes) % PACE:
             yield None
     if refused is not None:
-        deferred.complete(_altered({wish.entity: refused for wish in wishes}))
+        deferred.complete((yield from _all_refused(wishes, refused)))
         return
 
     def answer(result: Result) -> None:
@@ -165,14 +165,23 @@ def _altering(
     broker.catalogue.alter_quotas(wishes, answer, validate_only=request.validate_only)
 
 
+def _all_refused(wishes: Sequence[Alteration], refusal: Refusal) -> Steps[AlterClientQuotasResponse]:
+    entries: dict[EntityKey, AlteredEntity] = {}
+    for count, wish in enumerate(wishes, start=1):
+        if wish.entity not in entries:
+            entries[wish.entity] = _altered_entity(wish.entity, refusal)
+        if not count % PACE:
+            yield None
+    return AlterClientQuotasResponse(entries=list(entries.values()))
+
+
 def _altered(verdicts: Mapping[EntityKey, Refusal | None]) -> AlterClientQuotasResponse:
-    return AlterClientQuotasResponse(
-        entries=[
-            AlteredEntity(
-                error_code=ErrorCode.NONE if refusal is None else refusal[0],
-                error_message=None if refusal is None else refusal[1],
-                entity=[AlteredEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-            )
-            for entity, refusal in verdicts.items()
-        ]
+    return AlterClientQuotasResponse(entries=[_altered_entity(*verdict) for verdict in verdicts.items()])
+
+
+def _altered_entity(entity: EntityKey, refusal: Refusal | None) -> AlteredEntity:
+    return AlteredEntity(
+        error_code=ErrorCode.NONE if refusal is None else refusal[0],
+        error_message=None if refusal is None else refusal[1],
+        entity=[AlteredEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
     )

@@ -13,7 +13,7 @@ from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.configs import Entries, topic_entries
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Gathering, Steps, deferring, each, grouped, tallied
+from broker.handlers.gathering import PACE, Gathering, Steps, deferring, grouped, tallied
 from broker.handlers.metadata import may_create
 from broker.loop.slices import InThread
 from protocol.errors import ErrorCode
@@ -75,7 +75,7 @@ def _creating(broker: Broker, context: RequestContext, request: CreateTopicsRequ
             wish = _wish(topic)
         create(index, wish, len(wish.assignments or ()) < len(topic.assignments))
         if index % PACE == PACE - 1:
-            yield None
+            yield gathering.pause(index + 1)
 
 
 def _paying(context: RequestContext, *, strict_since: int) -> Pay | None:
@@ -222,7 +222,7 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
         else:
             broker.catalogue.delete_topic(deleted, topic_id=topic_id, pay=pay)
 
-    yield from each(len(requested), delete)
+    yield from gathering.ask_each(delete)
 
 
 def _named_by_both(
@@ -307,7 +307,7 @@ def _growing(
             pay=pay,
         )
 
-    yield from each(len(wishes), grow)
+    yield from gathering.ask_each(grow)
 
 
 def _grown(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:

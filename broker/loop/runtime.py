@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from broker.loop.slices import InThread
+    from broker.loop.slices import InThread, Until
     from broker.loop.worker import WorkerProcess
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Runtime(ABC):
 
     def in_slices(
         self,
-        steps: Generator[InThread | None, Any, T],
+        steps: Generator[InThread | Until | None, Any, T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         *,

@@ -1,8 +1,8 @@
 """Long work in turns: a little of it in each turn of the loop, then everybody else, then a little more.
 
 Work is a generator whose steps are short, at best well under a millisecond: it yields `None` where others may have
-their turn, and `InThread(work)` for what would take longer than a step, whose result it is resumed with. What it
-returns goes to `done`.
+their turn, `InThread(work)` for what would take longer than a step, whose result it is resumed with, and `Until(when)`
+where it can go on only after something has happened. What it returns goes to `done`.
 
 An owner with a `took` is told what its works took in later turns, and in threads; what they take at once its caller
 sees.
@@ -49,6 +49,17 @@ class InThread:
         self.work = work
 
 
+class Until:
+    """A step that waits: `when` is given what to call once the work may go on. It must be called, and not before `when`
+    has returned. Works of the same owner wait too.
+    """
+
+    __slots__ = ("when",)
+
+    def __init__(self, when: Callable[[Callable[[], None]], None]) -> None:
+        self.when = when
+
+
 class Turns(Protocol):
     """What long work needs of the loop; `Runtime` has it."""
 
@@ -70,7 +81,7 @@ class _Work:
 
     def __init__(
         self,
-        steps: Generator[InThread | None, Any, Any],
+        steps: Generator[InThread | Until | None, Any, Any],
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
         owner: Hashable,
@@ -105,7 +116,7 @@ class Slices:
 
     def take(
         self,
-        steps: Generator[InThread | None, Any, T],
+        steps: Generator[InThread | Until | None, Any, T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         *,
@@ -160,7 +171,10 @@ class Slices:
                 work.error = work.result = None
                 step = steps.send(result) if error is None else steps.throw(error)
                 if step is not None:
-                    self._to_thread(work, step)
+                    if isinstance(step, Until):
+                        step.when(partial(self._wait_for_turn, work.owner))
+                    else:
+                        self._to_thread(work, step)
                     return
                 if clock_ns() >= end_ns:
                     break
@@ -208,8 +222,8 @@ class Slices:
         while self._thread_waits:
             work, step = self._thread_waits.popleft()
             if work.wanted is not None and not work.wanted():
-                work.steps.close()
-                self._ended(work)
+                # Dropped in its owner's turn: to let go of what it holds may take ten milliseconds, and many wait.
+                self._wait_for_turn(work.owner)
                 continue
             self._thread_busy = True
             self._runtime.in_thread(

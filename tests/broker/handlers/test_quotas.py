@@ -1,13 +1,19 @@
-"""DescribeClientQuotas: what Kafka has left in the metadata log, by Kafka's filters."""
+"""Quotas as clients ask for them: what Kafka has left in the metadata log, by Kafka's filters; and far too many."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.catalogue.quotas import MOST_ALTERATIONS
 from broker.handlers import quotas
+from broker.handlers.context import RequestContext
+from broker.handlers.gathering import PACE
+from broker.loop.slices import SLICE_NS
 from protocol.errors import ErrorCode
+from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.records import metadata_records as records
 from tests.broker.handlers.test_topic_handlers import Desk
@@ -86,3 +92,34 @@ def test_filters(desk: Desk) -> None:
 def test_odd_filters(desk: Desk, components: list[tuple[str, int, str | None]], code: int) -> None:
     """SE53"""
     assert found(desk, *components) == code
+
+
+def test_a_refusal_of_far_too_many_alterations_is_made_in_turns(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of entries held the loop for 50 ms while all of them were told."""
+    runtime = desk.driver.runtime
+    runtime.step_ns = SLICE_NS
+    count = MOST_ALTERATIONS + 1
+    turn = 0
+    made_in: list[int] = []
+    really_made = quotas.AlteredEntity
+
+    def made(**fields: Any) -> Any:
+        made_in.append(turn)
+        return really_made(**fields)
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if runtime.slices:
+            runtime.next_turn(next_turn)
+
+    monkeypatch.setattr(quotas, "AlteredEntity", made)
+    entries = [EntryData(entity=[EntityData(entity_type="user", entity_name=f"u{at}")]) for at in range(count)]
+    answer = quotas.alter_client_quotas(
+        desk.broker, RequestContext(version=1), AlterClientQuotasRequest(entries=entries)
+    )
+    runtime.next_turn(next_turn)
+    runtime.turn()
+    assert {entry.error_code for entry in answer.response.entries} == {ErrorCode.INVALID_REQUEST}
+    assert len(made_in) == len(answer.response.entries) == count
+    assert max(Counter(made_in).values()) == PACE

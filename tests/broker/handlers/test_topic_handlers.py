@@ -12,7 +12,9 @@ from broker.catalogue.config_changes import BrokerConfigs
 from broker.config.settings import Settings
 from broker.handlers import altered_configs, cluster, configs, metadata, topics
 from broker.handlers.context import Deferred, RequestContext
+from broker.handlers.gathering import IN_FLIGHT_MAX
 from protocol.errors import ErrorCode
+from protocol.messages import alter_configs as replaced
 from protocol.messages import alter_partition_reassignments as reassign
 from protocol.messages import create_partitions as grow
 from protocol.messages import create_topics as create
@@ -502,3 +504,64 @@ def test_an_election_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     told = desk.ask(cluster.elect_leaders, asked, 2)
     assert told.error_code == ErrorCode.INVALID_REQUEST
     assert [one.error_code for one in told.replica_election_results[0].partition_result] == [42]
+
+
+NAMES = [f"no topic {number}" for number in range(3 * IN_FLIGHT_MAX)]
+WIDE: list[tuple[Callable[..., Any], Any, int]] = [
+    (topics.create_topics, create.CreateTopicsRequest(topics=[create.CreatableTopic(name=name) for name in NAMES]), 5),
+    (topics.delete_topics, delete.DeleteTopicsRequest(topic_names=NAMES), 4),
+    (
+        topics.create_partitions,
+        grow.CreatePartitionsRequest(topics=[grow.CreatePartitionsTopic(name=name, count=2) for name in NAMES]),
+        1,
+    ),
+    (
+        metadata.metadata,
+        MetadataRequest(topics=[MetadataRequestTopic(name=name.replace(" ", "-")) for name in NAMES]),
+        4,
+    ),
+    (
+        altered_configs.alter_configs,
+        replaced.AlterConfigsRequest(
+            resources=[replaced.AlterConfigsResource(resource_type=2, resource_name=name) for name in NAMES]
+        ),
+        1,
+    ),
+    (
+        altered_configs.incremental_alter_configs,
+        incremental.IncrementalAlterConfigsRequest(
+            resources=[incremental.AlterConfigsResource(resource_type=2, resource_name=name) for name in NAMES]
+        ),
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("handler", "request_", "version"), WIDE)
+def test_a_request_of_many_topics_has_few_changes_on_their_way_and_none_after_its_client_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: Callable[..., Any], request_: Any, version: int
+) -> None:
+    """Each change is kept until it is durable: requests of a megabyte would fill a queue of millions."""
+    desk = Desk(tmp_path)
+    queue = desk.driver.catalogue.queue
+    counts = {"begun": 0, "answered": 0, "most": 0}
+    really_add = queue.add
+
+    def add(plan: Any, answer: Callable[[Any], None]) -> None:
+        def answered(result: Any) -> None:
+            counts["answered"] += 1
+            answer(result)
+
+        counts["begun"] += 1
+        counts["most"] = max(counts["most"], counts["begun"] - counts["answered"])
+        really_add(plan, answered)
+
+    monkeypatch.setattr(queue, "add", add)
+    gone = handler(desk.broker, RequestContext(version=version), request_)
+    gone.abandon()
+    desk.driver.runtime.turn()
+    assert counts["begun"] == counts["answered"] <= IN_FLIGHT_MAX
+
+    desk.ask(handler, request_, version)
+    assert counts["begun"] == counts["answered"] >= len(NAMES)
+    assert counts["most"] == IN_FLIGHT_MAX
