@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ class Load:
         self.written = 0
         self.failed: list[str] = []
         self.read: dict[int, int] = {}
+        self.told: list[str] = []
+        """What the reader met, in its order: joins, errors, refused commits."""
         self._address, self._topic = address, topic
         self._per_turn, self._pause_s = per_turn, pause_s
         self._stop = threading.Event()
@@ -144,25 +147,33 @@ class Load:
                 **QUIET,
             }
         )
-        consumer.subscribe([self._topic])
+        began = time.monotonic()
+
+        def told(what: object) -> None:
+            self.told.append(f"{time.monotonic() - began:.1f} s: {what}")
+
+        consumer.subscribe([self._topic], on_assign=lambda _, them: told([(p.partition, p.offset) for p in them]))
         while not self._reading.is_set():
             try:
                 messages = consumer.consume(200, 0.2)
-            except KafkaException:
+            except KafkaException as error:
+                told(error)
                 break
             for message in messages:
                 error = message.error()
-                if error is not None and error.fatal():
-                    consumer.close()
-                    return
+                if error is not None:
+                    told(error)
+                    if error.fatal():
+                        consumer.close()
+                        return
                 if error is None:
                     number = int(message.value().rstrip(b"x"))
                     self.read[number] = self.read.get(number, 0) + 1
             if messages:
                 try:
                     consumer.commit(asynchronous=False)
-                except Exception:  # the broker is on its way: the next commit covers it
-                    continue
+                except Exception as error:  # the broker is on its way: the next commit covers it
+                    told(error)
         consumer.close()
 
     def wait_until_written(self, count: int) -> None:
@@ -184,6 +195,15 @@ class Load:
         assert not self.failed, self.failed[:3]
         try:
             eventually(lambda: len(self.read) == self.written, deadline_s=180)
+        except AssertionError as error:
+            missing = sorted(set(range(self.written)) - self.read.keys())
+            lags = {
+                partition: [number for number in missing if number % PARTITIONS == partition][:1]
+                for partition in range(PARTITIONS)
+            }
+            raise AssertionError(
+                f"{error}: of {self.written} {len(missing)} are unread, from {lags}; {self.told[-20:]}"
+            ) from None
         finally:
             self._reading.set()
             self._threads[1].join(20)
