@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ TOPIC = "orders"
 QUIET = {"log_level": 0}
 NOT_YET = (14, 15, 16)
 HEAP = {"KAFKA_HEAP": "256m"}
+LOST_AFTER_S = 40.0
+"""A reader that has got nothing for so long, while there was something to read, is started again."""
 
 
 def kohort_on(directory: Path, port: int, data: Path | None = None) -> Kohort:
@@ -127,13 +130,17 @@ class Load:
 
     def _read(self) -> None:
         while not self._reading.is_set():
-            self._read_until_fenced()
+            self._read_until_lost()
 
-    def _read_until_fenced(self) -> None:
-        """Until the end, or until this member is told that another one has its instance id.
+    def _read_until_lost(self) -> None:
+        """Until the end, or until this consumer is of no more use; whoever runs it starts it again.
 
-        That is itself: where the answer to its join is lost with the broker it joins again, and librdkafka goes on with
-        the member id from before, to its death. Whoever runs it starts it again.
+        It may be told that another one has its instance id. That is itself: where the answer to its join is lost with
+        the broker it joins again, and librdkafka goes on with the member id from before, to its death.
+
+        Or it stays silent for ever: a Kafka that stops has fenced itself, and while its listeners are still open its
+        metadata name no broker. librdkafka (2.16.0) may then let go of the only one it knew, and connects to nobody
+        again, whatever `metadata.recovery.strategy` says. Even its end may take minutes.
         """
         consumer = Consumer(
             {
@@ -144,6 +151,7 @@ class Load:
                 "enable.auto.commit": False,
                 "session.timeout.ms": 45_000,
                 "reconnect.backoff.max.ms": 200,
+                "on_commit": lambda error, _: error and told(error),
                 **QUIET,
             }
         )
@@ -153,6 +161,7 @@ class Load:
             self.told.append(f"{time.monotonic() - began:.1f} s: {what}")
 
         consumer.subscribe([self._topic], on_assign=lambda _, them: told([(p.partition, p.offset) for p in them]))
+        heard_at = began
         while not self._reading.is_set():
             try:
                 messages = consumer.consume(200, 0.2)
@@ -170,10 +179,15 @@ class Load:
                     number = int(message.value().rstrip(b"x"))
                     self.read[number] = self.read.get(number, 0) + 1
             if messages:
-                try:
-                    consumer.commit(asynchronous=False)
-                except Exception as error:  # the broker is on its way: the next commit covers it
-                    told(error)
+                heard_at = time.monotonic()
+                consumer.commit()
+            elif len(self.read) < self.written and time.monotonic() - heard_at > LOST_AFTER_S:
+                told("is lost")
+                threading.Thread(target=consumer.close, daemon=True).start()
+                return
+        else:
+            with suppress(KafkaException):  # all may be committed
+                consumer.commit(asynchronous=False)
         consumer.close()
 
     def wait_until_written(self, count: int) -> None:
@@ -196,13 +210,9 @@ class Load:
         try:
             eventually(lambda: len(self.read) == self.written, deadline_s=180)
         except AssertionError as error:
-            missing = sorted(set(range(self.written)) - self.read.keys())
-            lags = {
-                partition: [number for number in missing if number % PARTITIONS == partition][:1]
-                for partition in range(PARTITIONS)
-            }
+            unread = sorted(set(range(self.written)) - self.read.keys())
             raise AssertionError(
-                f"{error}: of {self.written} {len(missing)} are unread, from {lags}; {self.told[-20:]}"
+                f"{error}: {len(unread)} of {self.written} are unread, {unread[:3]} the first; {self.told[-20:]}"
             ) from None
         finally:
             self._reading.set()
