@@ -111,8 +111,11 @@ class Catalogue:
             self.credentials = dict(kept.scram)
             self._usual = {}
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
-        if delta is not None and delta.broker_reconfigured:
+        if delta is None or delta.broker_reconfigured:
             self._effective.clear()
+        else:
+            for topic in delta.deleted:
+                self._effective.pop(topic.name, None)
 
     # Reading ---------------------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ def chunks_of(partition: Partition, chunk_bytes: int) -> Iterator[bytes]:
 
 
 class RecordEncoder:
-    """Records as the pairs of bytes of a batch. Keys, which come again and again, are encoded once."""
+    """Records as the pairs of bytes of a batch. Keys come again and again: encoded once, until their tombstone."""
 
     __slots__ = ("_encode_key", "_encode_value", "_keys")
 
@@ -118,12 +118,17 @@ class RecordEncoder:
                 pairs.append((value.key_bytes, value.value_bytes))
                 size_bytes += encoded_pair_bytes(value.key_bytes, value.value_bytes)
                 continue
-            key_bytes = keys.get(key)
-            if key_bytes is None:
-                if len(keys) >= _KEYS_KEPT:
-                    keys.clear()
-                key_bytes = keys[key] = self._encode_key(key)
-            value_bytes = None if value is None else self._encode_value(value)
+            value_bytes = None
+            if value is None:  # what is gone is not written again
+                key_bytes = keys.pop(key, None) or self._encode_key(key)
+            else:
+                kept = keys.get(key)
+                if kept is None:
+                    if len(keys) >= _KEYS_KEPT:
+                        keys.clear()
+                    kept = keys[key] = self._encode_key(key)
+                key_bytes = kept
+                value_bytes = self._encode_value(value)
             pairs.append((key_bytes, value_bytes))
             size_bytes += encoded_pair_bytes(key_bytes, value_bytes)
         return pairs, size_bytes

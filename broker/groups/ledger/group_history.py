@@ -44,6 +44,11 @@ class GroupHistory:
         self.holdings: Holdings | None = None
         self.open = open_
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether no rebalance was told of."""
+        return self.generation == -1 and self.open is None and self.holdings is None
+
     def loaded(self, group: AnyGroup, topics: Topics) -> None:
         """The group was read from its log; what its members own is what the record of that generation says."""
         self.group_type = "consumer" if isinstance(group, ConsumerGroup) else "classic"

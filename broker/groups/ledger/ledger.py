@@ -201,12 +201,12 @@ class Ledger:
             return self._interrupted(item)
         index = self._index_of(item.group_id)
         histories = self._histories_of(index)
-        history = histories.get(item.group_id)
-        if history is None:
-            history = histories[item.group_id] = GroupHistory()
+        history = histories.get(item.group_id) or GroupHistory()
         record = event_records.record_of(item, self._common(index), history)
         if isinstance(item.what, GroupRemoved):
-            del histories[item.group_id]
+            histories.pop(item.group_id, None)
+        elif not history.is_blank:  # what is seen later of a group that is gone begins no new one
+            histories[item.group_id] = history
         return [record]
 
     def _interrupted(self, loaded: _GroupsLoaded) -> list[LedgerRecord]:

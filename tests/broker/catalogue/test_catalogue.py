@@ -519,3 +519,14 @@ def test_configs_that_would_keep_somebody_out_and_do_not_hold_refuse_the_directo
     with pytest.raises(DirectoryRefused, match="the directory holds a, b, which Kafka changed while it ran"):
         startup.check_configs(state, placing, sorted, lambda *both: told.append(both))
     assert len(told) == 1
+
+
+def test_nothing_is_remembered_of_the_configs_of_topics_that_are_gone(tmp_path: Path) -> None:
+    """Else a broker whose topics come and go keeps something of each for as long as it lives."""
+    driver = CatalogueDriver(tmp_path)
+    driver.create("t")
+    topic = driver.catalogue.image.topic("t")
+    assert topic is not None
+    driver.catalogue.effective_configs(topic)
+    driver.delete("t")
+    assert not driver.catalogue._effective

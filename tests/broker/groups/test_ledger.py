@@ -346,6 +346,21 @@ def test_a_deleted_group_is_told_with_its_offsets(house: House):
     assert kinds(house)[-1] == "group_removed"
 
 
+def test_nothing_is_remembered_of_a_group_that_is_gone(house: House):
+    """What is seen of its members later is told, and begins no new memory of it: names would be kept for ever."""
+    [a] = house.stable("a", plan=[ALL])
+    index = house.ledger._index_of("g")
+    assert house.ledger._histories[index].keys() == {"g"}
+    house.leave(a)
+    house.delete_group()
+    traced = DepartureTraced(a, None, "a", "/10.0.0.1", "member_left", 1, "open", 3_000, None, None)
+    house.ledger._put(GroupEvent(traced, "g", 1))
+    house.turn()
+
+    assert kinds(house)[-2:] == ["group_removed", "departure_traced"]
+    assert house.ledger._histories[index] == {}
+
+
 def test_offsets_that_expire_are_told(tmp_path: Path):
     """Ledger 2: by expiry, and the group with its last offset."""
     house = House(tmp_path / "data", offsets_retention_minutes=1)
