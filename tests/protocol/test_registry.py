@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.api_keys import ApiKey
+import re
+from pathlib import Path
+from zipfile import ZipFile
+
+from protocol.api_keys import ApiKey, api_name
 from protocol.registry import APIS
+from tests.support.java import NEWEST, jars_of_kafka
 
 # Key, name, first and last version served: the table of tier T1, 68, which is refused aloud, and those of transactions.
 T1 = """
@@ -74,3 +79,13 @@ def test_entries_are_in_the_order_of_their_keys_and_agree_with_their_messages() 
         assert api.request.FLEXIBLE_FROM == api.response.FLEXIBLE_FROM
         assert api.request.VERSIONS[0] <= api.served[0] <= api.served[1] <= api.request.VERSIONS[1]
         assert api.key.name.replace("_", "").lower() == api.name.lower()
+
+
+def test_log_lines_have_names_for_all_of_kafkas_apis() -> None:
+    """Served or not: what a client keeps sending is told by its name."""
+    (jar,) = Path(jars_of_kafka(NEWEST)).glob("kafka-clients-[0-9]*.jar")
+    classes = re.compile(r"org/apache/kafka/common/message/(\w+)RequestData\.class")
+    of_kafka = {match[1] for name in ZipFile(jar).namelist() if (match := classes.fullmatch(name))}
+    assert len(of_kafka) > 80
+    assert of_kafka <= {api_name(key) for key in ApiKey}
+    assert api_name(max(ApiKey) + 1) == "unknown"

@@ -2,9 +2,14 @@
 
 import io
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.config.settings import Settings
+from broker.http.metrics import process
+from broker.http.metrics.exposition import Scrape
 from broker.loop import logs
 from broker.loop.stalls import COUNTED_NS, NOTED_NS, TOLD_EVERY_NS, Stalls
 
@@ -103,3 +108,19 @@ def test_many_small_things_are_found_by_the_timer_that_comes_late_and_a_noted_st
     watched.stalls.late(55 * MS)
     watched.turn_ends()
     assert watched.stalls.counts == {"many": 1, "Fetch": 1}
+
+
+def test_the_longest_stall_of_each_is_a_metric(watched: Watched) -> None:
+    for name, ms in (("ListOffsets", 80), ("Fetch", 60), ("ListOffsets", 70)):
+        watched.works(name, ms)
+        watched.turn_ends()
+    runtime = SimpleNamespace(stalls=watched.stalls)
+    app: Any = SimpleNamespace(broker=SimpleNamespace(runtime=runtime, settings=Settings({})))
+    told = "".join(process.loop(Scrape(app))).splitlines()
+    assert [line for line in told if not line.startswith("#")] == [
+        'kohort_loop_longest_stall_seconds{api="Fetch"} 0.06',
+        'kohort_loop_longest_stall_seconds{api="ListOffsets"} 0.08',
+        'kohort_loop_stalls_total{api="Fetch"} 1',
+        'kohort_loop_stalls_total{api="ListOffsets"} 2',
+        "kohort_loop_stall_seconds_total 0.21",
+    ]

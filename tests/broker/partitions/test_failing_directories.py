@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import describe_log_dirs
 from broker.handlers.metadata import metadata
 from broker.http.health import what_is_missing
+from broker.http.metrics import broker_figures
+from broker.http.metrics.exposition import Scrape
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -80,6 +83,14 @@ def missing(whole: Whole) -> str:
     return "\n".join(what_is_missing(app))
 
 
+def marked(whole: Whole) -> dict[str, str]:
+    """What the metric says of each directory."""
+    app: Any = SimpleNamespace(broker=whole.broker)
+    text = "".join(broker_figures._partitions(Scrape(app)))
+    lines = re.findall(r'^kohort_log_directory_offline\{directory="(.*)"\} (\d)$', text, re.MULTILINE)
+    return {Path(directory).name: value for directory, value in lines}
+
+
 def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_path: Path, fail: Any) -> None:
     whole = start(tmp_path)
     whole.create("t", 2)
@@ -92,6 +103,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
     for partition in range(2):
         write(whole, "t", partition, b"v")
     assert missing(whole) == ""
+    assert marked(whole) == {"a": "0", "b": "0"}
 
     fail(tmp_path / "b")
     with pytest.raises(KafkaError) as refused:
@@ -101,6 +113,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
 
     assert list(whole.broker.partitions.disks.offline) == [tmp_path / "b"]
     assert f"log directory {tmp_path / 'b'} is offline" in missing(whole)
+    assert marked(whole) == {"a": "0", "b": "1"}
     assert "log_directory_offline" in whole.log.getvalue()
     assert told(whole, "t") == [(0, 1, []), (5, -1, [1])]
     assert described(whole) == {"a": 0, "b": ErrorCode.KAFKA_STORAGE_ERROR}
@@ -118,6 +131,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
     whole.runtime.advance(5_000)
 
     assert not whole.broker.partitions.disks.offline
+    assert marked(whole) == {"a": "0", "b": "0"}
     assert told(whole, "t") == [(0, 1, []), (0, 1, [])]
     assert described(whole) == {"a": 0, "b": 0}
     assert ends(whole, "t", 2) == [2, 1]
