@@ -109,13 +109,17 @@ def _words(given: dict[str, Any]) -> list[str]:
     names |= {"mechanism": "sasl.mechanism", "user": "sasl.username", "password": "sasl.password"}
     security = given["security"]
     words = ["-X", f"security.protocol={security['protocol']}", "-X", "message.timeout.ms=3000"]
-    if security.get("mechanism") == "OAUTHBEARER":  # it makes its token itself, and signs none
-        words += [
-            "-X",
-            "enable.sasl.oauthbearer.unsecure.jwt=true",
-            "-X",
-            f"sasl.oauthbearer.config={security['token']}",
-        ]
+    if security.get("mechanism") == "OAUTHBEARER":
+        # By a client of OAuth, or it makes its token itself and signs none.
+        asking = {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "kcat",
+            "sasl.oauthbearer.client.secret": "any",
+            "sasl.oauthbearer.token.endpoint.url": security.get("endpoint"),
+        }
+        making = {"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": security["token"]}
+        for key, value in (asking if security.get("endpoint") else making).items():
+            words += ["-X", f"{key}={value}"]
     for name, key in names.items():
         if security.get(name):
             words += ["-X", f"{key}={security[name]}"]

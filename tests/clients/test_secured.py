@@ -553,7 +553,7 @@ def java_settings(broker: Kohort, authority: Authority, protocol: str, mechanism
 def test_the_java_client(
     secured: Kohort, authority: Authority, tmp_path: Path, name: str, protocol: str, mechanism: str, right: bool
 ):
-    """SE28, SE29: Kafka's own command line. What its producer and consumer say: test_secured_others.py."""
+    """SE28, SE29: Kafka's own command line. What its producer and consumer say: test_secured_clients.py."""
     need("java", "mvn")
     settings = java_settings(secured, authority, protocol, mechanism, PASSWORD if right else "wrong")
     (tmp_path / "client.properties").write_text("\n".join(settings))
