@@ -42,6 +42,7 @@ _MOST_UNREAD_BYTES = 2 * _RAW_HIGH_BYTES  # more than answers come to: what Open
 _RECORD_HEAD_BYTES = 5
 _RECORD_TYPES = range(20, 24)
 _MOST_RECORD_BYTES = 16_384 + 2_048
+_MOST_LAST_BYTES = 64  # an alert, encrypted or not
 _NOTHING = ssl.MemoryBIO()
 _HANDSHAKE_FAILURE = bytes.fromhex("15030300020228")  # the alert, as Java sends it to a hello of SSL 2
 
@@ -75,11 +76,13 @@ class TlsChannel:
         "_decrypting",
         "_early",
         "_established",
+        "_given",
         "_gone",
         "_handshaking",
         "_head",
         "_high",
         "_incoming",
+        "_last_words",
         "_low",
         "_outgoing",
         "_outside",
@@ -109,6 +112,8 @@ class TlsChannel:
         self._reading = True  # as far as the connection is concerned
         self._head = b""  # the first three bytes
         self._early = bytearray()  # came while the handshake waits for its turn, or is in a thread
+        self._given = 0  # bytes in the newest step of it
+        self._last_words = False  # it has gone, and a step is to say why
         self._ahead = False  # that is too much
         self._steps = 0  # of the handshake, so far
         self._decrypting = False  # more of what has come is to be decrypted in slices
@@ -175,13 +180,20 @@ class TlsChannel:
         self._gone = True
         self._owner.broker.runtime.timers.cancel(("handshake", id(self)))
         self._pending.clear()
+        # Who refuses our certificate sends an alert and goes, often before the alert has its turn.
+        if self._handshaking and not self._closing and self._steps:
+            self._last_words = 0 < (len(self._early) or (self._steps > 1 and self._given)) <= _MOST_LAST_BYTES
         self._connection.connection_lost(error)
+        self._connection = _NOBODY
+        if not self._last_words:
+            self._let_go()
+
+    def _let_go(self) -> None:
         # This and its connection know each other, and would wait for the garbage collector, a hundred kilobytes of
         # OpenSSL's with them.
         if self._begun:
             del self._tls
         self._incoming = self._outgoing = _NOTHING
-        self._connection = _NOBODY
 
     # --- the transport of the connection
 
@@ -253,15 +265,15 @@ class TlsChannel:
             self._tls = self._side.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         # Handshakes of one address follow each other: a thousand hold up those of no other, and nobody who is in.
         self._owner.broker.runtime.in_slices(
-            self._shake_hands(),
+            self._shake_hands(self._connection),
             _nothing,
             lambda error: self._failed("TLS handshake", error),
             owner=("handshake", self._connection.host),
-            wanted=lambda: not self._gone,
+            wanted=lambda: not self._gone or self._last_words,
             at_once=False,
         )
 
-    def _shake_hands(self) -> Generator[InThread, None, None]:
+    def _shake_hands(self, connection: Decrypted) -> Generator[InThread, None, None]:
         """As far as the bytes reach that have come."""
         while (whole_bytes := self._whole_bytes()) and not self._closing:
             self._steps += 1
@@ -272,16 +284,26 @@ class TlsChannel:
             try:
                 yield InThread(self._tls.do_handshake)
             except ssl.SSLWantReadError:
+                if self._gone:
+                    break
                 self._flush()
                 continue
             except ssl.SSLError as error:
+                if self._gone:
+                    self._tell(connection, _reason(error))
+                    break
                 self._flush()  # the alert
                 self._refuse(_reason(error))
+                break
+            if self._gone:
                 break
             self._flush()
             self._shaken()
             break
         self._handshaking = False
+        if self._gone:
+            self._let_go()
+            return
         if not self._decrypting:
             self._caught_up()
 
@@ -294,6 +316,7 @@ class TlsChannel:
 
     def _give(self, count: int) -> None:
         """So many bytes, to OpenSSL."""
+        self._given = count
         self._incoming.write(self._early[:count])
         del self._early[:count]
 
@@ -337,17 +360,20 @@ class TlsChannel:
     def _refuse(self, reason: str) -> None:
         if self._gone or self._closing:
             return
+        self._tell(self._connection, reason)
+        self._connection.end()
+
+    def _tell(self, connection: Decrypted, reason: str) -> None:
         owner = self._owner
-        _, left_out = owner.failures.failed(self._connection.host, 0, owner.broker.runtime.now_ms())
+        _, left_out = owner.failures.failed(connection.host, 0, owner.broker.runtime.now_ms())
         if left_out is not None:
             log.info(
                 "tls_handshake_failed",
-                peer=self._connection.peer,
+                peer=connection.peer,
                 listener=self._side.listener,
                 reason=reason,
                 **({"left_out": left_out} if left_out else {}),
             )
-        self._connection.end()
 
     def _read(self) -> None:
         """A step of what has come now, the rest in turn with all other long work."""

@@ -711,6 +711,27 @@ def test_certificates_out_of_their_time_are_a_warning(capfd: pytest.CaptureFixtu
         assert event in capfd.readouterr().err
 
 
+def test_who_refuses_our_certificate_and_goes_at_once_is_told_of(capfd: pytest.CaptureFixture[str]):
+    """Its alert and the end of its connection come together, before the alert has its turn."""
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        service = Service()
+        peer = service.peer(trusts=FOREIGN, version=version)
+        with pytest.raises(ssl.SSLWantReadError):
+            peer.tls.do_handshake()
+        peer.channel.data_received(peer.outgoing.read())
+        peer.runtime.turn()
+        peer.incoming.write(bytes(peer.transport.written))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            peer.tls.do_handshake()
+        peer.channel.data_received(peer.outgoing.read())
+        peer.channel.connection_lost(None)
+        peer.runtime.turn()
+        assert service.server.failures.total == 1
+        said = capfd.readouterr().err
+        assert said.count("tls_handshake_failed") == 1
+        assert "unknown ca" in said
+
+
 def test_any_bytes_before_and_behind_the_handshake_end_or_wait(capfd: pytest.CaptureFixture[str]):
     """SE73"""
     generator = random.Random(12)
