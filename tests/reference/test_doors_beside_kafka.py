@@ -194,7 +194,7 @@ def test_a_ninth_connection_of_an_address_ends_as_with_kafka(both: Sides) -> Non
                 assert _is_served(peer)
             assert not _is_served(stack.enter_context(_called(side.broker.address, EIGHT)))
             first[0].close()
-            eventually(lambda side=side: _once(side, EIGHT), what="a place that is free")
+            eventually(lambda side=side: once_served(side.broker.address, EIGHT), what="a place that is free")
             assert _is_served(first[1])
 
 
@@ -210,14 +210,15 @@ def test_who_connects_too_fast_is_let_in_or_not_as_by_kafka(both: Sides) -> None
         def served(side: Side = side, addresses: Iterator[str] = addresses) -> int:
             source = next(addresses)
             with ThreadPoolExecutor(14) as pool:
-                return sum(pool.map(lambda _: _once(side, source), range(14)))
+                return sum(pool.map(lambda _: once_served(side.broker.address, source), range(14)))
 
         # Kafka's network side hears of a quota some time after it was set.
         eventually(lambda served=served: served() == 10, every_s=0.5, what="ten of fourteen")
 
 
-def _once(side: Side, source: str) -> bool:
-    with _called(side.broker.address, source) as peer:
+def once_served(address: str, source: str) -> bool:
+    """Whether one connection from there is answered."""
+    with _called(address, source) as peer:
         return _is_served(peer)
 
 

@@ -1,16 +1,14 @@
-"""Users and ACLs beside Apache Kafka: its own tools on both, and its broker on our directory and back."""
+"""Users and ACLs beside Apache Kafka: its own tools on both, and what an ACL closes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from protocol.messages.create_acls import CreateAclsRequest
 from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.cli.conftest import Ended, kohort
 from tests.reference import graduation as g
 from tests.reference.test_rights_beside_kafka import (
@@ -24,15 +22,13 @@ from tests.reference.test_rights_beside_kafka import (
     READ,
     acl,
 )
-from tests.support.broker_process import Kafka, Kohort, eventually, free_port, need
-from tests.support.data_plane import batch
+from tests.support.broker_process import Kafka, Kohort, eventually, need
 from tests.support.wire import Wire
 
 NOISE = ("WARN", "Picked up JAVA_TOOL_OPTIONS")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from protocol.messages.create_acls import AclCreation
     from tests.support.broker_process import BrokerProcess
@@ -64,13 +60,6 @@ def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-@pytest.fixture
-def tidy() -> Iterator[Callable[[Any], Any]]:
-    """tidy(broker) -> broker, which is killed after the test if it still runs."""
-    need("java", "mvn")
-    yield from g.ending([])
-
-
 def theirs(broker: BrokerProcess, tool: str, *words: str) -> list[str]:
     """What Kafka's own tool prints, its lines sorted: it leaves them in the order of a hash."""
     return tidied(g.tool(tool, "--bootstrap-server", broker.address, *words))
@@ -80,24 +69,6 @@ def tidied(text: str) -> list[str]:
     """Lines without the blanks at either end."""
     lines = (line.strip() for line in text.splitlines() if not any(noise in line for noise in NOISE))
     return sorted(line for line in lines if line)
-
-
-def refused(broker: BrokerProcess, topic: str) -> bool:
-    """Whether the topic may not even be described."""
-    admin = AdminClient({"bootstrap.servers": broker.address, **g.QUIET})
-    error = admin.list_topics(topic, timeout=60).topics[topic].error
-    return error is not None and error.code() == 29
-
-
-def waits(broker: BrokerProcess, client_id: str) -> int:
-    """The ms that a client is told to wait after 50,000 bytes."""
-    data = PartitionProduceData(index=0, records=batch(b"v" * 50_000))
-    request = ProduceRequest(
-        acks=1, timeout_ms=5_000, topic_data=[TopicProduceData(name="open", partition_data=[data])]
-    )
-    with Wire(broker.address, client_id=client_id) as wire:
-        answer: Any = wire.call(request, 9)
-    return int(answer.throttle_time_ms)
 
 
 def test_kafkas_tools_and_ours_say_the_same_of_acls_and_users(either: BrokerProcess) -> None:
@@ -203,50 +174,3 @@ def test_who_may_only_describe_a_topic_does_not_make_it_by_naming_it(either: Bro
     _asked(either, DeleteAclsRequest(filters=[DeleteAclsFilter(**ANYTHING)]), 3)
     eventually(may_create, what="they are gone")
     eventually(lambda: _named(either, "se44-before", "se44-after") == [0, 3], what="one is there, the other is not")
-
-
-def test_users_and_acls_hold_on_kafka_and_back(tmp_path: Path, tidy: Any) -> None:
-    """SE49: what we wrote Kafka enforces, and what it wrote we do; nobody has a right more on the way."""
-    port = free_port()
-    ours = g.kohort_on(tmp_path / "kohort", port)
-    ours.settings.update(AUTHORIZED)
-    ours = tidy(ours)
-    ours.start()
-    g.create(ours.address, "open")
-    g.create(ours.address, "closed")
-    at = ("-b", ours.address)
-    assert kohort("acls", "add", "--deny-principal", "User:*", "--topic", "closed", *at).code == 0
-    assert kohort("users", "add", "alice", *at, stdin="pw\n").code == 0
-    assert kohort("quotas", "alter", "--client", "slow", "--add-config", "producer_byte_rate=1000", *at).code == 0
-    assert waits(ours, "slow") > 0
-    assert refused(ours, "closed") and not refused(ours, "open")
-    ours.stop()
-
-    settings = g.graduated(ours, "--to", VERSION)
-    assert settings["authorizer.class.name"] == AUTHORIZED["authorizer.class.name"]
-    kafka = tidy(g.kafka_on(tmp_path / "kafka", ours.data, port, version=VERSION, settings=settings))
-    kafka.start()
-    assert refused(kafka, "closed") and not refused(kafka, "open")
-    assert waits(kafka, "slow") > 0
-    theirs(kafka, CONFIGS, "--entity-type", "clients", "--entity-name", "slower", "--alter", "--add-config",
-           "producer_byte_rate=500")  # fmt: skip
-    told = "".join(theirs(kafka, CONFIGS, "--entity-type", "users", "--describe"))
-    assert "'alice' are SCRAM-SHA-256=iterations=4096" in told
-    theirs(kafka, ACLS, "--add", "--deny-principal", "User:*", "--operation", "All", "--topic", "open")
-    theirs(kafka, ACLS, "--remove", "--topic", "closed", "--force")
-    bob = ("--entity-type", "users", "--entity-name", "bob")
-    theirs(kafka, CONFIGS, *bob, "--alter", "--add-config", "SCRAM-SHA-512=[password=x]")
-    limit = "listener.name.plaintext.max.connections"
-    theirs(kafka, CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--alter", "--add-config", f"{limit}=900")
-    kafka.stop()
-
-    again = g.kohort_on(tmp_path / "again", port, ours.data)
-    again.settings.update(AUTHORIZED)
-    again = tidy(again)
-    again.start()
-    described = theirs(again, CONFIGS, "--entity-type", "brokers", "--entity-name", "1", "--describe")
-    assert any(f"{limit}=900" in line for line in described)
-    assert refused(again, "open") and not refused(again, "closed")
-    assert waits(again, "slower") > waits(again, "slow") > 0
-    users = kohort("users", "describe", "--json", "-b", again.address).json
-    assert [(one["user"], one["mechanism"]) for one in users] == [("alice", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")]
