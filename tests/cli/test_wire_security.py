@@ -1,15 +1,20 @@
 """Logging in over our own codec: what a broker may ask for; and tokens out of files, for both kinds of connections."""
 
+import argparse
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.cluster import make_client
+from cli.completion import program
 from cli.errors import Failed
+from cli.kafka_tools import TOOLS
 from cli.wire_security import _scram, log_in
+from tests.cli.conftest import kohort
 
 
 @pytest.mark.parametrize("iterations", [1, 4_095, 10**9])
@@ -50,3 +55,40 @@ def _with_token(file: Path) -> dict[str, Any]:
 
 def _never(*_: object, **__: object) -> Any:
     raise AssertionError
+
+
+WORDS = {
+    "acls": ("list",), "consume": ("t",), "groups": ("list",), "pipeline": ("lag",), "produce": ("t",),
+    "quotas": ("describe",), "topics": ("list",), "transactions": ("list",), "users": ("describe",), "why": ("g",),
+    "kafka-topics.sh": ("--list",), "kafka-consumer-groups.sh": ("--list",), "kafka-acls.sh": ("--list",),
+    "kafka-configs.sh": ("--describe", "--entity-type", "users"), "kafka-broker-api-versions.sh": (),
+    "kafka-cluster.sh": ("cluster-id",), "kafka-get-offsets.sh": ("--topic", "t"),
+    "kafka-console-producer.sh": ("--topic", "t"), "kafka-console-consumer.sh": ("--topic", "t"),
+}  # fmt: skip
+"""Of each that asks a broker a question."""
+NO_LOG_IN = {"health"}
+"""It asks what may be asked before."""
+
+
+def test_whatever_asks_a_broker_says_who_it_is_as_a_file_says() -> None:
+    """--command-config: no verb and no tool of Kafka's is without, and none passes over it."""
+    asking = {
+        path[0]
+        for path, parser in _parsers((), program())
+        if any({"--bootstrap-server", "--from"} & set(action.option_strings) for action in parser._actions)
+    }
+    assert asking - NO_LOG_IN | {f"{tool}.sh" for tool in TOOLS} == set(WORDS)
+    for verb, words in WORDS.items():
+        where = "--from" if verb == "pipeline" else "--bootstrap-server"
+        ended = kohort(verb, *words, where, "127.0.0.1:1", "--command-config", "/nowhere")
+        assert ended.code == 2, (verb, ended)
+        assert "/nowhere: no such file" in ended.err, (verb, ended)
+
+
+def _parsers(path: tuple[str, ...], parser: argparse.ArgumentParser) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if path:
+        yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                yield from _parsers((*path, name), command)

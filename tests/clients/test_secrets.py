@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, ConfigResource
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 
 from broker.http.routes import ROUTES
 from tests.cli.conftest import kohort
-from tests.clients.test_secured import SCRAM
+from tests.clients.test_secured import KEY, OAUTH, SCRAM, token
 from tests.support.broker_process import Kohort, eventually, free_port
 from tests.support.certificates import Authority
 
@@ -33,13 +36,18 @@ def asked(url: str, shown: str) -> str:
 
 
 def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Path) -> None:
-    """SE69, SE70: each of these words begins alike, and nothing that anybody is shown has it."""
+    """SE69, SE70: each of these words begins alike, and nothing that anybody is shown has it, nor a token."""
     plain, sasl, secure = (f"127.0.0.1:{free_port()}" for _ in range(3))
     server = Authority().issue()
     login = f'{PLAIN} required user_bob="planted-plain";'
     settings = {
         "listeners": f"PLAINTEXT://{plain},SASL_PLAINTEXT://{sasl},SSL://{secure}",
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": OAUTH,
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{tmp_path}/keys.json",
+        "sasl.oauthbearer.expected.issuer": "https://issuer",
+        "sasl.oauthbearer.allow.unverified.audience": "true",
+        "sasl.oauthbearer.client.credentials.client.secret": "planted-client-secret",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": SCRAM,
         "ssl.keystore.type": "PEM",
@@ -52,6 +60,9 @@ def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Pa
         "unknown.setting.of.ours": "planted-unknown",
     }
     key_line = server.key_pem(b"planted-key-word").decode().splitlines()[1]
+    jwk = {**json.loads(RSAAlgorithm.to_jwk(KEY.public_key())), "kid": "one"}
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": [jwk]}))
+    tokens = {good: token(key=KEY if good else rsa.generate_private_key(65_537, 2_048))[0] for good in (True, False)}
     said = []
     with Kohort(tmp_path / "broker", settings) as broker:
         made = kohort("users", "add", "ann", "-b", plain, stdin="planted-scram\n")
@@ -76,6 +87,17 @@ def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Pa
                 "1000" if word == "planted-wrong" else "20000",
             )
             assert (ended.code == 0) is (word != "planted-wrong"), ended
+            said.append(ended.out + ended.err)
+        for good, shown in tokens.items():
+            (tmp_path / "token").write_text(shown)
+            showing = tmp_path / "token.properties"
+            showing.write_text(
+                f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={OAUTH}\n"
+                f"sasl.oauthbearer.token.endpoint.url=file://{tmp_path}/token\n"
+            )
+            wait_ms = "20000" if good else "1000"
+            ended = kohort("topics", "list", "-b", sasl, "--command-config", str(showing), "--timeout", wait_ms)
+            assert (ended.code == 0) is good, ended
             said.append(ended.out + ended.err)
         for words in (f'{login[:-1]} user_eve="planted-eve";', f'{login[:-1]} user_eve="planted-eve"'):
             config_file = tmp_path / "added.properties"
@@ -116,3 +138,6 @@ def test_no_secret_is_in_a_log_an_error_a_dump_a_config_or_a_metric(tmp_path: Pa
     for text in said:
         assert PLANTED not in text, text[max(text.find(PLANTED) - 300, 0) :][:400]
         assert key_line not in text
+        for shown in tokens.values():
+            for part in shown.split(".")[1:]:  # the head is the same for all
+                assert part not in text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import http.server
 import json
+import ssl
 import threading
 from base64 import urlsafe_b64encode
 from pathlib import Path
@@ -27,6 +29,7 @@ from broker.security.oauth_bearer import BadToken
 from broker.security.tokens import KeySet, KeySetError
 from protocol.errors import ErrorCode
 from tests.broker.network.test_gate import Peer, authenticate, error_of, handshake, heartbeat
+from tests.support.certificates import Authority
 from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
@@ -323,8 +326,9 @@ def test_old_keys_go_on_when_the_endpoint_is_down(tmp_path: Path, capfd: pytest.
     assert proven(made, message(signed())) is not None
 
 
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
+@contextlib.contextmanager
+def answering(secured: ssl.SSLContext | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Where keys are given, and what is answered; over TLS if there is a context."""
     state: dict[str, Any] = {"body": KEYS, "redirect": ""}
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -339,12 +343,22 @@ def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
             pass
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if secured is not None:
+        server.socket = secured.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/keys", state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    try:
+        yield f"{'https' if secured else 'http'}://127.0.0.1:{server.server_port}/keys", state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, dict[str, Any]]]:
+    with answering() as made:
+        yield made
 
 
 def test_keys_are_read_over_http_within_bounds(endpoint: tuple[str, dict[str, Any]]):
@@ -357,6 +371,25 @@ def test_keys_are_read_over_http_within_bounds(endpoint: tuple[str, dict[str, An
     state["body"] = b" " * (jwks.MAX_BYTES + 1)
     with pytest.raises(KeySetError, match="longer"):
         jwks.read(url)
+
+
+@pytest.mark.parametrize(("hosts", "trusted"), [(("127.0.0.1",), True), (("127.0.0.1",), False), (("other",), True)])
+def test_keys_are_read_over_https_from_who_has_a_trusted_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: tuple[str, ...], trusted: bool
+):
+    """Of the address that is asked, and of an authority that the system trusts, or `SSL_CERT_FILE` names."""
+    authority = Authority()
+    trusts = authority if trusted else Authority("Other")
+    (tmp_path / "trusted.pem").write_bytes(trusts.certificate_pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "trusted.pem"))
+    secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secured.load_cert_chain(*authority.issue(hosts=hosts).write(tmp_path, "server"))
+    with answering(secured) as (url, _):
+        if trusted and hosts == ("127.0.0.1",):
+            assert len(jwks.read(url)) == 2
+        else:
+            with pytest.raises(OSError, match=r"(?i)certificate verify failed"):
+                jwks.read(url)
 
 
 # --- on a connection
