@@ -12,6 +12,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,10 +71,10 @@ class Found:
 
 
 def scan_folder(directory: Path) -> Found:
-    """The files that are there; one that goes meanwhile may be left out. May raise `OSError`."""
+    """The files that are there, by name; one that goes meanwhile may be left out. May raise `OSError`."""
     found = Found()
     with os.scandir(directory) as entries:
-        for entry in entries:
+        for entry in sorted(entries, key=attrgetter("name")):
             with suppress(FileNotFoundError):
                 found.note(directory / entry.name, partial(_size_of, entry))
     return found

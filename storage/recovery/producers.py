@@ -70,7 +70,7 @@ def _feed(producers: ProducerState, segment: Segment, start: int, end: int) -> l
 def reload_producers(log: LogState) -> None:
     """Make the producer table anew for the present log end; snapshots beyond it are removed. May raise `OSError`."""
     found = Found()
-    for path in log.directory.glob("*.snapshot"):
+    for path in sorted(log.directory.glob("*.snapshot")):
         offset = base_offset_of(path)
         if offset > log.log_end_offset:
             log.disk.unlink(path)

@@ -1,0 +1,438 @@
+"""What a log does, step by step, is what is kept: every answer, every operation on the disk, every change of its state.
+
+Other tests say what must hold; these notice what else a change of a line changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.records.batch import Record, encode_batch
+from protocol.schema.ahead import TREE
+from storage.clean.cleaner import CleanResult, clean
+from storage.files import LogFile
+from storage.log import handover
+from storage.log.partition_log import PartitionLog
+from storage.state.log_config import LogConfig
+from storage.state.tail import TailBudget
+from tests.storage.logs import COMPACT, SMALL, batch, keyed, marker, transactional
+from tests.storage.stories import Story, joined, short, told
+from tests.support.kept import held
+
+pytestmark = pytest.mark.skipif(TREE != "pure", reason="native code does not show its state")
+KEPT = Path(__file__).parent / "kept"
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    return Story(folder)
+
+
+def opened(story: Story, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
+    """The log of the story's folder, and how it came to be."""
+    name = f"open {' '.join(f'{key}={value}' for key, value in options.items())}"
+    made: list[PartitionLog] = []
+    tail = TailBudget(limit_bytes=1_500, limit_batches=9)
+
+    def act() -> Any:
+        made.append(PartitionLog.open(story.root, config, disk=story.disk, tail=tail, **options))
+        return made[0].state
+
+    story.step(name, act)
+    assert made, story.lines[-5:]
+    story.watch(made[0].state)
+    return made[0]
+
+
+def batches() -> Iterator[bytearray]:
+    """Of producers and of none, transactions that end well and badly, and times that go up and down."""
+    for at in range(12):
+        time = 1_000 + 100 * at - 250 * (at % 3)
+        yield batch(1 + at % 4, timestamp=time, producer_id=at % 2 + 7, producer_epoch=at // 8, base_sequence=at)
+        yield transactional(at % 3, at, (b"k%d" % (at % 5), b"v" * 30 * (at % 4)), (b"x", None))
+        if at % 4 == 3:
+            yield marker(at % 3, 0, abort=at % 8 == 3, timestamp=time)
+        if at % 5 == 2:
+            yield batch(2, timestamp=-1)
+
+
+def fill(log: PartitionLog) -> None:
+    for at, each in enumerate(batches()):
+        log.append(each, leader_epoch=at // 7, now_ms=5_000 + at)
+
+
+def test_of_appending_and_flushing(story: Story) -> None:
+    log = opened(story)
+    for at, each in enumerate(batches()):
+        story.step(
+            f"append {at}",
+            lambda each=each, at=at: log.append(each, leader_epoch=at // 7, now_ms=5_000 + at),
+            log.state,
+        )
+        if at % 8 == 5:
+            story.step("flush", lambda at=at: log.flush(sync=at != 13), log.state)
+    story.step("roll", lambda: log.roll(now_ms=7_000), log.state)
+    story.step("roll again", lambda: log.roll(now_ms=7_001), log.state)
+    ticket = story.step("begin to flush", log.begin_flush, log.state)
+    story.step("append meanwhile", lambda: log.append(batch(1), leader_epoch=9), log.state)
+    story.step("sync", ticket.sync)
+    story.step("finish", lambda: log.finish_flush(ticket), log.state)
+    story.step("nothing assigned", lambda: log.append_assigned(b""), log.state)
+    assigned = encode_batch([Record(90, 5, b"k", b"v")], base_offset=90, leader_epoch=10)
+    story.step("assigned", lambda: log.append_assigned(assigned + batch(2, base_offset=95, leader_epoch=11)), log.state)
+    story.step("assigned below", lambda: log.append_assigned(batch(2, base_offset=94, leader_epoch=11)), log.state)
+    story.step("assigned and cut off", lambda: log.append_assigned(batch(2, base_offset=97)[:-1]), log.state)
+    story.step("too large", lambda: log.append(batch(1, value_bytes=2_000), leader_epoch=11), log.state)
+    story.step("let go", log.release_unused, log.state)
+    story.step("let go again", log.release_unused, log.state)
+    story.step("close", log.close, log.state)
+    story.step("close again", log.close, log.state)
+    for act in (log.begin_flush, log.roll, lambda: log.read(0, 9), lambda: log.truncate_to(0)):
+        story.step("after that", act)
+    held(KEPT / "appending.txt", list(short(story.lines)))
+
+
+@pytest.mark.parametrize("kind", ["tail", "files", "copied"])
+def test_of_reading(story: Story, kind: str) -> None:
+    log = opened(story)
+    fill(log)
+    log.delete_records_before(3)
+    end = log.log_end_offset
+    if kind != "tail":
+        log.state.tail.clear()
+    for offset in (2, *range(3, end + 2)):
+        bounds: list[int | None] = [None, offset + 1, offset + 5, end, end + 9]
+        for most, bound, least in itertools.product((1, 300, 5_000), bounds, (True, False)):
+            said = f"read {offset} {most} {bound} {least}"
+            story.step(
+                said,
+                lambda o=offset, m=most, b=bound, one=least: log.read(
+                    o, m, upper_bound_offset=b, min_one_batch=one, copied=kind == "copied"
+                ),
+            )
+    story.step("state", lambda: None, log.state)
+    held(KEPT / f"reading-{kind}.txt", joined(story.lines))
+
+
+def test_of_looking_up(story: Story) -> None:
+    log = opened(story)
+    fill(log)
+    end = log.log_end_offset
+    for reopened in (False, True):
+        if reopened:
+            log.close()
+            log = opened(story, clean=True)
+        for start in (0, 9, 30):
+            log.delete_records_before(start)
+            _look_up(story, log, start, end)
+        story.step("state", lambda: None, log.state)
+    held(KEPT / "looking-up.txt", joined(story.lines))
+
+
+def _look_up(story: Story, log: PartitionLog, start: int, end: int) -> None:
+    for time in (*range(0, 2_400, 75), 5_000):
+        story.step(f"from {start} at {time}", lambda t=time: log.offset_for_timestamp(t))
+    story.step(f"from {start} latest", log.offset_of_max_timestamp)
+    for offset in range(end + 2):
+        story.step(f"from {start} when {offset}", lambda o=offset: log.timestamp_at(o))
+    for low, high in itertools.product(range(0, end, 5), range(0, end + 6, 6)):
+        story.step(f"from {start} aborted {low} {high}", lambda a=low, b=high: log.aborted_transactions(a, b))
+    for mark in range(0, end + 1, 3):
+        story.step(f"from {start} stable {mark}", lambda m=mark: (log.last_stable_offset(m), log.first_unstable_offset))
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_of_truncating(story: Story, mapped: bool) -> None:
+    begun = opened(story)
+    fill(begun)
+    end = begun.log_end_offset
+    begun.flush()
+    whole = story.root.with_name("whole")
+    shutil.copytree(story.root, whole)
+    for offset in (end + 1, end, end - 1, 25, 24, 16, 15, 9, 1, 0):
+        story.begin_again(whole)
+        log = opened(story, recovery_point=16, log_start_offset=5)
+        if mapped:
+            log.state.tail.clear()
+            for base in log.bases:
+                log.read(max(base, 5), 200)
+        story.watch(log.state)
+        story.step(f"truncate {offset}", lambda log=log, to=offset: log.truncate_to(to), log.state)
+        story.step("take files", log.take_deleted_files, log.state)
+        story.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
+        story.step("close", log.close, log.state)
+    held(KEPT / f"truncating-{mapped}.txt", list(short(story.lines)))
+
+
+def test_of_retention(story: Story) -> None:
+    begun = opened(story)
+    fill(begun)
+    end = begun.log_end_offset
+    begun.close()
+    whole = story.root.with_name("whole")
+    shutil.copytree(story.root, whole)
+    size = begun.size_bytes
+    first = begun.segments[0].size_bytes
+    latest = [segment.max_timestamp for segment in begun.segments]
+    for name, start, now, mark, more in (
+        ("nothing", 0, 0, end, {"retention_ms": -1}),
+        ("start", begun.bases[1], 0, end, {"retention_ms": -1}),
+        ("within", begun.bases[1] - 1, 0, end, {"retention_ms": -1}),
+        ("compacted", begun.bases[2], 9_999_999, end, {"delete": False, "retention_ms": 1}),
+        ("time", 0, latest[0] + 1, end, {"retention_ms": 0}),
+        ("not yet", 0, latest[0], end, {"retention_ms": 0}),
+        ("all", 0, 9_999_999, end, {"retention_ms": 1}),
+        ("marked", 0, 9_999_999, begun.bases[2], {"retention_ms": 1}),
+        ("below the mark", 0, 9_999_999, begun.bases[2] - 1, {"retention_ms": 1}),
+        ("size", 0, 0, end, {"retention_ms": -1, "retention_bytes": size - first}),
+        ("size and a byte", 0, 0, end, {"retention_ms": -1, "retention_bytes": size - first + 1}),
+        ("no size", 0, 0, end, {"retention_ms": -1, "retention_bytes": 0}),
+    ):  # fmt: skip
+        story.begin_again(whole)
+        log = opened(story, replace(SMALL, **more), clean=True)
+        log.delete_records_before(start)
+        story.watch(log.state)
+        story.step(f"retain: {name}", lambda log=log, now=now, mark=mark: log.apply_retention(now, mark), log.state)
+        story.step("take files", log.take_deleted_files, log.state)
+        story.step("close", log.close, log.state)
+    held(KEPT / "retention.txt", list(short(story.lines)))
+
+
+# -- opening what was left ------------------------------------------------------------------------------------
+
+
+def _cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def _flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x55
+    path.write_bytes(data)
+
+
+def damages() -> dict[str, Callable[[Path, list[Path]], object]]:
+    """What may have happened to a folder, given its segments."""
+    return {
+        "nothing": lambda folder, logs: None,
+        "torn last": lambda folder, logs: _cut(logs[-1], logs[-1].stat().st_size - 3),
+        "torn middle": lambda folder, logs: _cut(logs[1], logs[1].stat().st_size - 3),
+        "emptied last": lambda folder, logs: _cut(logs[-1], 0),
+        "emptied middle": lambda folder, logs: _cut(logs[1], 0),
+        "no last": lambda folder, logs: logs[-1].unlink(),
+        "no first": lambda folder, logs: logs[0].unlink(),
+        "flipped record": lambda folder, logs: _flip(logs[1], 80),
+        "flipped offset": lambda folder, logs: _flip(logs[1], 3),
+        "flipped magic": lambda folder, logs: _flip(logs[2], 16),
+        "renamed": lambda folder, logs: logs[1].rename(logs[1].with_name(f"{int(logs[1].stem) + 1:020d}.log")),
+        "no indexes": lambda folder, logs: [path.unlink() for path in folder.glob("*index")],
+        "cut indexes": lambda folder, logs: [_cut(path, path.stat().st_size - 1) for path in folder.glob("*index")],
+        "no time index": lambda folder, logs: logs[1].with_suffix(".timeindex").unlink(),
+        "wrong txnindex": lambda folder, logs: [_flip(path, 8) for path in folder.glob("*.txnindex")],
+        "no snapshots": lambda folder, logs: [path.unlink() for path in folder.glob("*.snapshot")],
+        "bad snapshot": lambda folder, logs: _flip(max(folder.glob("*.snapshot")), 20),
+        "bad snapshots": lambda folder, logs: [_flip(path, 20) for path in folder.glob("*.snapshot")],
+        "no epochs": lambda folder, logs: (folder / "leader-epoch-checkpoint").unlink(),
+        "younger epochs": lambda folder, logs: (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n99 999\n"),
+        "left over": lambda folder, logs: [
+            logs[0].with_name(f"{name}").write_bytes(b"x")
+            for name in (f"{0:020d}.log.deleted", f"{5:020d}.log.cleaned", f"{5:020d}.index", f"{6:020d}.snapshot")
+        ],
+        "odd": lambda folder, logs: (folder / "x.log").touch(),
+        "sized beforehand": lambda folder, logs: [
+            (logs[-1].with_suffix(suffix)).write_bytes(logs[-1].with_suffix(suffix).read_bytes().ljust(count, b"\0"))
+            for suffix, count in ((".index", 800), (".timeindex", 1_200))
+        ],
+    }
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_of_opening(story: Story, clean: bool) -> None:
+    begun = opened(story)
+    fill(begun)
+    begun.close()
+    bases = list(begun.bases)
+    end = begun.log_end_offset
+    whole = story.root.with_name("whole")
+    shutil.copytree(story.root, whole)
+    points = [end] if clean else [0, bases[2], bases[2] + 1]
+    for (name, damage), point in itertools.product(damages().items(), points):
+        story.begin_again(whole)
+        damage(story.root, sorted(story.root.glob("*.log")))
+        story.lines.append(f"{name}, {point}")
+        _open_and_close(story, clean=clean, recovery_point=point)
+    for start in (0, bases[1], bases[1] + 1, end, end + 1):
+        story.begin_again(whole)
+        story.lines.append(f"begins at {start}")
+        _open_and_close(story, clean=clean, recovery_point=end, log_start_offset=start, now_ms=86_401_500)
+    held(KEPT / f"opening-{clean}.txt", list(short(story.lines)))
+
+
+def _open(story: Story, **options: Any) -> list[PartitionLog]:
+    """Open it, if that can be done, and tell what it is then."""
+    made: list[PartitionLog] = []
+
+    def act() -> Any:
+        made.append(PartitionLog.open(story.root, SMALL, disk=story.disk, tail=None, **options))
+        return told(made[0].state.recovery, story.root)
+
+    story.step("open", act)
+    for log in made:
+        story.step("state", lambda: None, log.state)
+    return made
+
+
+def _open_and_close(story: Story, **options: Any) -> None:
+    for log in _open(story, **options):
+        story.step("flush", log.flush, log.state)
+        story.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
+        story.step("close", log.close, log.state)
+
+
+# -- compaction ---------------------------------------------------------------------------------------------
+
+
+def compacted(story: Story) -> PartitionLog:
+    log = opened(story, COMPACT)
+    for at in range(30):
+        key = b"k%d" % (at % 4)
+        value = None if at % 7 == 3 else b"v%d" % at * (20 + at % 3)
+        if at % 5 == 4:
+            log.append(transactional(at % 2 + 1, at, (key, value), (b"t%d" % at, b"x" * 90)), leader_epoch=0)
+            log.append(marker(at % 2 + 1, 0, abort=at % 10 == 4), leader_epoch=0)
+        else:
+            log.append(
+                keyed((key, value), (b"only%d" % (at % 6), b"y" * 50), timestamp=1_000 + at), leader_epoch=at // 9
+            )
+    return log
+
+
+def test_of_cleaning(story: Story) -> None:
+    log = compacted(story)
+    end = log.log_end_offset
+    for start, point, now, mark in itertools.product((0, 11), (None, 0, 11, 30, end, end + 1), (0, 1_020), (end, 30)):
+        log.delete_records_before(start)
+        story.step(f"dirty {start} {point} {now} {mark}", lambda p=point, n=now, m=mark: log.dirty_range(p, n, m))
+    for lag in ({"min_compaction_lag_ms": 10}, {"max_compaction_lag_ms": 10}):
+        log.config = replace(COMPACT, **lag)
+        for now in (1_000, 1_012, 1_025, 1_040):
+            story.step(f"dirty with {lag} {now}", lambda n=now: log.dirty_range(None, n, end))
+    log.config = COMPACT
+    point, now = 0, 5_000
+    for number, keys in enumerate((3, 100, 100, 100)):
+        dirty = log.dirty_range(point, now, end)
+        plan = story.step(f"plan {number}", lambda d=dirty, n=now, k=keys: log.plan_cleaning(d, n, k))
+        result = story.step(f"clean {number}", lambda p=plan: clean(p), look=True)
+        if number == 1:
+            swapping = story.step("begin", lambda r=result: log.begin_swap(r), log.state)
+            story.step("no retention meanwhile", lambda: log.apply_retention(9_999_999_999_999, end))
+            done = None
+            while done is None:
+                story.step("prepare", swapping.prepare)
+                done = story.step("finish", lambda s=swapping, r=result: log.finish_swap(s, r), log.state)
+            story.step("settle", swapping.settle)
+        else:
+            story.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
+        point, now = result.clean_end_offset, now + 86_400_001
+    story.step("close", log.close, log.state)
+    held(KEPT / "cleaning.txt", list(short(story.lines)))
+
+
+# -- a disk that refuses one operation ------------------------------------------------------------------------
+
+
+def _swapped(log: PartitionLog) -> Callable[[], Any]:
+    plan = log.plan_cleaning(log.dirty_range(None, 5_000, log.log_end_offset), 5_000)
+    result: CleanResult = clean(plan)
+    return lambda: log.swap_in(result)
+
+
+def acts() -> dict[str, Callable[[PartitionLog], Callable[[], Any]]]:
+    """What a log can be asked to do, once it is there."""
+    return {
+        "append": lambda log: lambda: log.append(batch(2), leader_epoch=12),
+        "append and roll": lambda log: lambda: log.append(batch(1, value_bytes=1_800), leader_epoch=12),
+        "roll": lambda log: log.roll,
+        "flush": lambda log: log.flush,
+        "close": lambda log: log.close,
+        "truncate": lambda log: lambda: log.truncate_to(9),
+        "truncate all": lambda log: (
+            lambda: (log.delete_records_before(9), log.apply_retention(0, 99), log.truncate_to(1))
+        ),
+        "retain": lambda log: lambda: log.apply_retention(9_999_999_999_999, log.log_end_offset),
+        "read": lambda log: lambda: (log.state.tail.clear(), log.read(0, 900, copied=True)),
+        "look up": lambda log: lambda: log.offset_for_timestamp(1_150),
+        "swap": _swapped,
+    }
+
+
+@pytest.mark.parametrize("name", acts())
+def test_of_a_disk_that_refuses_once(story: Story, name: str) -> None:
+    """At each operation in turn: what is said, what is left, what the log does then, and what it is opened as."""
+    kept: list[str] = []
+    for at in itertools.count():
+        shutil.rmtree(story.root)
+        story.root.mkdir()
+        log = compacted(story) if name == "swap" else opened(story)
+        if name != "swap":
+            fill(log)
+        act = acts()[name](log)
+        story.watch(log.state)
+        story.lines.clear()
+        story.disk.refuse_at = at
+        story.step(f"{name}, refused {at}", act, log.state)
+        refused = story.disk.refuse_at < 0
+        story.disk.refuse_at = -1
+        for again in (act, log.flush, lambda log=log: log.append(batch(1), leader_epoch=13), log.close):
+            story.step("then", again, log.state)
+        kept += story.lines
+        if not refused:
+            break
+        del log, act, again
+        story.lines.clear()
+        _open(story)
+        kept += story.lines
+    held(KEPT / f"refused-{name.replace(' ', '-')}.txt", list(short(kept)))
+
+
+# -- another folder -------------------------------------------------------------------------------------------
+
+
+def test_of_taking_over(story: Story) -> None:
+    source = opened(story)
+    fill(source)
+    source.delete_records_before(4)
+    other = story.root / "copy"
+    other.mkdir()
+    copy = PartitionLog.open(other, SMALL, disk=story.disk, log_start_offset=handover.first_offset(source))
+    at = copy.log_end_offset
+    while piece := story.step(f"piece {at}", lambda o=at: handover.next_piece(source, o, 700, source.log_end_offset)):
+        story.step("left", lambda o=at: handover.bytes_left(source, o))
+        data = piece.read()
+        at = story.step("copied", lambda d=data: copy.append_assigned(d, now_ms=9), copy.state)
+    story.step("agree", lambda: handover.agree(copy, source), copy.state)
+    ticket = story.step("take over", lambda: handover.take_over(copy, source, TailBudget()), copy.state)
+    story.step("sync", ticket.sync)
+    story.step("finish", lambda: copy.finish_flush(ticket), copy.state)
+    story.step("move", lambda: copy.state.relocate(story.root / "copy"), copy.state)
+    story.step("close", copy.close, copy.state)
+    held(KEPT / "taking-over.txt", list(short(story.lines)))
+
+
+def test_of_files(story: Story) -> None:
+    """Which bytes are written over themselves, and in what pieces."""
+    path = story.root / "f"
+    path.write_bytes(bytes(3_000_000))
+    file = LogFile(path, 2, story.disk)
+    for begin, end in ((0, 0), (0, 1), (5, 1_048_581), (5, 1_048_582), (0, 2_097_152), (2_999_990, 3_000_000)):
+        story.step(f"write again {begin} {end}", lambda b=begin, e=end: file.write_again(b, e))
+    held(KEPT / "files.txt", list(short(story.lines)))
