@@ -41,8 +41,13 @@ log = get_logger(__name__)
 class Gated(Protocol):
     """A connection, as its gate uses it."""
 
-    peer: str
-    host: str
+    @property
+    def peer(self) -> str:
+        """Address and port of its client."""
+
+    @property
+    def host(self) -> str:
+        """The bare address of its client."""
 
     @property
     def broker(self) -> Broker:

@@ -59,9 +59,17 @@ NO_BOUND = Shares(*[1 << 62] * 4)
 class Holder(Protocol):
     """A connection."""
 
-    closed: bool
-    held_bytes: int
-    unsent_bytes: int  # of these, in answers that its peer does not read
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is read or written."""
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Of these, in answers that its peer does not read."""
 
     @property
     def missing(self) -> int:

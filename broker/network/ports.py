@@ -56,9 +56,15 @@ class TlsOwner(Protocol):
 class Decrypted(Protocol):
     """Who gets what a TLS channel has decrypted: a connection of clients, or of HTTP."""
 
-    host: str
-    peer: str
     outside: bool
+
+    @property
+    def host(self) -> str:
+        """The bare address of its client."""
+
+    @property
+    def peer(self) -> str:
+        """Address and port of its client."""
 
     def connection_made(self, transport: Any) -> None:
         """Somebody has connected, and has not shaken hands yet."""
@@ -66,7 +72,7 @@ class Decrypted(Protocol):
     def identified(self, principal: str) -> None:
         """The handshake is done, with this one."""
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, data: bytes, /) -> None:
         """Some bytes have come."""
 
     def pause_writing(self) -> None:
@@ -116,12 +122,24 @@ class Transport(Protocol):
 class OpenConnection(Holder, Protocol):
     """A connection, as who lets it in and keeps it sees it."""
 
-    host: str
-    peer: str
-    listener: str
-    last_tick: int
     price_ns: int
     shakes_hands: bool
+
+    @property
+    def host(self) -> str:
+        """The bare address of its client."""
+
+    @property
+    def peer(self) -> str:
+        """Address and port of its client."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came through."""
+
+    @property
+    def last_tick(self) -> int:
+        """The owner's `tick` when it was last heard of."""
 
     @property
     def idle(self) -> bool:

@@ -16,90 +16,140 @@ _JOIN_BELOW_BYTES = 65_536  # copying less than this together costs less than th
 
 
 class TransportSide:
-    """What `broker.network.connection` has of it."""
+    """Of one connection."""
 
     __slots__ = (
         "_gated",
         "_out",
-        "_out_bytes",
         "_own_bytes",
         "_owner",
-        "_reading_paused",
         "_transport",
         "closed",
         "last_tick",
+        "out_bytes",
+        "reading_paused",
         "unsent_bytes",
+        "write_paused",
     )
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._transport: Transport
         self._out: list[Buffer] = []  # answers in order, not yet given to the transport
-        self._out_bytes = 0
+        self.out_bytes = 0
+        """Bytes of the answers that are not yet given to the transport; 0 when there are none."""
         self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
         self.unsent_bytes = 0
         """Bytes of these when the transport said that the peer leaves too much unread; 0 since it has read them."""
-        self._reading_paused = False
+        self.reading_paused = False
+        """Too much of this peer's is unanswered or unread: it is not read."""
         self._gated = False  # memory is short: it is not read
+        self.write_paused = False
+        """The peer leaves too much unread."""
         self.closed = False
         self.last_tick = 0
+        """The owner's `tick` when the peer was last heard, or written to."""
+
+    def made(self, transport: Transport, most_unsent_bytes: int) -> None:
+        """The transport is there."""
+        self._transport = transport
+        self.last_tick = self._owner.tick
+        transport.set_write_buffer_limits(high=most_unsent_bytes, low=most_unsent_bytes // 4)
+
+    # --- reading
 
     def hold_back(self) -> None:
         """Read it no further, since memory is short."""
         if not self.closed:
             # Again, even if it was asked before: a new transport begins to read whatever it was told at its making.
             self._gated = True
-            if not self._reading_paused:
+            if not self.reading_paused:
                 self._transport.pause_reading()
 
     @property
     def is_read(self) -> bool:
         """Whether the peer could send more."""
-        return not (self._gated or self._reading_paused)
+        return not (self._gated or self.reading_paused)
 
     def let_go(self) -> None:
         """Read it again."""
         if self._gated and not self.closed:
             self._gated = False
-            if not self._reading_paused:
+            if not self.reading_paused:
                 self._transport.resume_reading()
+
+    def pause_reading(self) -> None:
+        """Read it no further: it has asked for enough."""
+        if not self.reading_paused and not self.closed:
+            self.reading_paused = True
+            if not self._gated:
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read it again."""
+        self.reading_paused = False
+        if not self._gated:
+            self._transport.resume_reading()
+
+    # --- writing
+
+    def put(self, buffers: list[Buffer]) -> None:
+        """Gather an answer."""
+        self._out += buffers
+        self.out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+
+    def write(self) -> None:
+        """Give the transport what is gathered."""
+        out, out_bytes = self._out, self.out_bytes
+        if not out_bytes:
+            return
+        self._out = []
+        self.out_bytes = 0
+        if out_bytes < _JOIN_BELOW_BYTES:
+            self._own_bytes += out_bytes
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        else:
+            if not self._transport.get_write_buffer_size():
+                self._own_bytes = 0
+            for piece in out:
+                if piece.__class__ is not memoryview:
+                    self._own_bytes += len(piece)
+            if len(out) == 1:
+                self._transport.write(out[0])
+            else:
+                self._transport.writelines(out)
+        self.last_tick = self._owner.tick
+
+    def left_unread(self) -> None:
+        """The peer leaves too much unread."""
+        self.write_paused = True
+        self.pause_reading()
+        self.unsent_bytes = min(self._own_bytes, self._transport.get_write_buffer_size())
+
+    def was_read(self) -> None:
+        """The peer has read most of it."""
+        self.last_tick = self._owner.tick
+        self.write_paused = False
+        self._own_bytes = self.unsent_bytes = 0
+
+    # --- the end
+
+    def close(self) -> None:
+        """End it once what is gathered has left."""
+        self.write()
+        self.closed = True
+        self._transport.close()
 
     def abort(self) -> None:
         """End it at once, whatever the peer has not read yet."""
         self.closed = True
         self._transport.abort()
 
-    def _pause_reading(self) -> None:
-        if not self._reading_paused and not self.closed:
-            self._reading_paused = True
-            if not self._gated:
-                self._transport.pause_reading()
+    def lost(self) -> None:
+        """The transport is gone."""
+        self.closed = True
 
-    def _resume_reading(self) -> None:
-        self._reading_paused = False
-        if not self._gated:
-            self._transport.resume_reading()
-
-    def _put(self, buffers: list[Buffer]) -> None:
-        self._out += buffers
-        self._out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-
-    def _write(self) -> None:
-        out = self._out
-        if not out:
-            return
-        if self._out_bytes < _JOIN_BELOW_BYTES:
-            self._own_bytes += self._out_bytes
-        else:
-            if not self._transport.get_write_buffer_size():
-                self._own_bytes = 0
-            self._own_bytes += sum(len(piece) for piece in out if piece.__class__ is not memoryview)
-        if len(out) == 1:
-            self._transport.write(out[0])
-        elif self._out_bytes < _JOIN_BELOW_BYTES:
-            self._transport.write(b"".join(out))
-        else:
-            self._transport.writelines(out)
+    def forget(self) -> None:
+        """What is gathered will not be written."""
         self._out = []
-        self._out_bytes = 0
-        self.last_tick = self._owner.tick
+        self.out_bytes = 0

@@ -128,11 +128,11 @@ class Target:
         if connection.closed or connection.idle:
             return
         self._runtime.advance(12_000)
-        waiting = connection._waiting
+        waiting = connection.answers.waiting
         assert connection.closed or not waiting or waiting[0].route.api_key in _MAY_WAIT, (
             f"{waiting[0].route.name} is not answered\nsent: {[frame.hex() for frame in sent]}"
         )
-        assert connection.closed or waiting or transport.reading or connection._backlog, "it stopped reading for ever"
+        assert connection.closed or waiting or transport.reading or connection.backlog, "it stopped reading for ever"
 
     def _connect(self) -> tuple[Connection, FakeTransport]:
         connection, transport = Connection(self._server, "PLAINTEXT"), FakeTransport()

@@ -104,7 +104,7 @@ class Conversations(RuleBasedStateMachine):
         """The answer, or None when it waits or the connection was closed."""
         assert request.API_KEY is not None
         pair = self.connections[client]
-        if pair is not None and (pair[0].closed or pair[0]._waiting):
+        if pair is not None and (pair[0].closed or pair[0].answers.waiting):
             # What it waits for goes with it: a client that gives up.
             pair[1].closed = True
             if not pair[0].closed:
@@ -129,7 +129,7 @@ class Conversations(RuleBasedStateMachine):
             self.runtime.advance(12_000)
             written = bytes(transport.written[before:])
         if not written:
-            waiting = connection._waiting
+            waiting = connection.answers.waiting
             assert connection.closed or (waiting and waiting[0].route.api_key in MAY_WAIT), f"no answer to {request}"
             return None
         return decode_response(request.API_KEY, version, written[: 4 + int.from_bytes(written[:4])])[1]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from broker.network.connection import Connection
+from broker.network.requests import Requests
 
 OFTEN = 200
 """A descriptor is lost with each so many reads."""
@@ -28,13 +28,13 @@ def a_descriptor_that_is_lost() -> None:
 
 
 def _with_each_read(act: Callable[[], None]) -> None:
-    real = Connection.data_received
+    real = Requests.received
 
-    def data_received(self: Connection, data: bytes) -> None:
+    def received(self: Requests, data: bytes) -> None:
         act()
         real(self, data)
 
-    Connection.data_received = data_received  # type: ignore[method-assign]
+    Requests.received = received  # type: ignore[method-assign]
 
 
 PLANTED = {"memory": a_list_that_grows, "descriptors": a_descriptor_that_is_lost}

@@ -737,7 +737,7 @@ def test_api_versions_lists_what_has_a_handler_and_remembers_the_software():
     ]
     # Those whose lowest level is 0 are for clients of version 4.
     assert [one.name for one in response.supported_features] == ["metadata.version"]
-    assert harness.connection._session.software_name == "lib"
+    assert harness.connection.caller.session.software_name == "lib"
 
 
 @pytest.mark.parametrize(("name", "version"), [("", "1"), ("lib", "-1"), ("li b", "1"), ("lib", "1.")])
@@ -764,7 +764,7 @@ def test_api_versions_refuses_a_software_name_or_version_of_another_form(name: s
 def test_api_versions_refuses_who_means_another_cluster_or_node(cluster_id: str | None, node_id: int, error: ErrorCode):
     """KIP-1242, as seen from Kafka 4.4.0: both or none are given, and a refusal lists no API."""
     harness = Harness()
-    harness.connection._broker.cluster_id = "here"
+    harness.connection.broker.cluster_id = "here"
     request = ApiVersionsRequest(
         client_software_name="lib", client_software_version="1", cluster_id=cluster_id, node_id=node_id
     )

@@ -523,7 +523,7 @@ def test_who_was_not_let_in_leaves_nothing_behind(frames: list[bytes]):
 
 def test_the_plaintext_listener_has_no_gate():
     harness = Harness()
-    assert harness.connection._gate is None
+    assert harness.connection.requests.gate is None
     parsed = Settings({})
     (security,) = Securities(parsed, parse_listeners(parsed)).by_name.values()
     assert not security.protocol.sasl

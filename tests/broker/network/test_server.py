@@ -27,7 +27,7 @@ def test_one_connection_too_many_is_served_when_another_goes():
         asks(harness, connection)
     assert not waiting.closed
     assert waiting.written == behind.written == b""
-    assert second._transport.written
+    assert second.side._transport.written
 
     second.connection_lost(None)
     harness.runtime.turn()
@@ -40,7 +40,7 @@ def test_who_goes_while_he_waits_lets_the_next_one_through():
     harness = Harness({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}, settings={"max.connections": "1"})
     second, _ = harness.connect(port=2)
     third, transport = harness.connect(port=3)
-    second.closed = True
+    second.side.closed = True
     second.connection_lost(None)
     asks(harness, third)
     assert not transport.written

@@ -155,16 +155,16 @@ def test_a_user_quota_is_one_meter_and_a_client_quota_one_for_each(world: World)
 def test_without_quotas_nothing_stands_between_a_connection_and_its_handlers(world: World) -> None:
     client = Client(world)
     client.ask(HEARTBEAT, 1)
-    assert client.connection._routes is world.harness.server.routes.made
+    assert client.connection.caller.routes is world.harness.server.routes.made
     world.quota("producer_byte_rate", 1, (("user", "somebody"),))
-    assert client.connection._routes is world.harness.server.routes.made
+    assert client.connection.caller.routes is world.harness.server.routes.made
     world.quota("producer_byte_rate", 1)
     client.ask(HEARTBEAT, 1)
-    (route,) = client.connection._routes.values()
+    (route,) = client.connection.caller.routes.values()
     assert isinstance(route, ThrottledRoute)
     world.quota("producer_byte_rate", None)
     client.ask(HEARTBEAT, 1)
-    assert client.connection._routes is world.harness.server.routes.made
+    assert client.connection.caller.routes is world.harness.server.routes.made
 
 
 def test_a_client_without_a_name_is_held_too(world: World) -> None:

@@ -390,7 +390,7 @@ def test_a_large_answer_is_encrypted_in_pieces_and_no_faster_than_it_is_taken():
     peer.channel.data_received(peer.outgoing.read())
     for _ in range(200):
         service.runtime.turn()
-    assert peer.connection._write_paused  # the peer takes nothing, so no more is read of it
+    assert peer.connection.side.write_paused  # the peer takes nothing, so no more is read of it
     assert 0 < len(peer.transport.written) < 400_000
     assert service.server.memory.used_bytes < 2_000_000
     peer.incoming.write(bytes(peer.transport.written))
