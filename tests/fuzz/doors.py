@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 DOORS = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "SASL_SSL")
 WAYS = ("stranger", "inside", "shaking hands", "logging in")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_PACKAGE = "org.apache.kafka.common.security."
 _MODULES = {
     "PLAIN": 'plain.PlainLoginModule required user_fuzz="z"',
     "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule required",
@@ -36,6 +37,11 @@ TOKENS = {
 }
 
 
+def log_in_module(mechanism: str) -> str:
+    """The line of JAAS for it. Whoever comes `inside` logs in with PLAIN."""
+    return f"{_PACKAGE}{_MODULES.get(mechanism, 'scram.ScramLoginModule required')};"
+
+
 class Doors:
     """Listeners of every kind, before and behind a TLS handshake and a log-in, and in the middle of both."""
 
@@ -43,8 +49,7 @@ class Doors:
         authority = Authority()
         (folder / "server.pem").write_bytes(authority.issue().pem())
         (folder / "keys.json").write_text('{"keys": []}')
-        module = "org.apache.kafka.common.security."
-        lines = {name: f"{module}{_MODULES.get(name, 'scram.ScramLoginModule required')};" for name in MECHANISMS}
+        lines = {name: log_in_module(name) for name in MECHANISMS}
         self.settings: dict[str, object] = {
             "listeners": ",".join(f"{name}://127.0.0.1:0" for name in DOORS),
             "ssl.keystore.type": "PEM",
@@ -75,42 +80,54 @@ class Doors:
         ready = re.search(r"ready on (.*) in", broker.log())
         assert ready is not None
         way, door = WAYS[number % len(WAYS)], DOORS[number // len(WAYS) % len(DOORS)]
-        port = ready[1].split(" and ")[DOORS.index(door)].rpartition(":")[2]
-        client = socket.create_connection(("127.0.0.1", int(port)), timeout=10)
+        port = int(ready[1].split(" and ")[DOORS.index(door)].rpartition(":")[2])
+        return come(door, way, port, self._trusting, frames)
+
+
+def come(
+    door: str, way: str, port: int, trusting: ssl.SSLContext, frames: Frames, *, source: str = "127.0.0.1"
+) -> socket.socket:
+    """A connection from the address `source` through this door, as far in as its way takes it. Raises: OSError."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0))
+    try:
         if way == "stranger":
             return client
         if door.endswith("SSL"):
             if way == "shaking hands":
-                self._mutilated_handshake(client, frames)
+                _mutilated_handshake(client, trusting, frames)
                 return client
-            client = self._trusting.wrap_socket(client, server_hostname="localhost")
+            client = trusting.wrap_socket(client, server_hostname="localhost")
         if door.startswith("SASL"):
             if way == "logging in":
                 _mutilated_log_in(client, frames)
             else:
                 _log_in(client)
-        return client
+    except BaseException:
+        client.close()
+        raise
+    return client
 
-    def _mutilated_handshake(self, client: socket.socket, frames: Frames) -> None:
-        """Each flight of a client's, one of them not as it should be, until somebody has had enough."""
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        shaking = self._trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
-        wrong_at = frames.random.randrange(2)
-        for flight in range(2):
-            try:
-                shaking.do_handshake()
-            except ssl.SSLWantReadError:
-                pass
-            except ssl.SSLError:
+
+def _mutilated_handshake(client: socket.socket, trusting: ssl.SSLContext, frames: Frames) -> None:
+    """Each flight of a client's, one of them not as it should be, until somebody has had enough."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    shaking = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    wrong_at = frames.random.randrange(2)
+    for flight in range(2):
+        try:
+            shaking.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            return
+        sent = outgoing.read()
+        try:
+            client.sendall(frames.scarred(sent) if flight == wrong_at else sent)
+            if flight == wrong_at:
                 return
-            sent = outgoing.read()
-            try:
-                client.sendall(frames.scarred(sent) if flight == wrong_at else sent)
-                if flight == wrong_at:
-                    return
-                incoming.write(client.recv(65_536))
-            except ConnectionError:
-                return
+            incoming.write(client.recv(65_536))
+        except ConnectionError:
+            return
 
 
 def _mutilated_log_in(client: socket.socket, frames: Frames) -> None:
@@ -140,6 +157,7 @@ def _exactly(client: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         piece = client.recv(count - len(data))
-        assert piece
+        if not piece:
+            raise ConnectionResetError("closed by the broker")
         data += piece
     return data

@@ -3,7 +3,8 @@
 A round makes a topic, has two libraries read it in groups while a producer writes, and one more copy it in transactions
 (`tests.soak.transforming`: it reads with SCRAM and writes over TLS), plays troubles, then lets everything end: all that
 was acknowledged must have been read and committed, owners and positions must have been right (`tests.clients.harness`),
-the copy must have every record once, and the topics are deleted.
+the copy must have every record once, and the topics are deleted. Meanwhile others attack every listener
+(`tests.soak.hostile`); they let go when the broker is measured.
 
 A process lives for 1, 2, 4 and 8 rounds, then for 1 to 32, for 1 to 128 and so on: a leak shows in long lives only.
 A life ends, by SIGKILL or SIGTERM in turn, in the middle of a round. Exit code 1, and what was wrong, if something was.
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, repeat
 from pathlib import Path
 
@@ -25,16 +26,22 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from tests.clients import harness
 from tests.clients.harness import ASSIGNORS, JAVA, Worker
-from tests.soak.hostile import life
+from tests.crash.test_storm import rests
+from tests.fuzz.doors import DOORS, log_in_module
+from tests.soak import anatomy
+from tests.soak.hostile import KINDS, Attack, life
 from tests.soak.measures import Measure, grown, lives, measure, stalls
 from tests.soak.transforming import Transformer
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, free_port
 from tests.support.certificates import Authority
 
 TROUBLE_S = 30
+LOOKS = 4
+"""At the broker at rest, half a second or more between them: the least that is in use counts."""
 STALL_MS = 5_000
 """Nobody holds the loop for longer, not even where it has to wait for a core."""
 PASSWORD = "soak-secret"
+MECHANISMS = ("SCRAM-SHA-256", "PLAIN")  # for the transformer, for who is hostile
 NEW = "_848"
 """After a library's name: in the consumer protocol (KIP-848)."""
 CLIENTS = (
@@ -58,6 +65,14 @@ def growing_lives() -> Iterator[int]:
         yield from (1 << power for power in range(longest + 1))
 
 
+def check_group(group: Sequence[Worker], written: Mapping[int, int]) -> int:
+    """The auditors of groups; returns how many generations were seen. Raises: AssertionError."""
+    if group[0].client == "kafkajs":  # tells neither what it reads nor in which generation
+        return 0
+    harness.check_reads(group, written)
+    return harness.check_owners(group)
+
+
 class Troubled(Kohort):
     """A broker whose disk can be told to misbehave."""
 
@@ -71,6 +86,10 @@ class Troubled(Kohort):
         at = words.index("kohort")
         return [*words[:at], "tests.soak.troubled_disk", str(self.mood), *words[at + 1 :]]
 
+    def anatomy(self) -> anatomy.Anatomy:
+        """What its memory is made of."""
+        return anatomy.asked(self.pid, anatomy.beside(self.mood))
+
 
 class Soak:
     """One broker, and the rounds that it lives through."""
@@ -79,20 +98,26 @@ class Soak:
         self.directory = directory
         self.random = random.Random(seed)
         self.authority = Authority()
-        self.tls_port, self.scram_port = free_port(), free_port()
         self.broker = Troubled(directory / "broker", SETTINGS)
+        self.ports = {door: self.broker.port if door == "PLAINTEXT" else free_port() for door in DOORS}
         (directory / "authority.crt").write_bytes(self.authority.certificate_pem)
         (directory / "broker.pem").write_bytes(self.authority.issue().pem())
-        addresses = {"PLAINTEXT": self.broker.port, "SSL": self.tls_port, "SASL_PLAINTEXT": self.scram_port}
         self.broker.settings |= {
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in addresses.items()),
+            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items()),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(directory / "broker.pem"),
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
-                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-            ),
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            **{
+                f"listener.name.{door.lower()}.{name.lower()}.sasl.jaas.config": log_in_module(name)
+                for door in DOORS
+                if door.startswith("SASL")
+                for name in MECHANISMS
+            },
         }
+        context = multiprocessing.get_context("spawn")
+        made = context.Array("q", len(KINDS)).get_obj()
+        events = [context.Event() for _ in range(3)]
+        self.attack = Attack(self.ports, self.authority.certificate_pem.decode(), made, *events)
         self.trouble_s = trouble_s
         self.lengths = lengths
         self.left = next(lengths)  # rounds of this process
@@ -102,6 +127,7 @@ class Soak:
         self.stalls: dict[str, float] = {}
         self.wrong: list[str] = []
         self.rounds = 0
+        self.generations = 0
 
     def restart(self) -> None:
         """In good order."""
@@ -153,12 +179,9 @@ class Soak:
 
     def run(self, seconds: float, clients: tuple[str, ...]) -> None:
         """Rounds until the time is over."""
-        context = multiprocessing.get_context("spawn")
         with self.broker as broker:
             self._let_in()
-            end = context.Event()
-            # On the open listener only: before a log-in all of an address share what strangers may take.
-            hostile = context.Process(target=life, args=(broker.address, 1, end), daemon=True)
+            hostile = multiprocessing.get_context("spawn").Process(target=life, args=(self.attack, 1), daemon=True)
             hostile.start()
             try:
                 until = time.monotonic() + seconds
@@ -169,7 +192,7 @@ class Soak:
                         self.wrong.append(f"the hostile client ended with {hostile.exitcode}")
                         break
             finally:
-                end.set()
+                self.attack.end.set()
                 hostile.join(30)
                 hostile.kill()
         broker.check_log()
@@ -183,7 +206,7 @@ class Soak:
 
     def _transformer(self, source: str, sink: str, group: str) -> Transformer:
         reading = {
-            "bootstrap.servers": f"127.0.0.1:{self.scram_port}",
+            "bootstrap.servers": f"127.0.0.1:{self.ports['SASL_PLAINTEXT']}",
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "SCRAM-SHA-256",
             "sasl.username": "soak",
@@ -191,7 +214,7 @@ class Soak:
             "group.protocol": "consumer" if self.rounds % 2 else "classic",
         }
         writing = {
-            "bootstrap.servers": f"127.0.0.1:{self.tls_port}",
+            "bootstrap.servers": f"127.0.0.1:{self.ports['SSL']}",
             "security.protocol": "SSL",
             "ssl.ca.location": str(self.directory / "authority.crt"),
         }
@@ -230,8 +253,7 @@ class Soak:
                     harness.wait_until_read(group, written, deadline_s=180)
                     for worker in group:
                         worker.leave(120)
-                    if group[0].client != "kafkajs":  # which does not tell what it reads
-                        harness.check_reads(group, written)
+                    self.generations += check_group(group, written)
                 transformer.check(self.broker.address, written, deadline_s=180)
             except AssertionError as error:
                 self.wrong.append(f"round {self.rounds}, {clients}, {played}: {error}"[:4_000])
@@ -246,7 +268,7 @@ class Soak:
         except AssertionError as error:
             self.wrong.append(f"round {self.rounds}: {error}")
         self._remember_stalls()
-        self.measures.append(measure(self.broker))
+        self._measure()
         took = time.monotonic() - began
         self.transactions["committed"] += transformer.committed
         self.transactions["aborted"] += transformer.aborted
@@ -257,6 +279,21 @@ class Soak:
         print(f"round {self.rounds} ({took:.0f} s): {counts}; {self.measures[-1]}", flush=True)
         for error in sorted(set(transformer.errors)):
             print(f"  broken off by {error}", flush=True)
+
+    def _measure(self) -> None:
+        """The broker at rest: nobody asks it for anything."""
+        self.attack.rest.set()
+        found = []
+        try:
+            eventually(self.attack.resting.is_set, what="hostile clients let go")
+            for _ in range(LOOKS):  # what was in use may be garbage, and is looked for once a second
+                eventually(lambda: rests(self.broker), what="the broker has nothing to do")
+                found.append(self.broker.anatomy())
+        except AssertionError as error:
+            self.wrong.append(f"round {self.rounds}: {error}")
+        found = found or [self.broker.anatomy()]
+        self.measures.append(measure(self.broker, min(found, key=lambda one: one.used_bytes)))
+        self.attack.rest.clear()
 
     def _worker(self, client: str, topic: str, number: int) -> Worker:
         library = client.removesuffix(NEW)
@@ -281,6 +318,7 @@ class Soak:
     def report(self) -> bool:
         """Print what there is to say; whether all was well."""
         self.wrong += grown(self.measures)
+        self.wrong += [f"nobody was hostile at {one}" for one in self.attack.missing()]
         self.wrong += [
             f"{name} held the loop for {ms:.0f} ms, {STALL_MS} is what it may"
             for name, ms in self.stalls.items()
@@ -288,7 +326,8 @@ class Soak:
         ]
         worst = sorted(self.stalls.items(), key=lambda one: -one[1])[:5]
         lengths = ", ".join(str(len(life)) for life in lives(self.measures))
-        print(f"processes of {lengths} rounds; transactions: {self.transactions}")
+        print(f"processes of {lengths} rounds; transactions: {self.transactions}; generations: {self.generations}")
+        print(f"hostile: {self.attack.told()}")
         print(f"{self.rounds} rounds; longest stalls: {', '.join(f'{name} {ms:.0f} ms' for name, ms in worst) or '-'}")
         for one in self.wrong:
             print(f"WRONG: {one}")

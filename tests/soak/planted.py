@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from broker.network.requests import Requests
 
-OFTEN = 200
+OFTEN = 50
 """A descriptor is lost with each so many reads."""
 
 
@@ -13,6 +13,12 @@ def a_list_that_grows() -> None:
     """With every read of a connection, by 32 KB."""
     kept: list[bytearray] = []
     _with_each_read(lambda: kept.append(bytearray(b"x" * 32_768)))
+
+
+def objects_that_are_kept() -> None:
+    """With every read of a connection, 8 KB in small ones: they fit into the holes that large requests leave."""
+    kept: list[bytes] = []
+    _with_each_read(lambda: kept.extend(bytes(100) for _ in range(64)))
 
 
 def a_descriptor_that_is_lost() -> None:
@@ -37,4 +43,8 @@ def _with_each_read(act: Callable[[], None]) -> None:
     Requests.received = received  # type: ignore[method-assign]
 
 
-PLANTED = {"memory": a_list_that_grows, "descriptors": a_descriptor_that_is_lost}
+PLANTED = {
+    "memory": a_list_that_grows,
+    "objects": objects_that_are_kept,
+    "descriptors": a_descriptor_that_is_lost,
+}

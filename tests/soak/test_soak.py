@@ -5,23 +5,32 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from tests.fuzz.doors import DOORS
 from tests.soak import __main__ as soak
+from tests.soak.hostile import KINDS
 from tests.soak.measures import MEGABYTE, Measure, grown
 from tests.support.broker_process import ROOT
 
 HOURS = os.environ.get("KOHORT_SOAK_HOURS")
+USED = 30 * MEGABYTE
 
 
 def measures(*memory_megabytes: float, folders: int = 100, pid: int = 1) -> list[Measure]:
-    return [Measure(int(megabytes * MEGABYTE), 120, 4, folders, pid) for megabytes in memory_megabytes]
+    return [Measure(int(megabytes * MEGABYTE), USED, 120, 4, folders, pid) for megabytes in memory_megabytes]
+
+
+def used(*megabytes: float, pid: int = 1) -> list[Measure]:
+    return [Measure(200 * MEGABYTE, int(one * MEGABYTE), 120, 4, 100, pid) for one in megabytes]
 
 
 def descriptors(counts: Iterable[int], pid: int = 1) -> list[Measure]:
-    return [Measure(100 * MEGABYTE, count, 4, 100, pid) for count in counts]
+    return [Measure(100 * MEGABYTE, USED, count, 4, 100, pid) for count in counts]
 
 
 def test_growth_is_more_than_what_comes_and_goes():
@@ -40,24 +49,39 @@ def test_a_process_is_compared_with_itself():
 
 
 def test_growth_that_restarts_hide_shows_in_a_long_life():
-    """What leaks 1.5 MB a round has leaked 6 MB when it is restarted after four."""
-    restarted = [one for pid in range(1, 9) for one in measures(*(40 + 1.5 * at for at in range(4)), pid=pid)]
+    """What leaks 400 KB a round has leaked 1.6 MB when it is restarted after four."""
+    restarted = [one for pid in range(1, 9) for one in used(*(30 + 0.4 * at for at in range(4)), pid=pid)]
     assert grown(restarted) == []
-    (told,) = grown([*restarted, *measures(*(40 + 1.5 * at for at in range(64)), pid=9)])
+    (told,) = grown([*restarted, *used(*(30 + 0.4 * at for at in range(64)), pid=9)])
     assert "in process 9 of 9, after 64 rounds" in told
 
 
 def test_slow_growth_is_seen_under_what_comes_and_goes():
-    """300 KB a round in 128 rounds, while every other round has up to 30 MB more."""
+    """100 KB a round in 128 rounds, while every other round has up to 10 MB more."""
     chance = random.Random(1)
-    comes_and_goes = [chance.choice((0, 30 * chance.random())) for _ in range(128)]
-    assert grown(measures(*(100 + more for more in comes_and_goes))) == []
-    (told,) = grown(measures(*(100 + more + 0.3 * at for at, more in enumerate(comes_and_goes))))
-    assert "memory_bytes grows on" in told
+    comes_and_goes = [chance.choice((0, 10 * chance.random())) for _ in range(128)]
+    assert grown(used(*(30 + more for more in comes_and_goes))) == []
+    (told,) = grown(used(*(30 + more + 0.1 * at for at, more in enumerate(comes_and_goes))))
+    assert "used_bytes grows on" in told
 
 
-def test_a_heap_that_fills_its_holes_is_no_growth():
-    assert grown(measures(*(130 - 30 * 0.97**at for at in range(128)))) == []
+def test_what_fills_up_is_no_growth():
+    assert grown(used(*(40 - 20 * 0.97**at for at in range(128)))) == []
+
+
+def test_holes_are_no_growth():
+    """A process grew in 151 rounds, while what was in use stood still: every fourteenth of them."""
+    seen = (240, 257, 265, 300, 297, 292, 308, 319, 314, 289)
+    assert grown(measures(118, 140, 203, *(megabytes for megabytes in seen for _ in range(14)))) == []
+
+
+def test_what_fills_holes_is_growth():
+    """The process stays as large as it is, and 200 KB of what is in use are not given back in a round."""
+    assert grown(used(*(30 + at % 3 for at in range(64)))) == []
+    (told,) = grown(used(*(30 + 0.2 * at for at in range(64))))
+    assert told.startswith("used_bytes grows on")
+    (told,) = grown(used(30, 31, 30, 30, 60))
+    assert told.startswith("used_bytes has grown")
 
 
 def test_a_descriptor_lost_in_every_other_round_is_seen():
@@ -68,12 +92,54 @@ def test_a_descriptor_lost_in_every_other_round_is_seen():
 
 def test_what_every_start_reads_must_not_grow():
     """Each process is steady, and each begins with 3 MB more than the one before."""
-    (told,) = grown([one for pid in range(1, 33) for one in measures(*[40 + 3 * pid] * 6, pid=pid)])
+    (told,) = grown([one for pid in range(1, 33) for one in used(*[20 + 3 * pid] * 6, pid=pid)])
     assert "from start to start" in told
 
 
 def test_lives_become_longer():
     assert list(islice(soak.growing_lives(), 12)) == [1, 2, 4, 8, 1, 2, 4, 8, 16, 32, 1, 2]
+
+
+class Told:
+    """A worker, by what it has told: that it was given a partition, and read it from its first record on."""
+
+    killed_at = None
+
+    def __init__(self, name: str, generation: int, partition: int) -> None:
+        self.name, self.client = name, "java"
+        owned = {"event": "assigned", "partitions": [partition], "generation": generation, "t": 0}
+        read = {"event": "read", "partition": partition, "first": 0, "last": 0, "t": 1}
+        self.events = [owned, read]
+
+
+def test_two_owners_of_a_partition_in_one_generation_are_seen():
+    """Though each of them reads what it must."""
+    written = {0: 1, 1: 1}
+    alone: Any = [Told("a", 1, 0), Told("b", 1, 1), Told("c", 2, 0)]
+    assert soak.check_group(alone, written) == 2
+    with pytest.raises(AssertionError, match="partition 0 belongs to a and d in generation 1"):
+        soak.check_group([*alone, *cast("Any", [Told("d", 1, 0)])], written)
+
+
+def test_hostile_clients_come_before_and_behind_each_lock():
+    """TLS and SASL, before and after who comes is known."""
+    assert {door for door, way in KINDS if way == "inside"} == set(DOORS)
+    before = {(door, way) for door, way in KINDS if way != "inside"}
+    assert {door for door, way in before if way == "stranger"} == set(DOORS) - {"PLAINTEXT"}
+    assert {door for door, way in before if way == "shaking hands"} == {door for door in DOORS if "SSL" in door}
+    assert {door for door, way in before if way == "logging in"} == {door for door in DOORS if "SASL" in door}
+
+
+def test_a_kind_of_hostile_client_that_never_came_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = soak.Soak(tmp_path, 1, repeat(1))
+    for at in range(1, len(KINDS)):
+        run.attack.made[at] = 1
+    assert not run.report()
+    assert run.wrong == ["nobody was hostile at PLAINTEXT inside"]
+    run.wrong.clear()
+    run.attack.made[0] = 1
+    assert run.report()
+    assert "PLAINTEXT inside 1" in capsys.readouterr().out
 
 
 def test_what_was_seen_is_told_when_a_round_breaks_off(
@@ -113,8 +179,15 @@ def test_a_broker_among_real_and_hostile_clients_and_troubles_stays_as_it_is():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HOURS, reason="two minutes each: make test-all")
-@pytest.mark.parametrize(("planted", "said"), [("memory", "memory_bytes has grown"), ("descriptors", "descriptors ")])
-def test_a_planted_leak_is_seen(planted: str, said: str):
+@pytest.mark.parametrize(
+    ("planted", "said", "perhaps"),
+    [
+        ("memory", {"memory_bytes", "used_bytes"}, set()),
+        ("objects", {"used_bytes"}, {"memory_bytes"}),  # where there are few holes
+        ("descriptors", {"descriptors"}, set()),
+    ],
+)
+def test_a_planted_leak_is_seen(planted: str, said: set[str], perhaps: set[str]):
     """In a life of some short rounds, of a broker that is otherwise well."""
     words = (
         "--hours",
@@ -131,6 +204,6 @@ def test_a_planted_leak_is_seen(planted: str, said: str):
         "confluent_848",
     )
     ended = soaked(*words, planted=planted)
-    wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
+    wrong = {line.split()[1] for line in ended.stdout.splitlines() if line.startswith("WRONG")}
     assert ended.returncode == 1, ended.stdout[-6_000:]
-    assert [said in line for line in wrong] == [True], ended.stdout[-6_000:]
+    assert said <= wrong <= said | perhaps, ended.stdout[-6_000:]

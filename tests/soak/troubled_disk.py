@@ -1,7 +1,8 @@
 """`python -m tests.soak.troubled_disk FILE serve ...`: the broker, on a disk that does what FILE says at the moment.
 
 `full` refuses to write, `slow` takes a fiftieth of a second for each fsync; anything else, or no file, is a good disk.
-What `KOHORT_SOAK_PLANTED` names, of `tests.soak.planted`, is wrong with the broker from its start.
+What `KOHORT_SOAK_PLANTED` names, of `tests.soak.planted`, is wrong with the broker from its start. It says what its
+memory is made of when it is asked (`tests.soak.anatomy`).
 """
 
 import errno
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.files import DISK
+from tests.soak import anatomy
 from tests.soak.planted import PLANTED
 
 WRITES = ("pwrite", "mkdir")
@@ -58,7 +60,9 @@ def trouble(mood: Mood) -> None:
 
 
 if __name__ == "__main__":
-    trouble(Mood(Path(sys.argv.pop(1))))
+    mood = Path(sys.argv.pop(1))
+    trouble(Mood(mood))
+    anatomy.answer(anatomy.beside(mood))
     if os.environ.get("KOHORT_SOAK_PLANTED"):
         PLANTED[os.environ["KOHORT_SOAK_PLANTED"]]()
     from kohort.__main__ import main

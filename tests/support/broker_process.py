@@ -9,6 +9,7 @@ names and have the same face, so that a test of real clients can be proven again
         broker.start()        # the same directory, the same port
 """
 
+import contextlib
 import os
 import random
 import re
@@ -126,6 +127,15 @@ class BrokerProcess:
         """User and system time that the process has used so far, in seconds, from its own accounting."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wanted_s(self) -> float:
+        """As `cpu_s`, of the threads that there are, with the time that they waited for a core which others had."""
+        total_ns = 0
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it has just ended
+                ran_ns, waited_ns, _ = map(int, (thread / "schedstat").read_text().split())
+                total_ns += ran_ns + waited_ns
+        return total_ns / 1e9
 
     def memory_bytes(self) -> int:
         """Resident memory."""

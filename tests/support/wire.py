@@ -37,7 +37,17 @@ class Wire:
 
     def __init__(self, address: str, *, client_id: str = "wire", timeout_s: float = 60.0) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout_s)
+        self._begin(socket.create_connection((host, int(port)), timeout_s), client_id)
+
+    @classmethod
+    def over(cls, connection: socket.socket, *, client_id: str = "wire") -> Self:
+        """Over a connection that is there already, behind its handshake or log-in perhaps. Closes it, too."""
+        wire = cls.__new__(cls)
+        wire._begin(connection, client_id)
+        return wire
+
+    def _begin(self, connection: socket.socket, client_id: str) -> None:
+        self.socket = connection
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._sent: list[tuple[int, int, int]] = []  # API key, version, correlation id of what awaits its answer

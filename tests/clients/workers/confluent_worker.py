@@ -8,18 +8,23 @@ import time
 from common import PARTITIONS, Digest, emit, emit_reads, on_command, records, settings
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+TOLD = re.compile(
+    r"JoinGroup response: GenerationId (\d+)"
+    r"|ConsumerGroupHeartbeat response received for member id .* with epoch (\d+)"
+)
+
 
 class Generation(logging.Handler):
-    """The generation, which librdkafka tells only in its log."""
+    """The generation, or the member epoch of KIP-848, which librdkafka tells only in its log."""
 
     def __init__(self):
         super().__init__()
         self.number = None
 
     def emit(self, record):
-        found = re.search(r"JoinGroup response: GenerationId (\d+)", record.getMessage())
+        found = TOLD.search(record.getMessage())
         if found:
-            self.number = int(found[1])
+            self.number = int(found[1] or found[2])
 
 
 class Group:
