@@ -8,7 +8,7 @@ import re
 import subprocess
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import confluent_kafka
 
@@ -67,6 +67,12 @@ class Kcat:
         """Whether it has gone by itself, as it does when it is told that it may not see its topic."""
         self._write()
         return self._process.poll() is not None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def end(self) -> None:
         """It goes."""

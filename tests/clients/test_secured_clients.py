@@ -32,6 +32,7 @@ from tests.clients.harness import WORKERS, create_topic, franz, kafkajs
 from tests.clients.kcat import Kcat, kcat, librdkafka, newer_librdkafka
 from tests.clients.saying import PYTHONS
 from tests.clients.test_secured import KEY, MECHANISMS, OAUTH, PASSWORD, PLAIN, SCRAM, keep, token
+from tests.metrics.http_client import Metrics
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, need
 from tests.support.certificates import Authority, Issued
 from tests.support.java import NEWEST, class_path
@@ -74,8 +75,11 @@ TOLD_OF_RIGHTS = {
     "kcat": "Topic authorization failed",
 }
 """What they say when a right has been taken."""
+ENDING = {client: "comes back" if client == "aiokafka" else "authenticates again" for client in CLIENTS}
+"""What they do as their session ends."""
 FOREIGN_KEY = rsa.generate_private_key(65_537, 2_048)
 LISTENERS = ("SASL_PLAINTEXT", "PLAINTEXT", "SSL", "SASL_SSL")
+SESSION_MS = 2_000
 _NUMBERS = count()
 AT_ONCE = ("kcat", "java", *PYTHONS)
 """Those that are asked by a call; the others read lines."""
@@ -281,9 +285,14 @@ def library_of_kcat(place: Place, security: dict[str, Any]) -> Path | None:
         need("kcat")
         return None
     need("kcat")
-    newer = newer_librdkafka(place.folder)
-    assert newer is not None, "confluent-kafka has no library of its own"
-    return newer
+    return newer(place)
+
+
+def newer(place: Place) -> Path:
+    """The library that confluent-kafka brings."""
+    found = newer_librdkafka(place.folder)
+    assert found is not None, "confluent-kafka has no library of its own"
+    return found
 
 
 def java_settings(given: dict[str, Any], folder: Path) -> dict[str, str]:
@@ -445,9 +454,9 @@ def test_a_right_that_is_taken_in_the_middle_of_a_session_is_gone(place: Place, 
 def test_a_kcat_that_stays_is_refused_when_its_right_is_taken(place: Place, client: str, way: str) -> None:
     """SE45: in the middle of its life; it says why and ends, as is its way, and nothing more of it is in the log."""
     user, prefix, security = showing_itself(place, way)
-    topic, newer = f"{prefix}-t", library_of_kcat(place, security)
+    topic, library = f"{prefix}-t", library_of_kcat(place, security)
     given = {"bootstrap": place.addresses[security["protocol"]], "topic": topic, "security": security}
-    one = Kcat(given, place.folder, newer)
+    one = Kcat(given, place.folder, library)
     try:
         assert one.say() == "said"
         revoke(place, user)
@@ -459,4 +468,47 @@ def test_a_kcat_that_stays_is_refused_when_its_right_is_taken(place: Place, clie
     finally:
         grant(place, user, prefix)
         one.end()
-    assert kcat(given, newer) == "said"
+    assert kcat(given, library) == "said"
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kohort]:
+    """Where a session ends after two seconds; the topic is there."""
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} required user_bob="{PASSWORD}";',
+        "listener.name.sasl_plaintext.connections.max.reauth.ms": SESSION_MS,
+    }
+    with Kohort(tmp_path_factory.mktemp("short"), settings) as broker:
+        line = re.search(r"ready on \S+ and (\S+) in", broker.log())
+        assert line is not None
+        create_topic(line[1], "bob-t", 1)
+        yield broker
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_sessions_end_and_clients_go_on(place: Place, short: Kohort, client: str) -> None:
+    """SE23, SE28: each record is taken, whether they authenticate again (KIP-368) or are sent away and come back."""
+    security = {**logging_in(place, "SASL_PLAINTEXT", "PLAIN", right=True), "at": short.address}
+
+    def figures() -> tuple[float, float]:
+        """Log-ins, and sessions that have ended under a client that had not authenticated again."""
+        found = Metrics(short.http)
+        log_ins, ended = (found.value(f"kohort_{name}_total") for name in ("authentications", "sessions_expired"))
+        return log_ins or 0, ended or 0
+
+    given = {"bootstrap": short.address, "topic": "bob-t", "security": security}
+    stays = client == "kcat"
+    with Kcat(given, place.folder, newer(place)) if stays else Said(place, client, "bob-t", security) as one:
+        assert one.say() == "said"
+        before = figures()  # all of its connections have logged in
+
+        def said() -> bool:
+            told = one.say()
+            assert told == "said", told
+            return figures()[0] >= before[0] + 3
+
+        eventually(said, what="several log-ins", every_s=0.1)
+    ended = figures()[1] - before[1]
+    assert ended > 1 if ENDING[client] == "comes back" else ended <= 1

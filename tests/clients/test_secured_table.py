@@ -25,6 +25,7 @@ NAMES = {
 LOG_IN = (secured.test_a_right_log_in_is_served_and_a_wrong_one_is_told,)
 CERTIFICATE = (secured.test_certificates_good_expired_foreign_and_none,)
 BROKERS_CERTIFICATE = (secured.test_an_expired_certificate_of_the_brokers_is_refused,)
+SESSION = (secured.test_sessions_end_and_clients_go_on,)
 RIGHT = (
     secured.test_a_right_that_is_taken_in_the_middle_of_a_session_is_gone,
     secured.test_a_kcat_that_stays_is_refused_when_its_right_is_taken,
@@ -32,7 +33,7 @@ RIGHT = (
 
 
 def played(*tests: Callable[..., Any]) -> set[tuple[str, str]]:
-    """(client, way) of each case; certificates are the only way of a test that names none."""
+    """(client, way) of each case; a test that names no way stands under that of certificates."""
     found = set()
     for test in tests:
         given = {mark.args[0]: mark.args[1] for mark in test.pytestmark if mark.name == "parametrize"}  # type: ignore[attr-defined]
@@ -44,7 +45,7 @@ def played(*tests: Callable[..., Any]) -> set[tuple[str, str]]:
 def table() -> str:
     """In Markdown: what is said of each cell that is played, and a blank for each that is not."""
     ways = secured.WAYS
-    lines = [f"| | {' | '.join(ways)} | a right that is taken |", "|---" * (len(ways) + 2) + "|"]
+    lines = [f"| | {' | '.join(ways)} | a right that is taken | a session that ends |", "|---" * (len(ways) + 3) + "|"]
     for client, name in NAMES.items():
         cells = []
         for way in ways:
@@ -56,6 +57,7 @@ def table() -> str:
                 cells.append(told[client] if (client, way) in played(*LOG_IN) else "")
         whole = all((client, way) in played(*RIGHT) for way in ways)
         cells.append(secured.TOLD_OF_RIGHTS[client] if whole else "")
+        cells.append(secured.ENDING[client] if (client, "certificate") in played(*SESSION) else "")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -16,6 +16,7 @@ const producer = new Kafka({
   brokers: [options.bootstrap],
   logLevel: logLevel.NOTHING,
   retry: { retries: 0 },
+  reauthenticationThreshold: 500, // its ten seconds are longer than the sessions of tests
   ssl: protocol.endsWith("SSL") && { ca: read(ca), cert: read(certificate)?.[0], key: read(key)?.[0] },
   sasl: protocol.startsWith("SASL") ? sasl : undefined,
 }).producer({ allowAutoTopicCreation: false });
