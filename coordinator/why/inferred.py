@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.classic.ownership import Holding, Holdings, by_topic, holdings
 from coordinator.group import Group, Member
-from coordinator.loading import group_of
+from coordinator.loaded_records import group_of
 from coordinator.why.inferred_departures import departure
 from coordinator.why.inferred_epochs import Epochs, of_generation
 from coordinator.why.inferred_pauses import Commits, merged

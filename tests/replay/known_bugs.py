@@ -30,7 +30,7 @@ Check = Callable[[Any, Any, Any], None]
 @contextmanager
 def _replaying(check: Check, after: Check = lambda shard, key, value: None) -> Iterator[None]:
     """Load record after record, as Kafka does, and have each looked at before and after it counts."""
-    real = loading._load_record
+    real = loading.load_record
 
     def look(shard: Any, folds: Any, loaded: Any, key: Any, value: Any, producer_id: int, offset: int) -> None:
         typed = decode_key(key)
@@ -39,7 +39,7 @@ def _replaying(check: Check, after: Check = lambda shard, key, value: None) -> I
         after(shard, typed, value)
 
     def load(shard: Any, chunks: Any) -> Any:
-        with patch.object(loading, "_load_record", look):
+        with patch.object(loading, "load_record", look):
             return loading.replay_log(shard, chunks())
 
     with patch.object(group_tenant, "load", load):

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.cause import CLASSIC_TRIGGERS, FURTHER_CAUSES_MAX
 from coordinator.classic.inputs import GroupLoaded, Leaver
-from coordinator.loading import group_of
+from coordinator.loaded_records import group_of
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.records.consumer_protocol import (

@@ -196,16 +196,16 @@ def test_kafka_21117_built_in_again_is_found():
     """The fault: a record of another kind of group fails the load."""
     from unittest.mock import patch
 
-    from coordinator import loading
+    from coordinator import loaded_records
 
-    real = loading._load_consumer_record
+    real = loaded_records._load_consumer_record
 
     def strict(shard: Any, folds: Any, key: Any, value: Any) -> None:
         if key.group in shard.groups and not shard.groups[key.group].is_simple:
             raise LoadFailed(f"{key.group} is not a consumer group")
         real(shard, folds, key, value)
 
-    with patch.object(loading, "_load_consumer_record", strict), pytest.raises(LoadFailed):
+    with patch.object(loaded_records, "_load_consumer_record", strict), pytest.raises(LoadFailed):
         test_kafka_21117_a_log_that_was_compacted_while_it_was_read_belongs_to_who_wrote_last(replay_log)
 
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from coordinator import loading, shard
+from coordinator import loaded_records, loading, shard
 from coordinator.classic import heartbeat as classic_heartbeat
 from coordinator.classic import join as classic_join
 from coordinator.classic import rebalance, replacement, sync
@@ -181,12 +181,12 @@ def generation_stays() -> AbstractContextManager[Any]:
 
 def generation_falls_at_a_load() -> AbstractContextManager[Any]:
     """The record's generation is read one too low."""
-    real = loading.group_of
+    real = loaded_records.group_of
 
     def group_of(group_id: str, value: Any) -> Any:
         return altered(real(group_id, value), generation=value.generation - 1)
 
-    return patch.object(loading, "group_of", group_of)
+    return patch.object(loaded_records, "group_of", group_of)
 
 
 def rebalance_untold() -> AbstractContextManager[Any]:
@@ -422,7 +422,7 @@ def static_member_loses_its_target() -> AbstractContextManager[Any]:
 
 def tombstones_not_loaded() -> AbstractContextManager[Any]:
     """Members that went are there again after a load."""
-    real = loading._load_record
+    real = loading.load_record
 
     def load(shard: Any, folds: Any, loaded: Any, key: Any, value: Any, *more: Any) -> None:
         if value is not None:
@@ -435,7 +435,7 @@ def tombstones_not_loaded() -> AbstractContextManager[Any]:
         def replay(shard: Any, chunks: Any) -> Any:
             return loading.replay_log(shard, chunks())
 
-        with patch.object(loading, "_load_record", load), patch.object(world, "load", replay):
+        with patch.object(loading, "load_record", load), patch.object(world, "load", replay):
             yield
 
     return record_by_record()
