@@ -7,12 +7,12 @@ the machine is with others. What the loop waits for (a disk, the lock of the int
 import sys
 import time
 
-from broker.loop import runtime
+from broker.loop import loop_runtime
 
 
 def main() -> None:
     """Run the program with the other clock."""
-    runtime.perf_counter_ns = time.thread_time_ns
+    loop_runtime.perf_counter_ns = time.thread_time_ns
 
     from kohort.__main__ import main as kohort  # noqa: PLC0415  behind the clock
 

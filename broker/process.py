@@ -22,10 +22,10 @@ from broker.handlers.dispatch import HANDLERS, Routes
 from broker.http.listener import NAME, HttpRefused, check_log_in, tls_of
 from broker.http.listener import bound as bound_http
 from broker.loop import logs
+from broker.loop.loop_runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
 from broker.loop.process_age import ms_since_process_start
 from broker.loop.running import tree_and_interpreter
-from broker.loop.runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.network.binding import bind
 from broker.network.memory import LEAST_BYTES, NO_BOUND, Shares, follow
 from broker.network.securities import Securities

@@ -82,7 +82,7 @@ class HttpConnection:
 
     def __init__(self, server: Owner) -> None:
         self._server = server
-        self._transport: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
+        self._transport: Any  # asyncio.Transport, which only `broker.loop.loop_runtime` may name
         self._loaded: HttpParts | None = None
         self._h11: Any = None
         self._parser: Any = None

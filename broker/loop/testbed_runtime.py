@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from broker.loop.logs import get_logger
-from broker.loop.runtime import LoopRuntime
+from broker.loop.loop_runtime import LoopRuntime
 from broker.loop.timers import Timers
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The other process of `Runtime.in_process`, from both ends. Belongs to `broker.loop.runtime`.
+"""The other process of `Runtime.in_process`, from both ends. Belongs to `broker.loop.loop_runtime`.
 
 Not a pool of `multiprocessing`: its children outlive a parent that is killed, and a cleaner that goes on writing into a
 directory which the next broker already serves is a danger. This child ends when its standard input does, whatever it is

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.handlers.dispatch import Routes
     from broker.loop.listening import Listening
-    from broker.loop.runtime import LoopRuntime, Runtime
+    from broker.loop.loop_runtime import LoopRuntime
+    from broker.loop.runtime import Runtime
     from broker.network.listener_security import ListenerSecurity
     from broker.network.ports import OpenConnection
     from broker.network.tls_channel import TlsChannel

@@ -102,7 +102,7 @@ class TlsChannel:
         self._connection = connection
         self._owner = owner
         self._side = side
-        self._raw: Any  # asyncio.Transport, which only `broker.loop.runtime` may name
+        self._raw: Any  # asyncio.Transport, which only `broker.loop.loop_runtime` may name
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.loop import runtime as runtime_module
-from broker.loop.runtime import LoopRuntime
+from broker.loop import loop_runtime as runtime_module
+from broker.loop.loop_runtime import LoopRuntime
 from broker.loop.stalls import COUNTED_NS
 from broker.loop.worker import WorkerDied
 from tests.support.broker_process import ROOT, eventually
@@ -200,7 +200,7 @@ def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_wor
     """A cleaner must not go on writing into a directory that the next broker serves."""
     program = """
 import asyncio, os, time
-from broker.loop.runtime import LoopRuntime
+from broker.loop.loop_runtime import LoopRuntime
 async def main():
     runtime = LoopRuntime(asyncio.get_running_loop())
     runtime.in_process(os.getpid, (), lambda pid: print(pid, flush=True), print)
