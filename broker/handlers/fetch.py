@@ -120,7 +120,10 @@ class _Reading:
         self.failed = False
         self.deferred: Deferred | None = None
         # Of requests for many partitions, which are read in slices.
-        self.is_long = sum(len(topic.partitions) for topic in topics) > _MOST_AT_ONCE
+        asked = 0
+        for topic in topics:
+            asked += len(topic.partitions)
+        self.is_long = asked > _MOST_AT_ONCE
         self.in_slices = False  # they are being read
         self.changed = False  # something has, since that began
         self.over = False  # the wait
@@ -182,7 +185,8 @@ class _Reading:
             if known is None:
                 return "", ErrorCode.UNKNOWN_TOPIC_ID
             name = known.name
-        if self.request.replica_id >= 0 or self.request.replica_state.replica_id >= 0:
+        request = self.request
+        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
             may = authorize(self.context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         else:
             may = authorize(self.context, _READ, _TOPIC, name)

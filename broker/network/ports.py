@@ -119,6 +119,46 @@ class Transport(Protocol):
         """End it at once."""
 
 
+class Served(Holder, Protocol):
+    """The connection whose requests they are."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the peer could send more."""
+
+    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
+        """A request of it could not be served: it ends."""
+
+
+class Gone:
+    """The connection of requests that are over: nothing of it is held, and nobody is told."""
+
+    __slots__ = ("closed", "held_bytes", "in_flight", "is_heavy", "is_read", "missing", "unsent_bytes")
+
+    def __init__(self) -> None:
+        self.closed = True
+        self.is_read = self.is_heavy = self.in_flight = False
+        self.held_bytes = self.unsent_bytes = self.missing = 0
+
+    def hold_back(self) -> None:
+        """It is not read."""
+
+    def let_go(self) -> None:
+        """Nor is it now."""
+
+    def close(self, reason: str, **facts: object) -> None:
+        """It is."""
+
+    def abort(self) -> None:
+        """It is."""
+
+    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
+        """It has ended."""
+
+
+GONE = Gone()
+
+
 class OpenConnection(Holder, Protocol):
     """A connection, as who lets it in and keeps it sees it."""
 

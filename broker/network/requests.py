@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from broker.handlers.context import Deferred, Encoded
 from broker.handlers.durations import DURATION_SHIFT
@@ -22,7 +22,7 @@ from broker.loop.stalls import NOTED_NS
 from broker.network.answers import LARGE_REQUEST_BYTES
 from broker.network.gate import SHUT
 from broker.network.long_messages import decoded
-from broker.network.memory import Holder
+from broker.network.ports import GONE
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage
 from protocol.frame_cutter import BadFrameSize, FrameCutter
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.network.caller import Caller
     from broker.network.gate import Gate, Shut
     from broker.network.long_messages import Decoded
-    from broker.network.ports import Owner
+    from broker.network.ports import Owner, Served
     from broker.network.transport_side import TransportSide
     from protocol.schema import Message
 
@@ -49,43 +49,6 @@ _LOOKS_EVERY_BYTES = 1_024  # of requests, at the clock
 _AT_LEAST_BYTES = 64  # that a request counts for: it may be small and ask for much
 # Of answers: then they are written, to learn whether the peer reads, and others have a turn.
 _MAX_BYTES_PER_TURN = 65_536
-
-
-class Served(Holder, Protocol):
-    """The connection whose requests they are."""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether the peer could send more."""
-
-    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
-        """A request of it could not be served: it ends."""
-
-
-class Gone:
-    """The connection of requests that are over: nothing of it is held, and nobody is told."""
-
-    __slots__ = ()
-    closed = is_read = is_heavy = in_flight = False
-    held_bytes = unsent_bytes = missing = 0
-
-    def hold_back(self) -> None:
-        """It is not read."""
-
-    def let_go(self) -> None:
-        """Nor is it now."""
-
-    def close(self, reason: str, **facts: object) -> None:
-        """It is."""
-
-    def abort(self) -> None:
-        """It is."""
-
-    def failed(self, route: AnswerRoute | None, error: Exception) -> None:
-        """It has ended."""
-
-
-GONE = Gone()
 
 
 class Requests:
