@@ -85,6 +85,9 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     secured = Securities(settings, listeners)
     if any(listener.protocol.sasl for listener in listeners):
         close_to_others(settings)
+    asks_over_http = http_tls is not None or settings.kohort_http_token or settings.kohort_http_basic_auth
+    if asks_over_http or any(listener.protocol.sasl or listener.protocol.tls for listener in listeners):
+        leave_no_core_dump()
     bound = bind_listeners(settings, listeners)
     http_sockets = _bind_http(settings)
     runtime = LoopRuntime.create()
@@ -298,6 +301,12 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def leave_no_core_dump() -> None:
+    """Keys and passwords would lie in it. One byte: but for this limit Linux hands a dump to who gathers them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if hard == 0 else 1, hard))
 
 
 def _follow_wall_clock(runtime: LoopRuntime) -> None:

@@ -215,6 +215,24 @@ def test_with_users_the_directory_is_its_owners_alone(serve, tmp_path: Path):
     assert "directory_open_to_others" in warned
 
 
+@pytest.mark.parametrize("secret", [True, False])
+def test_a_broker_with_secrets_leaves_no_core_dump(serve, secret: bool):
+    """Keys and passwords are in its memory. A byte is none to Linux, and to who gathers dumps."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    words = (
+        "--override=listeners=SASL_PLAINTEXT://127.0.0.1:0",
+        "--override=sasl.enabled.mechanisms=PLAIN",
+        f'--override=listener.name.sasl_plaintext.plain.sasl.jaas.config={module} required user_a="b";',
+    )
+    before, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    program = serve(*(words if secret else ()))
+    program.ready()
+    expected = min(1, hard) if hard >= 0 else 1
+    assert resource.prlimit(program.process.pid, resource.RLIMIT_CORE) == (expected if secret else before, hard)
+    program.process.terminate()
+    program.end()
+
+
 def test_who_is_connected_is_served_when_descriptors_run_out(serve):
     """SE74: whoever comes then waits in the queue, and is served when some are given back."""
     program = serve()
