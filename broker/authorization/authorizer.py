@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from broker.authorization.acl_types import Operation, ResourceType
 from broker.authorization.audit import Audit, Refusal, log
 from broker.authorization.rule import AclIndex, Verdict, allowed_on_any, decide
+from broker.catalogue.listeners import Rereading
 from broker.catalogue.topics_delta import TopicsListener
 from protocol.records.metadata_records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
@@ -107,7 +108,7 @@ class Rights:
         self.generation = self.authorizer.generation
 
 
-class Authorizer(TopicsListener):
+class Authorizer(TopicsListener, Rereading):
     """All ACLs, and who is above them. A listener of the catalogue."""
 
     def __init__(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.appending import append_change
 from broker.catalogue.cluster_state import ClusterState
+from broker.catalogue.listeners import Discarding, Preparing, Rereading
 from broker.catalogue.opening import read_again
 from broker.catalogue.requests import NotInThisRound, Plan, Result
 from broker.catalogue.snapshot_writer import SnapshotPolicy, Snapshots
@@ -177,7 +178,7 @@ class ChangeQueue:
                     self.log.rewind(mark)
                 raise
             self.log.sync()
-            return [listener.prepare(delta) for listener in self.listeners]
+            return [one.prepare(delta) if isinstance(one, Preparing) else None for one in self.listeners]
 
         self._runtime.in_thread(
             work,
@@ -192,14 +193,15 @@ class ChangeQueue:
         if not delta.deleted:
             self._end_round(changes)
             return
+        discarding = [listener for listener in self.listeners if isinstance(listener, Discarding)]
 
         def work() -> None:
-            for listener in self.listeners:
-                listener.discard(delta)
+            for each in discarding:
+                each.discard(delta)
 
         def done(_: object) -> None:
-            for listener in self.listeners:
-                listener.discarded()
+            for each in discarding:
+                each.discarded()
             self._end_round(changes)
 
         # A folder that could not be renamed is found at the next start by its topic id, and renamed then.
@@ -218,7 +220,8 @@ class ChangeQueue:
         def done(opened: Opened) -> None:
             self.take(opened)
             for listener in self.listeners:
-                listener.reread(opened.state)
+                if isinstance(listener, Rereading):
+                    listener.reread(opened.state)
             if self.failed is not None and not self._closed:
                 self.failed = None
                 log.info("metadata_log_mended", next_offset=opened.log.next_offset)

@@ -36,28 +36,12 @@ class TopicsDelta:
 class TopicsListener(ABC):
     """Somebody who keeps something per topic: the partitions' logs, the groups' offsets.
 
-    Everybody is told what is published; what is made before and taken away after it is for who has something to make.
+    Everybody is told what is published; who has more to do is one of `broker.catalogue.listeners` too.
     """
-
-    def prepare(self, delta: TopicsDelta) -> Any:
-        """Make and open folders of what is created or grown. In a worker thread.
-
-        The change is durable already: a folder that cannot be made is no refusal but a partition out of service.
-        """
-        return None
 
     @abstractmethod
     def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: Any) -> None:
-        """The image is now this one; `prepared` is what `prepare` returned. On the event loop."""
-
-    def reread(self, state: ClusterState) -> None:  # noqa: B027  most follow `publish` and need no more
-        """The log was read again after a failure: rights and limits are what `state` says. On the event loop."""
-
-    def discard(self, delta: TopicsDelta) -> None:  # noqa: B027  most have nothing to do here
-        """Rename the folders of what was deleted, after `publish`. In a worker thread."""
-
-    def discarded(self) -> None:  # noqa: B027  as above
-        """`discard` is done. On the event loop."""
+        """The image is now this one; `prepared` is what was prepared for it, else None. On the event loop."""
 
 
 def difference(made: Sequence[Any], image: TopicsImage, state: ClusterState) -> tuple[TopicsDelta, TopicsImage]:

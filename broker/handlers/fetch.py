@@ -120,10 +120,10 @@ class _Reading:
         self.failed = False
         self.deferred: Deferred | None = None
         # Of requests for many partitions, which are read in slices.
-        asked = 0
+        partition_count = 0
         for topic in topics:
-            asked += len(topic.partitions)
-        self.is_long = asked > _MOST_AT_ONCE
+            partition_count += len(topic.partitions)
+        self.is_long = partition_count > _MOST_AT_ONCE
         self.in_slices = False  # they are being read
         self.changed = False  # something has, since that began
         self.over = False  # the wait

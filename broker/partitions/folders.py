@@ -12,6 +12,7 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from broker.catalogue.listeners import Discarding, Preparing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
 from storage.directory.log_directory import read_topic_id
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
-class TopicFolders(TopicsListener):
+class TopicFolders(TopicsListener, Preparing, Discarding):
     """The log directories and the open partitions."""
 
     def __init__(

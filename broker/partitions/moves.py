@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.catalogue.listeners import Preparing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
 from broker.partitions.move import PIECE_BYTES, Key, Move, Step
@@ -50,7 +51,7 @@ _REFUSALS = (StorageError, CorruptFile, OSError, ValueError, KafkaError)
 log = get_logger(__name__)
 
 
-class Moves(TopicsListener):
+class Moves(TopicsListener, Preparing):
     """The moves by partition; `record` has the metadata log say where one lies (`Catalogue.move_partition`)."""
 
     def __init__(

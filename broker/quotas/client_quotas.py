@@ -8,6 +8,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from broker.catalogue.listeners import Rereading
 from broker.catalogue.topics_delta import TopicsListener
 from broker.quotas.entities import CONNECTIONS, IP, counting, entity_of
 from broker.quotas.limits import Limits
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from broker.config.settings import Settings
 
 
-class ClientQuotas(TopicsListener):
+class ClientQuotas(TopicsListener, Rereading):
     """All quotas."""
 
     def __init__(self, records: Iterable[ClientQuotaRecord], settings: Settings, now_ms: Callable[[], int]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.config_changes import BrokerConfigs
+from broker.catalogue.listeners import Discarding, Preparing
 from broker.catalogue.opening import Found
 from broker.catalogue.requests import Result
 from broker.catalogue.snapshot_writer import SnapshotPolicy
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 DIRECTORY_ID = bytes.fromhex("27c6803dc7cb42dd9baacd494ffacc81")
 
 
-class Folders(TopicsListener):
+class Folders(TopicsListener, Preparing, Discarding):
     """A listener that writes down what it was told."""
 
     def __init__(self) -> None:

@@ -402,10 +402,10 @@ def test_a_peer_that_goes_while_it_is_muted_leaves_no_timer(world: World, then: 
     client = Client(world)
     client.produce(50_000)
     world.quota("producer_byte_rate", then)
-    assert ("mute", id(client.connection)) in world.runtime.timers
+    assert ("mute", id(client.connection.requests)) in world.runtime.timers
     client.transport.closed = True
     client.connection.connection_lost(None)
-    assert ("mute", id(client.connection)) not in world.runtime.timers
+    assert ("mute", id(client.connection.requests)) not in world.runtime.timers
 
 
 def test_times_are_counted_with_everybodys(world: World) -> None:
