@@ -130,12 +130,14 @@ $(VENV)/.run: pyproject.toml requirements.lock
 	@touch $@
 
 # Half of a start is compiling, wherever Python may not keep what it has compiled (PYTHONDONTWRITEBYTECODE, a read-only disk).
-$(VENV)/.bytecode: $(VENV)/.run $(shell find kohort protocol coordinator storage broker cli -name '*.py')
-	@$(BIN)/python -m compileall -q kohort protocol coordinator storage broker cli || true
+$(VENV)/.bytecode: $(VENV)/.run $(shell find kohort protocol coordinator storage broker cli pipeline -name '*.py')
+	@$(BIN)/python -m compileall -q kohort protocol coordinator storage broker cli pipeline || true
 	@touch $@
 
+# Spark starts four Python processes for a first row, each of which would compile all of this anew; pip leaves it so, too.
 $(VENV)/.dev: pyproject.toml requirements.lock $(VENV)/.run
 	$(PIP_INSTALL) -e '.[test,check]'
+	@$(BIN)/python -m compileall -q $(foreach one,pyspark py4j numpy pyarrow pandas,$(VENV)/lib/python*/site-packages/$(one)) || true
 	@touch $@
 
 $(VENV)/.mutants: $(VENV)/.dev

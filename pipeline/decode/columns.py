@@ -3,10 +3,14 @@
 A binary Arrow array is laid over the whole chunk, its offsets being start, end, start, end, ...: of its elements the
 even ones are the wanted spans, the odd ones what lies between, and one `take` copies the even ones out. That needs
 spans that rise and do not overlap, which the order of a file gives.
+
+Columns are laid over their bytes, and never made by `pa.array` or `pa.scalar`: those import pandas, to see whether what
+they were given is a part of it, and that takes longer than a small log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +34,8 @@ def spans(data: Bytes, at: Ints, size: Ints, kind: pa.DataType | None = None) ->
     offsets[1::2] = at + np.maximum(size, 0)
     laid = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     even = np.arange(0, 2 * count, 2, dtype=np.int32)
-    taken = laid.take(pa.array(even, mask=null) if null.any() else pa.array(even))
+    which = numbers(even, pa.int32())
+    taken = laid.take(nulled(which, ~null) if null.any() else which)
     return taken if kind == pa.binary() else _text(taken)
 
 
@@ -44,8 +49,35 @@ def nulled(column: Any, present: Flags) -> Any:
     """A column without nulls, with nulls where nothing is present. Its bytes are not copied."""
     if present.all():
         return column
-    valid = pa.array(present).buffers()[1]  # booleans are kept as the bits that tell nulls
-    return pa.Array.from_buffers(column.type, len(column), [valid, *column.buffers()[1:]])
+    return pa.Array.from_buffers(column.type, len(column), [_bits(present), *column.buffers()[1:]])
+
+
+def _bits(flags: Flags) -> Any:
+    """As Arrow keeps booleans, and what is no null."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def booleans(values: Flags) -> Any:
+    """A column of them without nulls."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def numbers(values: Any, kind: pa.DataType) -> Any:
+    """A column without nulls of an array of the same numbers, which is copied only if it is not in one piece."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def texts(words: Sequence[str | None]) -> Any:
+    """A column of text."""
+    encoded = [(word or "").encode() for word in words]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    column = pa.Array.from_buffers(pa.string(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+    return nulled(column, np.array([word is not None for word in words], np.bool_))
+
+
+def as_array(column: Any, kind: type[np.generic]) -> Any:
+    """The numbers of a column without nulls, as they lie in it; `kind` is theirs."""
+    return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * np.dtype(kind).itemsize)
 
 
 def _text(taken: Any) -> Any:
@@ -74,8 +106,8 @@ def integers(values: Ints, null: Flags | None, kind: pa.DataType) -> Any:
     """A column of whole numbers; null where the mask says so."""
     native = values.astype(kind.to_pandas_dtype(), copy=False)
     if null is None:
-        return pa.array(native)
-    return pa.nulls(len(values), kind) if null.all() else nulled(pa.array(native), ~null)
+        return numbers(native, kind)
+    return pa.nulls(len(values), kind) if null.all() else nulled(numbers(native, kind), ~null)
 
 
 def moments(values_ms: Ints, null: Flags | None = None) -> Any:
@@ -85,13 +117,19 @@ def moments(values_ms: Ints, null: Flags | None = None) -> Any:
 
 
 def constant(value: Any, count: int, kind: pa.DataType) -> Any:
-    """A column with the same value in every row."""
-    return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+    """A column with the same text or whole number in every row, or with none."""
+    if value is None:
+        return pa.nulls(count, kind)
+    if not isinstance(value, str):
+        return numbers(np.full(count, value, kind.to_pandas_dtype()), kind)
+    word = value.encode()
+    ends = np.arange(count + 1, dtype=np.int32) * len(word)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(word * count)])
 
 
 def choose(words: list[str], which: Ints) -> Any:
     """A column of text out of few different words, by number."""
-    return pa.array(words, pa.string()).take(pa.array(which.astype(np.int32, copy=False)))
+    return texts(words).take(numbers(which.astype(np.int32, copy=False), pa.int32()))
 
 
 def headers_column(
@@ -103,11 +141,12 @@ def headers_column(
     except pa.ArrowInvalid:
         view = memoryview(data)
         places = zip(name_at.tolist(), name_size.tolist(), strict=True)
-        names = pa.array([str(view[at : at + size], "utf-8", "replace") for at, size in places], pa.string())
+        names = texts([str(view[at : at + size], "utf-8", "replace") for at, size in places])
     values = spans(data, value_at, value_size)
     ends = np.searchsorted(record, np.arange(count), side="right").astype(np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), ends))
     empty = np.diff(offsets) == 0
     fields = list(HEADERS.value_type)
     pairs = pa.StructArray.from_arrays([names, values], fields=fields)
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs, type=HEADERS, mask=pa.array(empty))
+    lists = pa.ListArray.from_arrays(numbers(offsets, pa.int32()), pairs, type=HEADERS)
+    return pa.ListArray.from_buffers(HEADERS, count, [_bits(~empty), lists.buffers()[1]], children=[pairs])

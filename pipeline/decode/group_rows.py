@@ -15,7 +15,18 @@ import pyarrow as pa
 
 from pipeline.decode import group_keys
 from pipeline.decode.batches import Flags, Ints, windows
-from pipeline.decode.columns import choose, constant, integers, invalid_text, moments, nulled, spans
+from pipeline.decode.columns import (
+    as_array,
+    booleans,
+    choose,
+    constant,
+    integers,
+    invalid_text,
+    moments,
+    nulled,
+    spans,
+    texts,
+)
 from pipeline.decode.commit_kernel import NONE, Rows, read_commits
 from pipeline.decode.fields import Field
 from pipeline.decode.group_keys import OFFSET_COMMIT, RECORD_TYPES, UNKNOWN, Undecodable
@@ -46,13 +57,13 @@ def group_batch(keys: Field, values: Field, place: Place, schema: pa.Schema = GR
     for index in np.flatnonzero(~usual).tolist():
         _one(rows, index, keys, values)
     # Of all texts, also those that nobody wants: one that is no UTF-8 is a problem of its row.
-    texts = _texts(rows, keys, values)
-    if texts is None:
+    found = _texts(rows, keys, values)
+    if found is None:
         _name_bad_text(rows, keys, values, usual)
-        texts = _texts(rows, keys, values)
-        assert texts is not None
+        found = _texts(rows, keys, values)
+        assert found is not None
     makers = _makers(rows, keys, values, tombstone, place)
-    arrays = [texts[name] if name in texts else makers[name]() for name in schema.names]
+    arrays = [found[name] if name in found else makers[name]() for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -167,7 +178,7 @@ def _makers(rows: Rows, keys: Field, values: Field, tombstone: Flags, place: Pla
     def problem() -> Any:
         if not rows.problems:
             return pa.nulls(count, pa.string())
-        return pa.array([rows.problems.get(index) for index in range(count)], pa.string())
+        return texts([rows.problems.get(index) for index in range(count)])
 
     def odd(field: Field) -> Any:
         """The bytes themselves, of all but well-formed offset commits."""
@@ -182,7 +193,7 @@ def _makers(rows: Rows, keys: Field, values: Field, tombstone: Flags, place: Pla
         "record_type": record_type,
         "key_type": lambda: integers(rows.key_type, ~rows.has_type, pa.int16()),
         "value_version": lambda: integers(rows.version, ~(rows.has_version & ~tombstone), pa.int16()),
-        "tombstone": lambda: pa.array(tombstone),
+        "tombstone": lambda: booleans(tombstone),
         "partition": lambda: integers(rows.partition, ~rows.has_partition, pa.int32()),
         "committed_offset": lambda: integers(rows.offset, absent, pa.int64()),
         "leader_epoch": lambda: integers(rows.epoch, absent | (rows.epoch == NONE), pa.int32()),
@@ -208,7 +219,7 @@ def _topic_ids(data: bytearray, at: Ints) -> Any:
     encoded = ids.dictionary_encode()
     words = [uuid_text(word) for word in encoded.dictionary.to_pylist()]
     which = np.zeros(len(at), np.int64)
-    which[known] = np.asarray(encoded.indices)
+    which[known] = as_array(encoded.indices, np.int32)
     if None in words:
         present[known] = np.array([word is not None for word in words])[which[known]]
     return nulled(choose([word or "" for word in words], which), present)

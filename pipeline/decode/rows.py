@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decode.batches import CODECS, Headers
-from pipeline.decode.columns import choose, constant, headers_column, integers, moments, spans
+from pipeline.decode.columns import booleans, choose, constant, headers_column, integers, moments, spans, texts
 from pipeline.decode.records import Records, header_spans
 from pipeline.decode.schemas import BATCHES, HEADERS, RAW
 from storage.reading.batches import read_marker
@@ -45,7 +45,7 @@ def source_columns(records: Records, file: str, *, leader_epoch: bool) -> list[A
         integers(headers.position[batch], None, pa.int64()),
         *epochs,
         integers(producer, producer < 0, pa.int64()),
-        pa.array(headers.is_transactional[batch]),
+        booleans(headers.is_transactional[batch]),
     ]
 
 
@@ -65,8 +65,8 @@ def batch_rows(headers: Headers, data: bytearray, origin: int, place: tuple[str,
         integers(headers.size_bytes, None, pa.int32()),
         choose(list(CODECS), headers.compression),
         integers(producer, producer < 0, pa.int64()),
-        pa.array(headers.is_transactional),
-        pa.array(headers.is_control),
+        booleans(headers.is_transactional),
+        booleans(headers.is_control),
         constant(file, count, pa.string()),
         integers(headers.position, None, pa.int64()),
         _markers(headers, data, origin),
@@ -85,4 +85,4 @@ def _markers(headers: Headers, data: bytearray, origin: int) -> pa.Array:
         marker = read_marker(data[at : at + int(headers.size_bytes[index])])
         if marker is not None:
             words[index] = "abort" if marker[0] else "commit"
-    return pa.array(words, pa.string())
+    return texts(words)

@@ -40,7 +40,7 @@ def run(command: Command) -> int:
         quiet=True,
         archive_classes=command.archive_classes,
         delta=command.format == "delta",
-        little=command.little,
+        little=command.little or _is_little_at_a_broker(command),
     )
     # Whatever goes wrong is said once, at the end; traces of workers and retries would bury it.
     spark.sparkContext.setLogLevel("OFF")
@@ -67,6 +67,18 @@ def run(command: Command) -> int:
             print(class_archive.keep(spark, (java_version() or (0, None))[1]), file=sys.stderr)
         else:
             spark.stop()
+
+
+def _is_little_at_a_broker(command: Command) -> bool:
+    """Whether what a verb reads of a broker is some megabytes. Raises: DataError where none answers."""
+    # These two read topics, of whose bytes their offsets tell nothing; and what a stream will read nobody knows.
+    if command.broker is None or command.stream or command.verb == "stuck" or command.exact:
+        return False
+    from pipeline.jobs import cluster  # noqa: PLC0415
+    from pipeline.jobs.inputs import LEDGER_TOPIC  # noqa: PLC0415
+    from pipeline.sources.log_dir import GROUPS_TOPIC  # noqa: PLC0415
+
+    return cluster.is_little(command.access, (GROUPS_TOPIC, LEDGER_TOPIC))
 
 
 def _batch(spark: SparkSession, command: Command, started: float) -> int:

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import DataError, EnvironmentMissing
-from pipeline.sources.fetch_client import TopicNames, await_coordinator, cluster_id, connect, topic_names
+from pipeline.sources.fetch_client import (
+    EARLIEST,
+    LATEST,
+    TopicNames,
+    await_coordinator,
+    cluster_id,
+    connect,
+    leaders,
+    list_offsets,
+    topic_names,
+)
 from protocol.types import uuid_of_halves, uuid_text
 
 if TYPE_CHECKING:
@@ -17,6 +27,8 @@ if TYPE_CHECKING:
     from pipeline.sources.access import Access
 
 TIMEOUT_S = 30.0
+LITTLE_OFFSETS = 500_000
+"""So many records of groups have about 64 MiB, which is what a small directory has at most."""
 
 
 def admin(access: Access) -> Any:
@@ -38,6 +50,20 @@ def topics(access: Access, also: Iterable[str] = ()) -> TopicNames:
     """
     with connect(access) as connection:
         return topic_names(connection, also)
+
+
+def is_little(access: Access, names: Iterable[str]) -> bool:
+    """Whether the logs of these topics, as far as they are there and may be seen, have at most `LITTLE_OFFSETS`.
+
+    Raises: DataError where no broker answers. Of whatever else is wrong those will tell who read.
+    """
+    with connect(access) as connection:
+        try:
+            found = leaders(connection, topic_names(connection, names).seen & set(names))
+            starts, ends = (list_offsets(found, at, access, read_committed=False) for at in (EARLIEST, LATEST))
+        except DataError:
+            return False
+    return sum(ends.values()) - sum(starts.values()) <= LITTLE_OFFSETS
 
 
 def cluster_ids(access: Access) -> frozenset[str]:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from pipeline import command_line, jars, jobs, session
-from pipeline.errors import EnvironmentMissing
+from pipeline.errors import DataError, EnvironmentMissing
+from pipeline.jobs import cluster
 from pipeline.sources import log_dir
 from tests.pipeline.logs import Log, commit
-from tests.support.broker_process import ROOT
+from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort
 
 
 def java(folder: Path, says: str) -> None:
@@ -94,6 +97,34 @@ def test_a_small_directory_on_this_machine_gets_a_session_that_is_there_soon(
     assert built == [False]
 
 
+def test_a_broker_with_few_records_of_groups_gets_such_a_session_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """But not where topics are read, of whose size their offsets tell nothing, nor a stream; and one that does not
+    answer is named before Spark starts."""
+    built: list[bool] = []
+    monkeypatch.setattr(session, "build", lambda **given: built.append(given["little"]) or sys.exit())
+
+    def run(*words: str) -> None:
+        with pytest.raises(SystemExit):
+            jobs.run(command_line.read([*words, "--from", broker.address]))
+
+    stream = ["groups", "--stream", "--to", str(tmp_path / "o"), "--checkpoint", str(tmp_path / "c")]
+    with Kohort(tmp_path, QUICK_GROUPS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.address})
+        admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(60)
+        consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 5), TopicPartition("orders", 1, 6)], asynchronous=False)
+        consumer.close()
+        for words in (["groups"], ["stuck"], ["lag", "--exact"], ["lag"], stream):
+            run(*words)
+        assert built == [True, False, False, True, False]
+        monkeypatch.setattr(cluster, "LITTLE_OFFSETS", 1)
+        run("groups")
+        assert built[5:] == [False]
+    with pytest.raises(DataError, match=f"no broker answers: {broker.address}"):
+        jobs.run(command_line.read(["groups", "--from", broker.address]))
+    assert len(built) == 6
+
+
 def test_a_topic_that_is_not_asked_about_may_be_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Or be deleted while its size is looked at: the question is answered all the same."""
     for topic in ("__consumer_offsets", "orders"):
@@ -113,6 +144,20 @@ def test_decoders_and_plans_are_imported_without_spark():
     """They are used, and tested, where there is no JVM."""
     modules = "pipeline, pipeline.decode, pipeline.sources.plan, pipeline.sources.read, pipeline.sources.fetch_read"
     code = f"import sys, {modules}; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("rows", ["group", "raw", "batch"])
+def test_a_small_log_is_read_sooner_than_pandas_is_imported(rows: str, tmp_path: Path):
+    """Arrow imports it to make a column of almost anything, if it is there, in each of Spark's workers anew."""
+    Log(tmp_path, "__consumer_offsets", 0).append([commit("g", "orders", 0, 5)])
+    code = f"""
+import sys
+from pipeline.sources import options, plan, read
+asked = options.parse({{"path": {str(tmp_path)!r}, "topic": "__consumer_offsets", "records": {rows!r}}})
+found = sum(batch.num_rows for task in plan.plan(asked) for batch in read.read_splits(task, asked))
+sys.exit("pandas" in sys.modules or found == 0)
+"""
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
