@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class HadoopPlace:
-    """A folder or a file that is written whole: made beside as `PATH.partial`, and renamed when all of it is there."""
+    """A folder or a file that is written whole: made beside as `PATH.partial`, renamed when all of it is there, and
+    removed when something fails."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         """Raises: UsageError where nothing of Spark's knows the scheme."""
@@ -47,6 +48,10 @@ class HadoopPlace:
         """Away with what a run that was killed has left."""
         self._system.delete(self._path(self.partial), True)
 
+    def abandon(self) -> None:
+        """Away with what was written so far, as the rest failed."""
+        self._system.delete(self._path(self.partial), True)
+
     def finish(self) -> None:
         """Put what was written in place of what is there. Raises: DataError."""
         self._put(self.partial, self.uri)
@@ -59,9 +64,13 @@ class HadoopPlace:
         """Write it as one file, whole or not at all. Raises: DataError, whatever Spark raises."""
         out = self._system.create(self._path(self.partial), True)
         try:
-            out.write(bytearray(text.encode()))
-        finally:
-            out.close()
+            try:
+                out.write(bytearray(text.encode()))
+            finally:
+                out.close()
+        except BaseException:
+            self.abandon()
+            raise
         self.finish()
 
     def _put(self, made: str, place: str) -> None:

@@ -1,12 +1,13 @@
 """Tables into files or onto the screen.
 
-Files: `PATH/<table>/`, one folder per table as Spark writes it, made beside as `PATH.partial` and renamed when all
-of it is there. Moments are ISO 8601 with `Z` in JSON and CSV, nested columns JSON in CSV. On the screen a table is
-sorted and cut; JSON and CSV go there row by row.
+Files: `PATH/<table>/`, one folder per table as Spark writes it, made beside as `PATH.partial`, which is renamed when
+all of it is there, and removed when something fails. Moments are ISO 8601 with `Z` in JSON and CSV, nested columns JSON
+in CSV. On the screen a table is sorted and cut; JSON and CSV go there row by row.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -97,7 +98,11 @@ def _files(tables: Sequence[Table], command: Command, to: Path) -> int:
     partial = to.with_name(to.name + ".partial")
     if partial.exists():
         shutil.rmtree(partial)  # of a run that was killed
-    rows = _saved(tables, command, str(partial))
+    try:
+        rows = _saved(tables, command, str(partial))
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     if to.is_file() or to.is_symlink():
         to.unlink()
     elif to.exists():
@@ -130,7 +135,12 @@ def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) ->
     if command.format == "delta" and all(place.is_folder(f"{table.name}/{DELTA_LOG}") for table in tables):
         return _saved(tables, command, place.uri)
     place.begin()
-    rows = _saved(tables, command, place.partial)
+    try:
+        rows = _saved(tables, command, place.partial)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what failed is said; that this failed too helps nobody
+            place.abandon()
+        raise
     place.finish()
     return rows
 
@@ -148,8 +158,12 @@ def put_text(to: Path, text: str) -> None:
     """Write one file, whole or not at all."""
     to.parent.mkdir(parents=True, exist_ok=True)
     partial = to.with_name(to.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(to)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(to)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def save(frame: DataFrame, format_: str, path: str, date: str | None = None) -> None:

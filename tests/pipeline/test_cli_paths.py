@@ -6,14 +6,17 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline import jobs
+from pipeline import command_line, jobs
 from pipeline.cli import main
 from pipeline.errors import DataError, UsageError
+from pipeline.jobs import output
 from pipeline.jobs.output import _csv, _padded
 from pipeline.paths import check_remote_target
 from protocol.records import consumer_group_records as cg
@@ -139,6 +142,48 @@ def test_a_disk_that_does_not_take_the_answer_is_one_sentence(
     # Where it takes long, how far it is was said before.
     told = [line for line in err.splitlines() if " tasks, " not in line]
     assert (code, told) == (1, ["kohort pipeline: offsets.csv.partial: no space left on device"])
+
+
+@pytest.mark.parametrize("fails", [DataError("the log is torn"), KeyboardInterrupt()])
+def test_what_failed_leaves_nothing_behind(
+    fails: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the answer nor the half of it that was there: on this machine, elsewhere, and of one file."""
+    directory, _ = unpack("kohort", tmp_path)
+    made: list[str] = []
+
+    def save(_frame: Any, _format: str, path: str, _date: str | None) -> None:
+        made.append(path)
+        Path(path).mkdir(parents=True)
+        (Path(path) / "part-0").write_text("half")
+        raise fails
+
+    monkeypatch.setattr(output, "save", save)
+    tables = [output.Table("offset_commits", SimpleNamespace(columns=[]), ())]  # type: ignore[arg-type]  # no Spark
+    out = tmp_path / "out"
+    command = command_line.read(["commits", "--from", str(directory), "--to", str(out)])
+    with pytest.raises(type(fails)):
+        output.write(tables, SimpleNamespace(command=command))  # type: ignore[arg-type]  # as above
+    assert made == [f"{out}.partial/offset_commits"]
+
+    elsewhere: list[str] = []
+    steps = {name: lambda name=name: elsewhere.append(name) for name in ("begin", "abandon", "finish")}
+    place = SimpleNamespace(partial=str(tmp_path / "elsewhere.partial"), uri="hdfs://n/out", **steps)
+    monkeypatch.setattr(output, "target", lambda *_: place)
+    with pytest.raises(type(fails)):
+        output.write(tables, SimpleNamespace(command=replace(command, to_uri="hdfs://n/out"), spark=None))  # type: ignore[arg-type]  # as above
+    assert elsewhere == ["begin", "abandon"]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        output.put_text(tmp_path / "page.html", "text")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        directory.name,
+        "elsewhere.partial",
+    }  # of that only its end was played
 
 
 def test_what_spark_says_is_cut_to_what_helps() -> None:
