@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import types
 from pathlib import Path
 
 import pytest
 
-from tools.mutants import parts
+from tools.mutants import forked, parts
 from tools.mutants.__main__ import Score, draw, stale
-from tools.mutants.quick import Limits, Outcome, difference, outcome, run
+from tools.mutants.quick import Fault, Forked, Limits, Outcome, difference, outcome, run
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
 
 
@@ -66,6 +67,63 @@ def test_a_fault_is_told_by_the_lines_that_differ():
     assert difference("a\nb\n", "a\nb\n") == ("", "")
 
 
+SOURCE = """
+LEAST = 5
+
+class Room:
+    def __init__(self, size=LEAST, *, name="a"):
+        self.size = size
+
+    def fits(self, one):
+        if (
+            one < self.size
+        ):
+            return True
+        for each in range(
+            one
+        ):
+            self.size += each
+        return False
+
+def size(of):
+    return of
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "lines"),
+    [
+        ("size = size", "size = None", range(6, 7)),
+        ("one < self.size", "one <= self.size", range(9, 11)),
+        ("return True", "return False", range(12, 13)),
+        ("            one\n        )", "            None\n        )", range(13, 16)),
+        ("+= each", "-= each", range(16, 17)),
+        ("size=LEAST", "size=None", range(5, 7)),
+        ("return of", "return None", range(20, 21)),
+        ("LEAST = 5", "LEAST = 5", range(21, 22)),  # nothing differs, so nothing is reached
+    ],
+)
+def test_the_tests_that_may_find_a_fault_are_those_that_reach_its_statement(was: str, becomes: str, lines: range):
+    assert forked.statement_lines(SOURCE, SOURCE.replace(was, becomes, 1)) == lines
+
+
+def test_a_fault_is_planted_into_the_function_that_everybody_has_already():
+    module = types.ModuleType("room")
+    exec(compile(SOURCE, "room.py", "exec"), vars(module))
+    size, room, fits = module.size, module.Room, module.Room.fits
+    assert forked.plant(module, "size", SOURCE.replace("return of", "return of + 1"))
+    assert size(1) == 2
+    changed = SOURCE.replace("one < self.size", "one > self.size").replace('name="a"', 'name="b"')
+    assert forked.plant(module, "Room.fits", changed)
+    assert fits(room(), 6)
+    assert room.__init__.__kwdefaults__ == {"name": "a"}
+    assert forked.plant(module, "Room.__init__", SOURCE.replace('name="a"', 'name="b"').replace("=LEAST", "=LEAST + 1"))
+    assert room.__init__.__kwdefaults__ == {"name": "b"}
+    assert room().size == 6
+    assert not forked.plant(module, "Room.nobody", SOURCE)
+    assert not forked.plant(module, "nobody", SOURCE)
+
+
 def test_a_row_whose_line_is_no_more_is_told():
     place = "tools.mutants.workplace.Workplace.names"
     there = (place, "return sorted(self._results())", "return sorted(None)")
@@ -116,3 +174,24 @@ def test_a_run_leaves_nothing_behind(tmp_path: Path, ends: bool):
     assert became is (Outcome.SURVIVED if ends else Outcome.ENDLESS)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["test_left.py", "tree"]
     assert subprocess.run(["pgrep", "-f", marker], check=False, capture_output=True).stdout == b""
+
+
+@pytest.mark.slow
+def test_faults_that_lie_in_a_tree_are_found_by_forks_of_one_process(tmp_path: Path):
+    """Each by the tests that reach it alone, and the next fork knows nothing of the one before."""
+    pytest.importorskip("coverage", reason="comes with mutmut")
+    source = "def double(x):\n    return 2 * x\n\ndef negated(x):\n    return -x\n"
+    test = tmp_path / "test_room.py"
+    test.write_text("import room\ndef test_it():\n    assert room.double(2) == 4\n")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "room.py").write_text(source)
+    forks = Forked(tree, [str(test)], 0)
+    became = []
+    for function, was, becomes in (("double", "2 * x", "3 * x"), ("negated", "-x", "x"), ("double", "2 * x", "x * 2")):
+        code = source.replace(was, becomes)
+        (tree / "room.py").write_text(code)
+        fault = Fault(f"room.{function}#1", "room.py", parts.Part((), ()), was, becomes, code)
+        became.append(forks.outcome_of(fault, source))
+    forks.close()
+    assert became == [Outcome.FOUND, Outcome.SURVIVED, Outcome.SURVIVED]

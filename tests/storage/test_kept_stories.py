@@ -413,7 +413,8 @@ def test_of_taking_over(story: Story) -> None:
     source.delete_records_before(4)
     other = story.root / "copy"
     other.mkdir()
-    copy = PartitionLog.open(other, SMALL, disk=story.disk, log_start_offset=handover.first_offset(source))
+    start = handover.first_offset(source)
+    copy = PartitionLog.open(other, SMALL, disk=story.disk, tail=None, log_start_offset=start)
     at = copy.log_end_offset
     while piece := story.step(f"piece {at}", lambda o=at: handover.next_piece(source, o, 700, source.log_end_offset)):
         story.step("left", lambda o=at: handover.bytes_left(source, o))

@@ -13,6 +13,8 @@ class Part:
 
     files: tuple[str, ...]
     tests: tuple[str, ...]
+    first: tuple[str, ...] = ()
+    """Tests that find most, held against a fault before all others, in forks of one process."""
 
     @property
     def paths(self) -> list[str]:
@@ -36,25 +38,31 @@ _CONSUMER = _tests(
 )
 _OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
 _WHY = "tests/coordinator/why"
-_RECOVERY = _tests("storage", "retention producers partition_log recovery")
-_FILES = ("storage", "words_of_files errors log_directory retention")
+_KEPT = "kept_stories kept_tables words_of_files errors "
+_RECOVERY = (
+    "tests/storage/test_kept_stories.py::test_of_opening",
+    *_tests("storage", "retention producers partition_log recovery"),
+)
+_FILES = ("storage", _KEPT + "log_directory retention")
 _DIRECTORY = _tests(*_FILES) + _tests(
     "broker/partitions", "folders_at_start topic_folders several_directories failing_directories moves"
 )
 _LOG = _tests(
     "storage",
-    "words_of_files errors handover retention timestamp_at failed_fsync producers partition_log walk recovery "
-    "log_model flush_overlap crash",
+    _KEPT + "handover retention timestamp_at failed_fsync producers partition_log walk recovery log_model "
+    "flush_overlap crash",
 )
-_CLEAN = _tests("storage", "words_of_files errors cleaner cleaner_histories") + _tests(
-    "broker/partitions", "log_manager"
-)
+_CLEAN = _tests("storage", _KEPT + "cleaner cleaner_histories") + _tests("broker/partitions", "log_manager")
 _OPENING = _tests(
-    "storage", "words_of_files retention producers partition_log recovery transaction_recovery failed_fsync crash"
+    "storage",
+    _KEPT + "retention producers partition_log recovery transaction_recovery failed_fsync crash",
 )
 _READING = _tests(
-    "storage", "words_of_files walk retention timestamp_at producers partition_log recovery handover cleaner"
+    "storage",
+    _KEPT + "walk retention timestamp_at producers partition_log recovery handover cleaner",
 )
+_FIRST = _tests("storage", _KEPT)
+_FIRST_OF_RULES = ("tests/coordinator/test_kept_outcomes.py", "tests/coordinator/why/test_kept_words.py")
 ROOMS = {
     "classic": (
         Part(
@@ -64,23 +72,34 @@ ROOMS = {
     ),
     "recovery": (Part(("storage/recovery/*.py", "storage/state/leader_epochs.py"), _RECOVERY),),
     "coordinator": (
-        Part(("coordinator/classic/**/*.py",), _CLASSIC),
-        Part(("coordinator/consumer/**/*.py",), (_kept("the_consumer_protocol"), _kept("offsets"), *_CONSUMER)),
-        Part(("coordinator/offsets/**/*.py",), (_kept("offsets"), *_OFFSETS)),
-        Part(("coordinator/transactions/**/*.py",), (_kept("transactions"), "tests/coordinator/transactions")),
-        Part(("coordinator/why/**/*.py",), (_WHY,)),
+        Part(("coordinator/classic/**/*.py",), _CLASSIC, _FIRST_OF_RULES),
+        Part(
+            ("coordinator/consumer/**/*.py",),
+            (_kept("the_consumer_protocol"), _kept("offsets"), *_CONSUMER),
+            _FIRST_OF_RULES,
+        ),
+        Part(("coordinator/offsets/**/*.py",), (_kept("offsets"), *_OFFSETS), _FIRST_OF_RULES),
+        Part(
+            ("coordinator/transactions/**/*.py",),
+            (_kept("transactions"), "tests/coordinator/transactions"),
+            _FIRST_OF_RULES,
+        ),
+        Part(("coordinator/why/**/*.py",), (_WHY,), _FIRST_OF_RULES),
         Part(
             ("coordinator/*.py",),
             ("tests/coordinator/test_kept_outcomes.py", *_CLASSIC[1:], *_OFFSETS, *_CONSUMER, _WHY),
+            _FIRST_OF_RULES,
         ),
     ),
     "storage": (
-        Part(("storage/directory/**/*.py",), _DIRECTORY),
-        Part(("storage/log/**/*.py",), (*_LOG, "tests/broker/handlers/test_lookups.py")),
-        Part(("storage/clean/**/*.py",), _CLEAN),
-        Part(("storage/recovery/**/*.py",), _OPENING),
-        Part(("storage/state/**/*.py", "storage/*.py"), (*_LOG, *_OPENING[-3:], *_CLEAN[-3:], *_DIRECTORY[2:3])),
-        Part(("storage/reading/**/*.py",), _READING),
+        Part(("storage/directory/**/*.py",), _DIRECTORY, _FIRST),
+        Part(("storage/log/**/*.py",), (*_LOG, "tests/broker/handlers/test_lookups.py"), _FIRST),
+        Part(("storage/clean/**/*.py",), _CLEAN, _FIRST),
+        Part(("storage/recovery/**/*.py",), _OPENING, _FIRST),
+        Part(
+            ("storage/state/**/*.py", "storage/*.py"), (*_LOG, *_OPENING[-3:], *_CLEAN[-3:], *_DIRECTORY[4:5]), _FIRST
+        ),
+        Part(("storage/reading/**/*.py",), _READING, _FIRST),
     ),
 }
 FOR_CI = ("classic", "recovery")

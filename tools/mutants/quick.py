@@ -20,22 +20,24 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, suppress
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
 from functools import partial
 from itertools import count, islice
+from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from tools.mutants.__main__ import PAGE, Score, draw, listed
+from tools.mutants.forked import Request, statement_lines
 from tools.mutants.parts import FOR_CI, ROOMS, Part
 from tools.mutants.workplace import ROOT, sides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _LIMITED = """
 import resource, sys, time
@@ -86,7 +88,7 @@ class Fault:
 
     name: str
     file: str
-    tests: tuple[str, ...]
+    part: Part
     was: str
     becomes: str
     code: str
@@ -95,6 +97,11 @@ class Fault:
     def listed_as(self) -> tuple[str, str, str]:
         """As docs/mutants.md lists those that change nothing."""
         return self.name.partition("#")[0], self.was, self.becomes
+
+    @property
+    def function(self) -> str:
+        """Its name in its module."""
+        return self.listed_as[0].removeprefix(f"{self.file.removesuffix('.py').replace('/', '.')}.")
 
 
 def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
@@ -108,12 +115,12 @@ def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
         Path("setup.cfg").write_text("[mutmut]\nsource_paths = .\n")
         config()  # it reads its settings once, where it stands
 
-    def fault(name: str, file: str, tests: tuple[str, ...], module: libcst.Module, mutation: Any) -> Fault:
+    def fault(name: str, file: str, part: Part, module: libcst.Module, mutation: Any) -> Fault:
         code = module.deep_replace(mutation.original_node, mutation.mutated_node).code
-        return Fault(name, file, tests, *difference(module.code, code), code)
+        return Fault(name, file, part, *difference(module.code, code), code)
 
     made: dict[str, Callable[[], Fault]] = {}
-    for file, tests in ((file, part.tests) for part in parts for file in part.paths):
+    for file, part in ((file, one) for one in parts for file in one.paths):
         module, mutations, *_ = create_mutations(file, (ROOT / file).read_text())
         methods = {
             function: f"{each.name.value}.{function.name.value}"
@@ -127,7 +134,7 @@ def faults(parts: Sequence[Part]) -> dict[str, Callable[[], Fault]]:
             if isinstance(function, libcst.FunctionDef) and not function.decorators:
                 place = f"{file.removesuffix('.py').replace('/', '.')}.{methods.get(function, function.name.value)}"
                 name = next(each for number in count(1) if (each := f"{place}#{number}") not in made)
-                made[name] = partial(fault, name, file, tests, module, mutation)
+                made[name] = partial(fault, name, file, part, module, mutation)
     return made
 
 
@@ -145,18 +152,22 @@ def outcome(code: int, said: bytes) -> Outcome:
     return Outcome.SURVIVED if code == _SURVIVED else Outcome.UNKNOWN
 
 
+def _words(tree: Path, tests: Sequence[str]) -> list[str]:
+    words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=ci", *tests]
+    return ["-o", f"pythonpath={tree} {ROOT}", *words]
+
+
+def _environment(tree: Path, files: Path) -> dict[str, str]:
+    files.mkdir(exist_ok=True)
+    own = {"KOHORT_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tree), "TMPDIR": str(files)}
+    return os.environ | own
+
+
 def run(tree: Path, tests: Sequence[str], limits: Limits) -> tuple[Outcome, bytes]:
     """What tests make of a copy, and what they said. Nothing that they began or wrote is left."""
-    words = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "--hypothesis-profile=ci", *tests]
     files = tree.with_name(f"{tree.name}-tmp")
-    files.mkdir(exist_ok=True)
-    environment = os.environ | {
-        "KOHORT_PURE": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": str(tree),
-        "TMPDIR": str(files),
-    }
-    command = [sys.executable, "-c", _LIMITED, str(limits.cpu_s), "-o", f"pythonpath={tree} {ROOT}", *words]
+    environment = _environment(tree, files)
+    command = [sys.executable, "-c", _LIMITED, str(limits.cpu_s), *_words(tree, tests)]
     # To a file: a pipe would be waited for as long as a child of the tests holds it.
     with (files / "said").open("w+b") as said:
         tested = subprocess.Popen(
@@ -183,34 +194,115 @@ def copy(tree: Path) -> None:
         compileall.compile_dir(tree / top, quiet=1)
 
 
-def limits_of(trees: SimpleQueue[Path], part: Part) -> Limits:
-    """What a part's tests may take with a fault in it. They must pass without one."""
-    tree = trees.get()
-    began = time.monotonic()
-    try:
-        became, said = run(tree, part.tests, WITHOUT_A_FAULT)
-    finally:
-        trees.put(tree)
-    if became is not Outcome.SURVIVED:
-        sys.exit(f"{said[-5_000:].decode(errors='replace')}\nwithout a fault: {became}, {' '.join(part.files)}")
-    return Limits.beyond(float(said.rpartition(b"cpu_s ")[2]), time.monotonic() - began)
+class Bench:
+    """A copy of the packages, in which one fault at a time is planted, and the processes that hold tests against it."""
+
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+        self._forks: dict[tuple[str, ...], Forked] = {}
+        self._limits: dict[Part, Limits] = {}
+        copy(tree)
+
+    def _limits_of(self, part: Part) -> Limits:
+        """What a part's tests may take with a fault in it. They must pass without one, which stands here now."""
+        began = time.monotonic()
+        became, said = run(self._tree, part.tests, WITHOUT_A_FAULT)
+        if became is not Outcome.SURVIVED:
+            sys.exit(f"{said[-5_000:].decode(errors='replace')}\nwithout a fault: {became}, {' '.join(part.files)}")
+        return Limits.beyond(float(said.rpartition(b"cpu_s ")[2]), time.monotonic() - began)
+
+    def in_forks(self, fault: Fault) -> Outcome:
+        """What those tests make of it that find most. They do not see all, so what survives is not done with."""
+        first = fault.part.first
+        if not first:
+            return Outcome.SURVIVED
+        if first not in self._forks:
+            self._forks[first] = Forked(self._tree, first, len(self._forks))
+        place = self._tree / fault.file
+        before = place.read_text()
+        with self._planted(place, fault.code):
+            return self._forks[first].outcome_of(fault, before)
+
+    def outcome_of(self, fault: Fault) -> Outcome:
+        """What all tests of its part make of it, in a fresh process."""
+        part = fault.part
+        if part not in self._limits and not part.first:
+            self._limits[part] = self._limits_of(part)
+        with self._planted(self._tree / fault.file, fault.code):
+            became, said = run(self._tree, part.tests, self._limits.get(part, WITHOUT_A_FAULT))
+        # What survives has shown itself that they pass; else they must do so without it.
+        if became is not Outcome.SURVIVED and part not in self._limits:
+            self._limits[part] = self._limits_of(part)
+        if became is Outcome.UNKNOWN:
+            print(said[-2_000:].decode(errors="replace"), file=sys.stderr, flush=True)
+        return became
+
+    @staticmethod
+    @contextmanager
+    def _planted(place: Path, code: str) -> Iterator[None]:
+        before = place.read_text()
+        cached = Path(importlib.util.cache_from_source(str(place)))
+        try:
+            cached.unlink(missing_ok=True)
+            place.write_text(code)
+            yield
+        finally:
+            place.write_text(before)
+
+    def close(self) -> None:
+        """End its processes."""
+        for one in self._forks.values():
+            one.close()
 
 
-def planted(trees: SimpleQueue[Path], limits: Mapping[tuple[str, ...], Limits], fault: Fault) -> Outcome:
-    """What the tests make of this fault."""
-    tree = trees.get()
-    place = tree / fault.file
-    before = place.read_text()
+class Forked:
+    """A process that has these tests, and lets forks of itself run them: `forked.py`."""
+
+    def __init__(self, tree: Path, tests: Sequence[str], number: int) -> None:
+        self._line, line = Pipe()
+        self._said = tree.with_name(f"{tree.name}-{number}-said")
+        command = [sys.executable, "-m", "tools.mutants.forked", str(line.fileno()), str(tree), *_words(tree, tests)]
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=_environment(tree, tree.with_name(f"{tree.name}-{number}-tmp")),
+                pass_fds=[line.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+        line.close()
+        code, cpu_s = self._answer()
+        if code:
+            sys.exit(f"{self._said.read_text()[-5_000:]}\nwithout a fault: {code}, {' '.join(tests)}")
+        self._limits = Limits.beyond(cpu_s, cpu_s)
+
+    def outcome_of(self, fault: Fault, before: str) -> Outcome:
+        """What they make of a fault that lies in the tree; `before` is what its module was."""
+        lines = statement_lines(before, fault.code)
+        self._line.send(Request(fault.file, fault.function, lines, self._limits.cpu_s, self._limits.wait_s))
+        return outcome(self._answer(), b"")
+
+    def _answer(self) -> Any:
+        try:
+            return self._line.recv()
+        except EOFError:
+            sys.exit(f"{self._said.read_text()[-5_000:]}\nit ended")
+
+    def close(self) -> None:
+        """End it."""
+        self._line.close()
+        self._process.wait()
+
+
+@contextmanager
+def _lent(benches: SimpleQueue[Bench]) -> Iterator[Bench]:
+    bench = benches.get()
     try:
-        Path(importlib.util.cache_from_source(str(place))).unlink(missing_ok=True)
-        place.write_text(fault.code)
-        became, said = run(tree, fault.tests, limits[fault.tests])
+        yield bench
     finally:
-        place.write_text(before)
-        trees.put(tree)
-    if became is Outcome.UNKNOWN:
-        print(said[-2_000:].decode(errors="replace"), file=sys.stderr, flush=True)
-    return became
+        benches.put(bench)
 
 
 def measure(name: str, size: int, seed: int, processes: int) -> float:
@@ -219,21 +311,40 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
     every = faults(ROOMS[name])
     drawn = (every[one]() for one in draw(every, 0, seed))
     sample = list(islice((one for one in drawn if one.listed_as not in excused), size or None))
-    with tempfile.TemporaryDirectory(prefix="kohort-mutants-") as place, ThreadPoolExecutor(processes) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="kohort-mutants-") as place,
+        ExitStack() as closing,
+        ThreadPoolExecutor(processes) as pool,
+    ):
         Path(place).chmod(0o711)  # a test has another user look into folders of its own, which are below
-        trees: SimpleQueue[Path] = SimpleQueue()
-        for number in range(processes):
-            copy(Path(place, str(number)))
-            trees.put(Path(place, str(number)))
-        parts = [part for part in ROOMS[name] if part.tests in {one.tests for one in sample}]
-        limits = dict(zip((part.tests for part in parts), pool.map(partial(limits_of, trees), parts), strict=True))
+        benches: SimpleQueue[Bench] = SimpleQueue()
+        every_bench = [Bench(Path(place, str(number))) for number in range(processes)]
+        for bench in every_bench:
+            closing.callback(bench.close)
+            benches.put(bench)
+
+        def in_forks(fault: Fault) -> Outcome:
+            with _lent(benches) as bench:
+                return bench.in_forks(fault)
+
+        def outcome_of(fault: Fault) -> Outcome:
+            with _lent(benches) as bench:
+                return bench.outcome_of(fault)
+
         counts = Counter[Outcome]()
-        for at, became in enumerate(pool.map(partial(planted, trees, limits), sample)):
-            counts[became] += 1
-            if became is not Outcome.FOUND:
-                fault = sample[at]
-                print(f"{became}: {fault.name}\n  - {fault.was}\n  + {fault.becomes}", flush=True)
-            print(f"{name}: {_told(counts)} of the first {at + 1}", file=sys.stderr, flush=True)
+        left = []
+        for at, became in enumerate(pool.map(in_forks, sample)):
+            if became in {Outcome.FOUND, Outcome.ENDLESS}:
+                _count(counts, became, sample[at])
+            else:
+                left.append(sample[at])
+                print(
+                    f"not at first: {left[-1].name}: {left[-1].was} -> {left[-1].becomes}", file=sys.stderr, flush=True
+                )
+            print(f"{name}: {_told(counts)} at first, of {at + 1}", file=sys.stderr, flush=True)
+        for fault, became in zip(left, pool.map(outcome_of, left), strict=True):
+            _count(counts, became, fault)
+            print(f"{name}: {_told(counts)} of {len(sample)}", file=sys.stderr, flush=True)
     score = Score(counts[Outcome.FOUND] + counts[Outcome.ENDLESS], len(sample), 0)
     low, high = score.bounds
     print(
@@ -242,6 +353,12 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
         flush=True,
     )
     return score.share
+
+
+def _count(counts: Counter[Outcome], became: Outcome, fault: Fault) -> None:
+    counts[became] += 1
+    if became is not Outcome.FOUND:
+        print(f"{became}: {fault.name}\n  - {fault.was}\n  + {fault.becomes}", flush=True)
 
 
 def _told(counts: Counter[Outcome]) -> str:
