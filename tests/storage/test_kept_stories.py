@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ import pytest
 
 from protocol.records.batch import Record, encode_batch
 from protocol.schema.ahead import TREE
+from storage.clean import cleaner
 from storage.clean.cleaner import CleanResult, clean
 from storage.files import LogFile
-from storage.log import handover
+from storage.log import handover, truncation
 from storage.log.partition_log import PartitionLog
+from storage.reading import walk
+from storage.state import segment as segment_module
 from storage.state.log_config import LogConfig
 from storage.state.tail import TailBudget
 from tests.storage.logs import COMPACT, SMALL, batch, keyed, marker, transactional
@@ -437,3 +440,154 @@ def test_of_files(story: Story) -> None:
     for begin, end in ((0, 0), (0, 1), (5, 1_048_581), (5, 1_048_582), (0, 2_097_152), (2_999_990, 3_000_000)):
         story.step(f"write again {begin} {end}", lambda b=begin, e=end: file.write_again(b, e))
     held(KEPT / "files.txt", list(short(story.lines)))
+
+
+# -- searches, windows, flushes -------------------------------------------------------------------------------
+
+
+def steps_of(search: Generator[Any, Any, Any], root: Path, most: int = 200) -> Any:
+    """What a search yields on its way, and what it finds."""
+    told_of: list[Any] = []
+    result: Any = None
+    while len(told_of) < most:
+        try:
+            look = search.send(result)
+        except StopIteration as end:
+            return told_of, end.value
+        result = None if look is None else look.run()
+        told_of.append("a turn" if look is None else (told(look, root), result))
+    return told_of
+
+
+def test_of_searches(story: Story) -> None:
+    """Which batches are looked into, in how many steps, and where others have their turn."""
+    log = opened(story, LogConfig(segment_bytes=60_000, index_interval_bytes=4_000))
+    log.append(encode_batch([Record(0, 900, b"k", b"v" * 8_043)]), leader_epoch=0)
+    log.append(encode_batch([Record(0, 950, b"k", b"v" * 8_042)]), leader_epoch=0)
+    log.append(batch(3, timestamp=1_000, compression=1), leader_epoch=0)
+    log.append(batch(3, timestamp=2_000, log_append_time_ms=1_500), leader_epoch=1)
+    for at in range(40):
+        log.append(batch(2, timestamp=500 + 37 * (at % 11), value_bytes=5), leader_epoch=1)
+    log.append(encode_batch(Record(at, at, None, None) for at in range(5_001)), leader_epoch=2)
+    log.append(encode_batch(Record(at, at * 2, None, None) for at in range(5_000)), leader_epoch=2)
+    log.append(batch(1, timestamp=-1), leader_epoch=2)
+    log.append(encode_batch([Record(0, 20_000, None, None)]), leader_epoch=2)
+    log.roll()
+    log.append(batch(1, timestamp=-1), leader_epoch=2)
+    log.roll()
+    log.append(batch(2, timestamp=9_000), leader_epoch=2)
+    log.append(batch(1, timestamp=9_001), leader_epoch=2)
+    for start in (0, 1, 5, 20, 5_000, 10_086, log.log_end_offset - 5, log.log_end_offset - 1, log.log_end_offset):
+        log.delete_records_before(start)
+        for time in (0, 900, 901, 1_002, 1_501, 4_999, 5_000, 5_001, 9_000, 9_998, 9_999, 20_000, 20_001):
+            story.step(f"from {start} at {time}", lambda t=time: steps_of(log.timestamp_search(t), story.root))
+        story.step(f"from {start} latest", lambda: steps_of(log.max_timestamp_search(), story.root))
+    held(KEPT / "searches.txt", joined(list(short(story.lines))))
+
+
+@pytest.mark.parametrize("size", [61, 100, 300])
+def test_of_small_windows(story: Story, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a window, a chunk or a copied piece ends within a batch."""
+    for module, name in (
+        (segment_module, "WALK_BYTES"), (walk, "WINDOW_BYTES"), (walk, "CHUNK_BYTES"), (truncation, "COPY_BYTES"),
+        (cleaner, "CHUNK_BYTES"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, size)
+    log = opened(story, replace(SMALL, index_interval_bytes=900))
+    fill(log)
+    log.state.tail.clear()
+    for offset in range(log.log_end_offset):
+        story.step(f"read {offset}", lambda o=offset: log.read(o, 500, copied=True))
+        story.step(f"view {offset}", lambda o=offset: log.read(o, 700, upper_bound_offset=o + 4))
+    log.flush()
+    for to in (30, 17):
+        story.step(f"truncate {to}", lambda to=to: log.truncate_to(to), log.state)
+    log.close()
+    again = opened(story)
+    story.step("recovered", lambda: None, again.state)
+    again.config = replace(SMALL, compact=True, delete=False)
+    again.roll()
+    story.step("clean", _swapped(again), again.state, look=True)
+    held(KEPT / f"windows-{size}.txt", list(short(story.lines)))
+
+
+def test_of_flushes_that_overlap(story: Story) -> None:
+    log = opened(story)
+    fill(log)
+    first = story.step("begin", log.begin_flush, log.state)
+    log.append(batch(9, value_bytes=150), leader_epoch=9)
+    log.roll()
+    second = story.step("begin another", log.begin_flush, log.state)
+    story.step("sync the second", second.sync)
+    story.step("finish the second", lambda: log.finish_flush(second), log.state)
+    story.step("sync the first", first.sync)
+    story.step("finish the first", lambda: log.finish_flush(first), log.state)
+    log.append(batch(4), leader_epoch=10)
+    before = story.step("begin before a cut", log.begin_flush, log.state)
+    log.truncate_to(log.log_end_offset - 2)
+    before.sync()
+    story.step("finish after it", lambda: log.finish_flush(before), log.state)
+    nothing = story.step("begin with nothing to do", log.begin_flush, log.state)
+    story.step("sync nothing", nothing.sync)
+    story.step("finish nothing", lambda: log.finish_flush(nothing), log.state)
+    log.append(batch(1), leader_epoch=11)
+    skipped = story.step("begin to be skipped", log.begin_flush, log.state)
+    story.step("skip", skipped.skip)
+    story.step("finish what was skipped", lambda: log.finish_flush(skipped), log.state)
+    log.append(batch(1), leader_epoch=11)
+    story.step("finish what was never synced", lambda: log.finish_flush(log.begin_flush()), log.state)
+    end = log.log_end_offset
+    for most in (end, end + 1, 1):
+        story.lines.append(f"opened with {most} unflushed records allowed")
+        again = opened(story, replace(SMALL, flush_messages=most))
+        story.step("state", lambda again=again: again.recovery_point)
+    held(KEPT / "flushes.txt", list(short(story.lines)))
+
+
+def test_of_what_a_cleaning_keeps(story: Story) -> None:
+    """Batches of every kind: compressed, of append time, of producers alive or gone, emptied, of other control."""
+    log = opened(story, replace(COMPACT, segment_bytes=900))
+    for at in range(24):
+        key = b"k%d" % (at % 3)
+        kind = at % 6
+        if kind == 0:
+            made = keyed((key, b"v" * 50), (b"once%d" % at, b"w"), compression=1 + at % 4)
+        elif kind == 1:
+            made = keyed((key, None), (b"o", b"x"), log_append_time_ms=2_000 + at)
+        elif kind == 2:
+            made = keyed((key, b"z"), producer_id=at % 4, producer_epoch=at // 12, base_sequence=at)
+        elif kind == 3:
+            made = encode_batch(
+                (),
+                last_offset=1,
+                producer_id=9,
+                producer_epoch=0,
+                base_sequence=at,
+                max_timestamp=77,
+                transactional=at > 12,
+            )
+        elif kind == 4:
+            made = keyed((key, b"old"), (b"t", None), delete_horizon_ms=5_000 + at)
+        else:
+            made = keyed(
+                (b"\0\0\0\x02" if at < 12 else b"\0\0\0\0", b"\0\0\0\0\0\1"),
+                control=True,
+                producer_id=3,
+                producer_epoch=0,
+            )
+        log.append(made, leader_epoch=at // 10)
+        log.append(transactional(4 + at % 2, at, (key, b"t" * 20)), leader_epoch=at // 10)
+        if at % 3 == 2:
+            log.append(marker(4 + at % 2, 0, abort=at % 2 == 0), leader_epoch=at // 10)
+    log.roll()
+    end = log.log_end_offset
+    log.state.producers.expire(10**12, 1)
+    point = 0
+    for number, now in enumerate((4_000, 5_004, 5_005, 90_000_000, 10**9, 10**11)):
+        dirty = log.dirty_range(point, now, end)
+        for keys in (2, 4, 100):
+            plan = log.plan_cleaning(dirty, now, keys)
+            result = story.step(f"clean {number} {keys}", lambda p=plan: clean(p), look=True)
+        story.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
+        point = result.clean_end_offset if number % 2 else 0
+    held(KEPT / "cleaned.txt", list(short(story.lines)))

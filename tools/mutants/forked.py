@@ -118,12 +118,14 @@ class Forks:
         self._tree = tree
         self._reached: list[Reached] = []
         self._finds = Counter[int]()
+        self._child = 0
         self._failed = mmap.mmap(-1, 8)  # shared with the forks: the test that failed there
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Every test once without a fault, then every request in a fork of its own."""
         if session.testsfailed:
             return False
+        signal.signal(signal.SIGTERM, self._ended)
         ends, line = os.pipe()
         code = self._forked(
             lambda: self._profiled(session, line), Request("", "", range(0), 1_800, 3_600.0), pipe=(ends, line)
@@ -145,6 +147,7 @@ class Forks:
         if not child:
             code = NOT_PLANTED + 1
             try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.setsid()
                 self._line.close()
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -156,6 +159,7 @@ class Forks:
                 raise
             finally:
                 os._exit(code)
+        self._child = child
         if pipe:
             os.close(pipe[1])
             with Connection(pipe[0], writable=False) as answers:
@@ -170,9 +174,17 @@ class Forks:
             with suppress(ProcessLookupError):
                 kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        self._child = 0
         for left in Path(os.environ["TMPDIR"]).iterdir():
             shutil.rmtree(left, ignore_errors=True)
         return os.waitstatus_to_exitcode(status) if code is None else code
+
+    def _ended(self, *_: object) -> None:
+        """The other side ends, while a fork is at work perhaps."""
+        if self._child:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child, signal.SIGKILL)
+        os._exit(0)
 
     def _profiled(self, session: pytest.Session, line: int) -> int:
         reached = [Reached() for _ in session.items]

@@ -291,9 +291,10 @@ class Forked:
             sys.exit(f"{self._said.read_text()[-5_000:]}\nit ended")
 
     def close(self) -> None:
-        """End it."""
-        self._line.close()
+        """End it, and the fork that is at work."""
+        self._process.terminate()
         self._process.wait()
+        self._line.close()
 
 
 @contextmanager
@@ -313,8 +314,8 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
     sample = list(islice((one for one in drawn if one.listed_as not in excused), size or None))
     with (
         tempfile.TemporaryDirectory(prefix="kohort-mutants-") as place,
-        ExitStack() as closing,
         ThreadPoolExecutor(processes) as pool,
+        ExitStack() as closing,  # first, so that no thread waits for a process
     ):
         Path(place).chmod(0o711)  # a test has another user look into folders of its own, which are below
         benches: SimpleQueue[Bench] = SimpleQueue()
