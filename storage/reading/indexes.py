@@ -140,8 +140,7 @@ class TimeIndex:
 
     def to_bytes(self) -> bytes:
         """The content of the `.timeindex` file."""
-        pack = _TIME_ENTRY.pack
-        return b"".join([pack(*entry) for entry in zip(self.timestamps, self.offsets, strict=True)])
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
 
     def append_if_later(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry when `timestamp` (ms) is above the last entry's; a negative one says nothing."""

@@ -12,6 +12,7 @@ import __future__
 
 import ast
 import importlib
+import math
 import mmap
 import os
 import resource
@@ -34,6 +35,7 @@ import pytest
 
 FAILED, PASSED, NOT_PLANTED = 1, 0, 70
 _PROCESSES = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec"})
+LEAST_CPU_S = 10
 _MEMORY_BYTES = 6 << 30
 """What a fork may have mapped: an endless loop that keeps what it makes ends here, not the machine."""
 
@@ -57,6 +59,7 @@ class Request:
     lines: range
     """Of the statement, in the file as it was."""
     cpu_s: int
+    """Of all tests; each of them may take ten times what it takes without a fault, and `LEAST_CPU_S` at least."""
     wait_s: float
 
 
@@ -226,11 +229,19 @@ class Forks:
         tests = [at for at, each in enumerate(self._reached) if each.starts_processes or wanted & each.lines]
         tests.sort(key=lambda at: (-self._finds[at], self._reached[at].cpu_s))
         for at, (item, following) in zip(tests, _in_turn([session.items[at] for at in tests]), strict=True):
+            _allow(max(LEAST_CPU_S, 10 * self._reached[at].cpu_s))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.testsfailed:
                 self._failed[:] = at.to_bytes(8)
                 return FAILED
         return PASSED
+
+
+def _allow(cpu_s: float) -> None:
+    """So much more, and then the process is ended."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    until = min(hard, math.ceil(time.process_time() + cpu_s))
+    resource.setrlimit(resource.RLIMIT_CPU, (until, hard))
 
 
 def _in_turn(items: Sequence[pytest.Item]) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
