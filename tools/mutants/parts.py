@@ -38,7 +38,7 @@ _CONSUMER = _tests(
 )
 _OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
 _WHY = "tests/coordinator/why"
-_KEPT = "kept_stories kept_tables words_of_files errors "
+_KEPT = "kept_stories kept_tables thresholds words_of_files errors "
 _RECOVERY = (
     "tests/storage/test_kept_stories.py::test_of_opening",
     *_tests("storage", "retention producers partition_log recovery"),
@@ -97,7 +97,7 @@ ROOMS = {
         Part(("storage/clean/**/*.py",), _CLEAN, _FIRST),
         Part(("storage/recovery/**/*.py",), _OPENING, _FIRST),
         Part(
-            ("storage/state/**/*.py", "storage/*.py"), (*_LOG, *_OPENING[-3:], *_CLEAN[-3:], *_DIRECTORY[4:5]), _FIRST
+            ("storage/state/**/*.py", "storage/*.py"), (*_LOG, *_OPENING[-3:], *_CLEAN[-3:], *_DIRECTORY[5:6]), _FIRST
         ),
         Part(("storage/reading/**/*.py",), _READING, _FIRST),
     ),

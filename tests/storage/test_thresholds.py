@@ -1,0 +1,277 @@
+"""Bounds at which storage does otherwise, on both sides of each, and sentences that need a system which refuses."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from storage.clean.cleaner import CleanResult
+from storage.clean.cleaning import DirtyRange
+from storage.clean.swap import Swap
+from storage.directory import meta_properties
+from storage.directory.last_stops import LastStops
+from storage.directory.log_directories import LogDirectories
+from storage.directory.log_directory import LogDirectory, read_topic_id
+from storage.errors import CorruptFile, CorruptSegment, DirectoryRefused, DirectoryUnusable, StorageError
+from storage.files import Disk
+from storage.log.log_reader import MAX_BUFFERS
+from storage.state.log_config import LogConfig
+from storage.state.tail import Tail, TailBudget
+from tests.storage.logs import SMALL, batch, opened
+from tests.storage.test_errors import Refusing, refuses
+
+ID = bytes(range(16))
+NO_SPACE = OSError(errno.EIO, "no such luck")
+
+
+def says(error: type[Exception], said: str) -> Any:
+    """This error, with this sentence as its whole text."""
+    return pytest.raises(error, match=f"^{re.escape(said)}$")
+
+
+# -- a directory ------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_made_for_its_owner_alone_and_its_lock_may_be_read(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        one = LogDirectory.open(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a" / "b" / ".lock").stat().st_mode & 0o777 == 0o644
+    assert os.get_inheritable(one._lock_fd) is False
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "number", "error", "said"),
+    [
+        (os, "open", errno.ENOTDIR, DirectoryUnusable, "the data directory {} is not a directory"),
+        (os, "open", errno.EEXIST, DirectoryUnusable, "the data directory {} is not a directory"),
+        (os, "open", errno.EIO, DirectoryUnusable, "the data directory {} cannot be used: no such luck"),
+        (fcntl, "lockf", errno.EIO, DirectoryUnusable, "the data directory {} cannot be locked: no such luck"),
+        *(
+            (fcntl, "lockf", number, DirectoryRefused, (
+                "the data directory {} is in use by another process, Kohort or Apache Kafka: stop that first, "
+                "or choose another log.dirs"
+            ))
+            for number in (errno.EACCES, errno.EAGAIN)
+        ),
+    ],
+)  # fmt: skip
+def test_a_directory_that_cannot_be_opened_or_locked_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, number: int, error: Any, said: str
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(number, "no such luck")
+
+    descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  how many, and no more
+    with monkeypatch.context() as patched, says(error, said.format(tmp_path)):
+        patched.setattr(module, name, refuse)
+        LogDirectory.open(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == descriptors  # noqa: PTH208
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+@pytest.mark.parametrize(("made", "owned"), [((), ""), (("data",), "/data"), (("data", "data/.lock"), "/data/.lock")])
+def test_a_directory_of_another_user_is_refused_and_what_is_in_the_way_is_named(
+    made: tuple[str, ...], owned: str
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        for name in made:
+            (Path(place) / name).touch(mode=0o600) if name.endswith("lock") else (Path(place) / name).mkdir(mode=0o755)
+        os.seteuid(65534)
+        try:
+            with says(
+                DirectoryUnusable,
+                f"the data directory {place}/data cannot be used: Permission denied; {place}{owned} belongs to uid 0, "
+                "this process runs as uid 65534: chown it, or choose another log.dirs",
+            ):
+                LogDirectory.open(Path(place) / "data")
+        finally:
+            os.seteuid(0)
+
+
+def test_what_cannot_be_read_in_a_directory_is_named(tmp_path: Path) -> None:
+    one = LogDirectory.open(tmp_path)
+    marker, topic = tmp_path / ".kafka_cleanshutdown", tmp_path / "t-0" / "partition.metadata"
+    for path in (marker, topic, tmp_path / meta_properties.FILE):
+        path.mkdir(parents=True)
+    no = "[Errno 21] Is a directory: '{}'"
+    with says(StorageError, f"cannot read {marker}: {no.format(marker)}"):
+        one.take_clean_marker()
+    with says(CorruptFile, f"{topic}: {no.format(topic)}"):
+        read_topic_id(tmp_path / "t-0")
+    assert read_topic_id(tmp_path) is None
+    file = tmp_path / meta_properties.FILE
+    with says(StorageError, f"cannot read {file}: {no.format(file)}"):
+        one.identity(node_id=1, new_uuid=lambda: ID)
+    one.close()
+
+
+class Failing(Disk):
+    """Refuses what concerns a file whose path has this in it."""
+
+    def __init__(self) -> None:
+        self.words: tuple[str, ...] = ()
+        for name in ("open", "rename", "unlink", "mkdir"):
+            setattr(self, name, self._unless_refused(getattr(Disk, name)))
+
+    def _unless_refused(self, call: Any) -> Any:
+        def act(path: Path, *more: Any) -> Any:
+            if any(word in str(path) for word in self.words):
+                raise NO_SPACE
+            return call(path, *more)
+
+        return act
+
+
+@pytest.mark.parametrize("when", ["stops", "identify", "write", "scan", "offsets"])
+def test_a_directory_that_fails_at_any_step_of_a_start_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """And nothing that was found in the others is lost."""
+    disk = Failing()
+    names = [str(tmp_path / name) for name in "abc"]
+    them = LogDirectories.open(names, None, disk)
+    a, b, c = them.logs
+    numbers = itertools.count(1)
+    them.identify(node_id=1, new_uuid=lambda: next(numbers).to_bytes(1) * 16)
+    if when != "write":
+        them.write_identities()
+    (a.path / "__cluster_metadata-0").mkdir()
+    for one in them.logs:
+        one.write_clean_marker(7)
+        (one.path / "x").write_text("0\n1\nt 0 5\n")
+    scans = them.scans()
+    if when == "stops":
+        disk.words = ("b/.kafka",)
+        stops = LastStops.take(them)
+        assert (stops.at, stops.unclean) == (7, frozenset())
+        stops.give_back()
+        assert [(one.path / ".kafka_cleanshutdown").exists() for one in (a, c)] == [True, True]
+    elif when == "identify":
+        (b.path / meta_properties.FILE).unlink()
+        (b.path / meta_properties.FILE).mkdir()
+        them.identify(node_id=1, new_uuid=lambda: next(numbers).to_bytes(1) * 16)
+    elif when == "write":
+        disk.words = ("b/meta",)
+        them.write_identities()
+        assert (c.path / meta_properties.FILE).exists()
+        assert them.new == frozenset()
+    elif when == "scan":
+        monkeypatch.setattr(b, "path", tmp_path / "gone")
+        assert [one for one, _ in them.scans()] == [a, c]
+    else:
+        (b.path / "x").unlink()
+        (b.path / "x").mkdir()
+        assert [offsets for _, offsets in them.offsets_in(scans, "x")] == [{("t", 0): 5}] * 2
+    assert them.logs == (a, c)
+    assert len(them.away) == 1
+    them.close()
+
+
+# -- a log --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "buffers"), [(MAX_BUFFERS, MAX_BUFFERS), (MAX_BUFFERS + 1, 1)])
+def test_many_small_batches_are_read_from_memory_and_more_of_them_from_the_file(
+    tmp_path: Path, count: int, buffers: int
+) -> None:
+    log = opened(tmp_path / "t-0", LogConfig(), tail=TailBudget())
+    for _ in range(count):
+        log.append(batch(1), leader_epoch=0)
+    result = log.read(0, 1 << 20)
+    assert (len(result.buffers), result.next_offset, result.size_bytes) == (buffers, count, log.size_bytes)
+
+
+def test_a_tail_has_a_limit_of_bytes_and_of_batches() -> None:
+    assert (TailBudget().limit_bytes, TailBudget().limit_batches) == (8_388_608, 8_192)
+    for limits, kept in ((TailBudget(20, 99), [1, 2]), (TailBudget(19, 99), [2]), (TailBudget(999, 2), [1, 2])):
+        tail = Tail(limits)
+        for at in range(3):
+            tail.add(at, b"0123456789", at + 1, at * 10)
+        assert list(tail.batches) == kept
+        assert limits.used_bytes == 10 * len(kept)
+        tail.drop_below(2)
+        assert (list(tail.batches), limits.used_bytes) == ([2], 10)
+        tail.clear()
+        assert (list(tail.batches), limits.used_bytes, tail.drop_oldest()) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("jitter", [0, 1_000])
+@pytest.mark.parametrize(("timestamp", "now"), [(10_000, 0), (-1, 10_000)])
+def test_a_segment_takes_batches_for_its_time_less_what_its_name_takes_off(
+    tmp_path: Path, jitter: int, timestamp: int, now: int
+) -> None:
+    """By the batches' timestamps, or by the clock where they have none; of an empty segment nothing is old."""
+    log = opened(tmp_path / "t-0", LogConfig(segment_ms=5_000, segment_jitter_ms=jitter))
+    last = 5_000 - crc32(b"t-0") % (jitter + 1)
+    has_time = timestamp >= 0
+    for after, segments in ((0, 1), (last, 1), (last + 1, 2)):
+        made = batch(1, timestamp=timestamp + after if has_time else -1)
+        log.append(made, leader_epoch=0, now_ms=now + (0 if has_time else after))
+        assert len(log.segments) == segments
+
+
+def test_a_segment_has_so_many_index_entries(tmp_path: Path) -> None:
+    """As many as its time index has room for, less the last one."""
+    log = opened(tmp_path / "t-0", LogConfig(index_interval_bytes=0, segment_index_bytes=60))
+    for _ in range(6):
+        log.append(batch(1), leader_epoch=0)
+    assert (len(log.segments), len(log.segments[0].offset_index)) == (2, 4)
+
+
+@pytest.mark.parametrize(("kept", "position"), [(0, 0), (60, 0), (61, 1), (160, 1), (200, 2)])
+def test_a_file_that_became_shorter_under_a_log_is_called_corrupt_where_it_ends(
+    tmp_path: Path, kept: int, position: int
+) -> None:
+    """Less than a header is left there."""
+    log = opened(tmp_path / "t-0", LogConfig(index_interval_bytes=1 << 20), tail=None)
+    for _ in range(4):
+        log.append(batch(1), leader_epoch=0)
+    path = log.segments[0].path(".log")
+    os.truncate(path, kept)
+    with says(CorruptSegment, f"{path}: no batch begins at byte {position * log.size_bytes // 4}, although one should"):
+        log.read(3, 1 << 20)
+
+
+def test_a_cleaning_is_due_above_the_ratio_or_when_something_waits_too_long() -> None:
+    def due(clean: int, dirty: int, ratio: float, *, overdue: bool = False) -> bool:
+        return DirtyRange(0, 9, clean, dirty, overdue, checkpoint_reset=False).is_eligible(ratio)
+
+    assert DirtyRange(0, 9, 30, 10, False, False).ratio == 0.25
+    assert DirtyRange(0, 9, 0, 0, False, False).ratio == 0.0
+    assert [due(1, 1, 0.5), due(1, 2, 0.5), due(1, 2, 0.7), due(1, 2, 0.7, overdue=True)] == [False, True, False, True]
+    assert [due(1, 0, 0.0), due(0, 0, 0.0, overdue=True), due(0, 1, 0.99)] == [False, False, True]
+
+
+def test_an_empty_segment_of_that_name_is_taken_over_and_one_with_content_is_not(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    log.append(batch(2), leader_epoch=0)
+    path = tmp_path / "t-0" / f"{2:020d}.log"
+    path.write_bytes(b"x")
+    with pytest.raises(StorageError, match=r"^cannot start segment .*00002\.log: \[Errno 17\]"):
+        log.roll()
+    assert path.read_bytes() == b"x"
+    path.write_bytes(b"")
+    assert log.roll()
+    assert log.append(batch(1), leader_epoch=0) == 2
+
+
+def test_a_disk_that_refuses_to_make_new_names_last_is_named(tmp_path: Path) -> None:
+    disk = Refusing()
+    log = opened(tmp_path / "t-0", SMALL, disk=disk)
+    swapping = Swap(log.state, CleanResult((), 0, 0, 0, map_full=False))
+    refuses(disk, swapping.settle, f"cannot swap in a cleaned segment in {tmp_path / 't-0'}")
