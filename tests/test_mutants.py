@@ -11,7 +11,7 @@ import pytest
 
 from tools.mutants import forked, parts
 from tools.mutants.__main__ import Score, draw, stale
-from tools.mutants.quick import Fault, Forked, Limits, Outcome, difference, outcome, run
+from tools.mutants.quick import Fault, Forked, Limits, Outcome, changes_nothing, difference, outcome, run
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
 
 
@@ -65,6 +65,25 @@ def test_a_fault_is_told_by_the_lines_that_differ():
     assert difference("a\nb  = 1\nc\n", "a\nb  = 2\nc\n") == ("b = 1", "b = 2")
     assert difference("a\nb\n", "a\nb\nc\n") == ("", "c")
     assert difference("a\nb\n", "a\nb\n") == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "nothing"),
+    [
+        ("zip(a, b, strict=True)", "zip(a, b, )", True),
+        ("zip(a, b, strict=True)", "zip(a, b, strict=None)", True),
+        ("zip(a, b, strict=True)", "zip(a, b, strict=False)", True),
+        ("zip(a, b, strict=True)", "zip(a, strict=True)", False),
+        ("zip(a, b, strict=True)", "zip(a, None, strict=True)", False),
+        ("zip(a, b, strict=False)", "zip(a, b, strict=True)", False),
+        ('cast("A | B", b)', "cast(None, b)", True),
+        ('cast("A | B", b)', 'cast("XXA | BXX", b)', True),
+        ('cast("A | B", b)', 'cast("A | B", None)', False),
+        ("a, b", "a, )", False),
+    ],
+)
+def test_what_only_says_what_is_always_so_changes_nothing(was: str, becomes: str, nothing: bool):
+    assert changes_nothing(was, becomes) is nothing
 
 
 SOURCE = """
