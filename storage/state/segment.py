@@ -126,6 +126,7 @@ class Segment(BatchFile):
         return known
 
     def _walk_to_end(self, start: int, limit: int) -> tuple[int, int]:
+        """As `boundary`, for a limit below the segment's size: some batch ends above it."""
         size = self.size_bytes
         position = max(start, self.offset_index.last_boundary(limit))
         chunk, at = b"", 0
@@ -140,8 +141,6 @@ class Segment(BatchFile):
                 return position, base_offset
             at += after - position
             position = after
-            if position >= size:
-                return size, -1
 
     def batch_end(self, start: int) -> tuple[int, int]:
         """As `boundary`, of the one batch at `start`, however long it is."""

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -275,3 +276,28 @@ def test_a_disk_that_refuses_to_make_new_names_last_is_named(tmp_path: Path) -> 
     log = opened(tmp_path / "t-0", SMALL, disk=disk)
     swapping = Swap(log.state, CleanResult((), 0, 0, 0, map_full=False))
     refuses(disk, swapping.settle, f"cannot swap in a cleaned segment in {tmp_path / 't-0'}")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda log: log.read(0, 1),
+        lambda log: log.read(0, 1, copied=True),
+        lambda log: log.timestamp_at(1),
+        lambda log: log.apply_retention(10**15, log.log_end_offset),
+        lambda log: log.dirty_range(None, 0, log.log_end_offset),
+    ],
+)
+def test_a_disk_that_refuses_to_be_read_is_named_whatever_is_asked(tmp_path: Path, act: Any) -> None:
+    """Of a log whose records have no times, and whose indexes are gone: all must be read."""
+    disk = Refusing()
+    config = replace(SMALL, min_compaction_lag_ms=1, retention_ms=1)
+    log = opened(tmp_path / "t-0", config)
+    for _ in range(20):
+        log.append(batch(2, timestamp=-1), leader_epoch=0)
+    log.close()
+    log = opened(tmp_path / "t-0", config, clean=True, disk=disk, tail=None)
+    log.release_unused()
+    for path in (tmp_path / "t-0").glob("*index"):
+        path.unlink()
+    refuses(disk, lambda: act(log), f"cannot read {tmp_path / 't-0'}")
