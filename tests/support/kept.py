@@ -89,5 +89,7 @@ def _others(value: Any) -> tuple[Any, ...]:
             return (None, value - 1, value + 1, value * 40)
         case str():
             return (None, "another")
+        case [_, *_]:
+            return (None, [])
         case _:
             return (None,)

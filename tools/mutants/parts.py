@@ -62,7 +62,11 @@ _READING = _tests(
     _KEPT + "walk retention timestamp_at producers partition_log recovery handover cleaner",
 )
 _FIRST = _tests("storage", _KEPT)
-_FIRST_OF_RULES = ("tests/coordinator/test_kept_outcomes.py", "tests/coordinator/why/test_kept_words.py")
+_FIRST_OF_RULES = (
+    "tests/coordinator/test_kept_outcomes.py",
+    "tests/coordinator/test_kept_views.py",
+    "tests/coordinator/why/test_kept_words.py",
+)
 ROOMS = {
     "classic": (
         Part(

@@ -257,6 +257,11 @@ def test_more_findings():
         *told("twins", TWINS, found),
         *told("reads on", numbered([*stays, refused]), found, within=((1, "members"), (2,))),
         *told("two read on", numbered([*stays, refused, {**refused, "client_id": "v"}]), found, within=((2,), (3,))),
+        *(
+            f"of topics that nobody named: {found(numbered([*before, *({**one, 'topics': []} for one in refusals)]))}"
+            for before in (stays, gone)
+            for refusals in ([refused], [refused, {**refused, "client_id": "v"}])
+        ),
         *told("stranger", [stranger], found),
         *told("stranger beside", numbered([*stays, stranger]), found, within=((2,),)),
         *told("gone", numbered([*gone, refused, {**refused, "client_id": "v"}]), found, within=((2,), (3,))),
