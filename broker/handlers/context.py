@@ -166,7 +166,10 @@ class Deferred:
         if not self.done and self.response is not None:
             error, self.response = self.response, None
             assert isinstance(error, Exception)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it knows this frame: together they, and the request, would wait for the garbage collector
 
     def abandon(self) -> None:
         """Called by the connection when it closes with this answer outstanding."""

@@ -416,7 +416,9 @@ class Requests:
                     return None
                 known = response.response
                 if isinstance(known, Exception):
-                    raise known
+                    # Raised here, it would know this frame, which knows it: the request would wait for the collector.
+                    self._connection.failed(route, known)
+                    return None
                 response = known
             if response is None:
                 return route

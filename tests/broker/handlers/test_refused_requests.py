@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from types import FrameType
-from typing import TYPE_CHECKING
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.catalogue import topic_changes
 from broker.handlers.context import CloseConnection, Deferred
+from broker.loop import logs
 from broker.partitions.errors import PartitionFailed
+from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
+from protocol.messages.heartbeat import HeartbeatRequest
 from tests.broker.handlers.test_produce import REFUSED
+from tests.fuzz import target
+from tests.fuzz.frames import Frames
 from tests.support.connections import Harness
 from tests.support.data_plane import DataPlane, batch
 
@@ -23,15 +29,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def nothing_left_to_collect() -> Iterator[None]:
-    """Fails when what runs inside leaves frames or answers in reference cycles."""
+def nothing_left_to_collect(*kinds: type) -> Iterator[None]:
+    """Fails when what runs inside leaves some of these in reference cycles, or frames."""
     gc.collect()
     gc.disable()
     try:
         yield
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        found = [thing for thing in gc.garbage if isinstance(thing, FrameType | FetchResponse | Deferred)]
+        found = [thing for thing in gc.garbage if isinstance(thing, (FrameType, *kinds))]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -45,7 +51,7 @@ def test_a_refused_produce_is_gone_with_its_answer(tmp_path: Path, what: str, ac
     """Its frame knew the error, the error its traceback, and that the frame: 20 MB stayed until the collector came."""
     plane = DataPlane(tmp_path / "data")
     plane.create("t", max_message_bytes="1000")
-    with nothing_left_to_collect():
+    with nothing_left_to_collect(FetchResponse, Deferred):
         try:
             plane.produce_request("t", REFUSED[what][0], acks=acks)
         except CloseConnection:
@@ -74,7 +80,7 @@ def test_an_error_raised_afresh_says_the_same(tmp_path: Path) -> None:
 def test_what_a_parked_fetch_has_read_is_gone_with_its_answer(tmp_path: Path) -> None:
     plane = DataPlane(tmp_path / "data")
     plane.create("t")
-    with nothing_left_to_collect():
+    with nothing_left_to_collect(FetchResponse, Deferred):
         parked = plane.fetch_request("t", 0, max_wait_ms=10_000)
         assert isinstance(parked, Deferred)
         assert not parked.done
@@ -89,8 +95,31 @@ def test_what_a_parked_fetch_has_read_is_gone_with_its_answer(tmp_path: Path) ->
 def test_a_frame_that_is_too_large_does_not_keep_its_connection() -> None:
     harness = Harness()
     connection, _ = harness.connect()
-    with nothing_left_to_collect():
+    with nothing_left_to_collect(FetchResponse, Deferred):
         connection.data_received(b"\x7f\xff\xff\xff")
         assert connection.closed
         connection.connection_lost(None)
         del connection, _
+
+
+def test_no_handler_leaves_its_frame_to_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every API, valid requests and mutilated ones, answered, refused or ended with their connection."""
+    monkeypatch.setattr(topic_changes, "MAX_PARTITIONS", topic_changes.MAX_PARTITIONS)  # which a target lowers
+    monkeypatch.setattr(target, "gc", SimpleNamespace(collect=int, unfreeze=int))  # it cleans up
+    fed = target.Target(tmp_path, Frames(1))
+    with nothing_left_to_collect():
+        fed.run(3_000)
+    logs.configure()
+    assert min(fed.answers, fed.closed) > 500
+
+
+def test_a_promise_that_ends_the_connection_at_once_does_not_keep_the_request() -> None:
+    def promised(*_: Any) -> Deferred:
+        deferred = Deferred()
+        deferred.complete(CloseConnection("acks=0 and no such topic"))
+        return deferred
+
+    harness = Harness({ApiKey.HEARTBEAT: promised})
+    with nothing_left_to_collect():
+        harness.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 1)
+    assert harness.transport.closed
