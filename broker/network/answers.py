@@ -71,8 +71,11 @@ class Answers:
             try:
                 if response.__class__ is Encoded:
                     self._side.put(response.buffers)
-                elif response.__class__ is CloseConnection:
-                    raise response
+                elif response.__class__ is CloseConnection:  # raised, it would know this frame, and the frame it
+                    assert isinstance(response, CloseConnection)
+                    assert deferred.connection is not None
+                    deferred.connection.failed(route, response)
+                    return False
                 elif response is not None:
                     self._side.put(route.encode(response, deferred.correlation_id))  # type: ignore[arg-type]  # see above
             except LongMessage:
