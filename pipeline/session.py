@@ -52,6 +52,12 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "134217728", "MALLOC_TRIM_THRESHOLD_": 
 """Environment of Python workers, bytes: what the arrays of one chunk took is kept for those of the next. Otherwise it
 goes back to the system, to be asked for again page by page, which was a tenth of the kernel's time. glibc only."""
 
+QUIET_WORKERS: Mapping[str, str] = {
+    "spark.python.daemon.module": "pipeline.worker_daemon",
+    "spark.python.daemon.killWorkerOnFlushFailure": "false",
+}
+"""Workers say nothing when a query has enough rows: see `worker_daemon`, which the second setting lets be asked."""
+
 RECOMMENDED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",  # printed moments equal stored ones
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # only mapInArrow; the sources choose their own size
@@ -232,6 +238,7 @@ def defaults(master: str, archive_classes: bool = False, little: bool = False) -
         classes = class_archive.java_options(java[1] if java else None, make=archive_classes)
         compiled = "-XX:MetaspaceSize=256m -XX:TieredStopAtLevel=1" if little else COMPILE_LATE
         chosen["spark.driver.extraJavaOptions"] = f"-XX:+UseParallelGC {compiled} {ARROW_UNCHECKED}{classes}"
+        chosen |= QUIET_WORKERS
         if little:
             chosen |= LITTLE
         # What workers send costs the system less than through TCP, which was a tenth of all CPU.

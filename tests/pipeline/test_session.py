@@ -147,6 +147,35 @@ def test_decoders_and_plans_are_imported_without_spark():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_a_worker_whose_query_has_enough_says_nothing():
+    """Spark closes its connection, and what is left to be sent cannot be; but what is really wrong is told."""
+    code = """
+import importlib, socket, sys
+from pyspark import worker
+daemon = importlib.import_module(sys.argv[1]).daemon
+del sys.argv[1:]
+def sends(_in, out):
+    out.write(b"rows")
+    raise SystemExit(-1)
+def loses(_in, out):
+    sends(None, out) if out.close() else None
+for work, is_closed in ((sends, True), (loses, False)):
+    ours, sparks = socket.socketpair(socket.AF_UNIX)
+    if is_closed:
+        sparks.close()
+    worker.main = work
+    try:
+        daemon.worker(ours, True)
+    except ValueError:
+        pass
+    print("told", file=sys.stderr)
+"""
+    words = [sys.executable, "-c", code, session.QUIET_WORKERS["spark.python.daemon.module"]]
+    quiet, *told = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True).stderr.splitlines()
+    assert quiet == "told"
+    assert "ValueError" in "".join(told)
+
+
 @pytest.mark.parametrize("rows", ["group", "raw", "batch"])
 def test_a_small_log_is_read_sooner_than_pandas_is_imported(rows: str, tmp_path: Path):
     """Arrow imports it to make a column of almost anything, if it is there, in each of Spark's workers anew."""
