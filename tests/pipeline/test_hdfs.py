@@ -13,7 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import DataError, UsageError
-from pipeline.sources import log_dir
+from pipeline.sources import log_dir, plan
+from pipeline.sources.options import parse
+from pipeline.sources.read import read_splits
 from tests.pipeline.capture import unpack
 from tests.pipeline.test_cli import run
 from tests.pipeline.test_object_store import rows
@@ -127,6 +129,38 @@ def test_verbs_read_and_write_it(way: str, run: Any, hdfs: Hdfs, tmp_path: Path,
         code, _, err = run(*stream)
         assert code == 0, err
         assert spark.read.parquet(f"{out}/live/offset_commits").count() == expected
+
+
+def test_a_data_node_that_is_lost_in_the_middle_of_a_read_is_one_sentence(
+    run: Any, hdfs: Hdfs, tmp_path: Path, spark: SparkSession
+) -> None:
+    """The name node goes on, and tells where the blocks were: a read that was planned, and verbs, name the place."""
+    source = f"{hdfs.own}/logs"
+    read = plan.plan(parse({"path": source, "records": "group"}))
+    assert read
+    jvm_of: Any = spark._jvm
+    context = spark.sparkContext
+    system = jvm_of.org.apache.hadoop.fs.Path(hdfs.own).getFileSystem(context._jsc.hadoopConfiguration())
+    [node] = list(system.getDataNodeStats())
+    client: Any = jvm_of.org.apache.hadoop.hdfs.DFSUtilClient
+    client.createClientDatanodeProtocolProxy(node, context._jsc.hadoopConfiguration(), 60_000, False).shutdownDatanode(
+        False
+    )
+
+    def is_gone() -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", node.getXferPort())) != 0
+
+    eventually(is_gone, deadline_s=120, what="a data node that stops")
+    options = parse({"path": source, "records": "group"})
+    with pytest.raises(DataError, match=source):
+        for task in read:
+            list(read_splits(task, options))
+    for place in (source, f"{hdfs.over_http}/logs"):
+        code, _, err = run("records", "--from", place, "--to", tmp_path / "out")
+        [said] = [line for line in err.splitlines() if " tasks, " not in line]
+        assert (code, said.startswith("kohort pipeline: "), f"{place}/" in said) == (1, True, True), err
+        assert not list(tmp_path.iterdir())
 
 
 def test_one_that_is_gone_is_one_sentence(run: Any, hdfs: Hdfs) -> None:
