@@ -147,7 +147,7 @@ def max_timestamp_search(log: LogState) -> Search:
     newest: Segment | None = None
     for segment in later:
         yield None
-        if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
+        if segment.latest_of_records() < 0:
             continue
         if newest is None or segment.max_timestamp > newest.max_timestamp:
             newest = segment
@@ -158,7 +158,7 @@ def max_timestamp_search(log: LogState) -> Search:
 
 def _latest(segment: Segment, start_offset: int) -> Search:
     """The first of the latest records of a segment, at or above `start_offset`."""
-    if not segment.size_bytes or segment.latest_timestamp() < 0 or segment.max_timestamp < 0:
+    if segment.latest_of_records() < 0:
         return None
     best: TimestampedOffset | None = yield from _search(segment, segment.max_timestamp, start_offset)
     if best is not None:

@@ -171,11 +171,16 @@ class Segment(BatchFile):
             self._aborted = parse_transaction_index(data)
         return self._aborted
 
-    def latest_timestamp(self) -> int:
-        """The largest record timestamp (ms); the file's modification time when its records have none."""
+    def latest_of_records(self) -> int:
+        """The largest record timestamp (ms), -1 without one."""
         if self.max_timestamp < 0 and self.size_bytes:
             self.load_indexes()
-        return self.max_timestamp if self.max_timestamp >= 0 else self.file.modified_ms()
+        return self.max_timestamp
+
+    def latest_timestamp(self) -> int:
+        """The largest record timestamp (ms); the file's modification time when its records have none."""
+        latest = self.latest_of_records()
+        return latest if latest >= 0 else self.file.modified_ms()
 
     def read_first_timestamp(self) -> None:
         """Set `first_timestamp` from the first batch; -1 when there is none."""

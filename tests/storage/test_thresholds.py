@@ -23,11 +23,14 @@ from storage.directory.last_stops import LastStops
 from storage.directory.log_directories import LogDirectories
 from storage.directory.log_directory import LogDirectory, read_topic_id
 from storage.errors import CorruptFile, CorruptSegment, DirectoryRefused, DirectoryUnusable, StorageError
-from storage.files import Disk
+from storage.files import Disk, LogFile
+from storage.log import handover
+from storage.log.log_lookup import TimestampedOffset
 from storage.log.log_reader import MAX_BUFFERS
 from storage.state.log_config import LogConfig
 from storage.state.tail import Tail, TailBudget
-from tests.storage.logs import SMALL, batch, opened
+from tests.storage.logs import COMPACT, SMALL, batch, opened
+from tests.storage.stories import TellingDisk
 from tests.storage.test_errors import Refusing, refuses
 
 ID = bytes(range(16))
@@ -248,6 +251,23 @@ def test_a_file_that_became_shorter_under_a_log_is_called_corrupt_where_it_ends(
         log.read(3, 1 << 20)
 
 
+@pytest.mark.parametrize("first", [-1, 0])
+@pytest.mark.parametrize("second", [-1, 0])
+def test_the_first_moment_of_all_is_a_time_too(tmp_path: Path, first: int, second: int) -> None:
+    """1970-01-01, in the first segment or a later one, found again after a start; -1 is no time."""
+    log = opened(tmp_path / "t-0")
+    log.append(batch(1, timestamp=first), leader_epoch=0)
+    log.roll()
+    log.append(batch(1, timestamp=second), leader_epoch=0)
+    wanted = None if first == second == -1 else TimestampedOffset(0, 0 if first == 0 else 1, 0)
+    log.close()
+    again = opened(tmp_path / "t-0", clean=True)
+    for one in (log, again):
+        assert one.offset_of_max_timestamp() == wanted
+        assert one.offset_for_timestamp(0) == wanted
+        assert one.offset_for_timestamp(1) is None
+
+
 def test_a_cleaning_is_due_above_the_ratio_or_when_something_waits_too_long() -> None:
     def due(clean: int, dirty: int, ratio: float, *, overdue: bool = False) -> bool:
         return DirtyRange(0, 9, clean, dirty, overdue, checkpoint_reset=False).is_eligible(ratio)
@@ -301,3 +321,103 @@ def test_a_disk_that_refuses_to_be_read_is_named_whatever_is_asked(tmp_path: Pat
     for path in (tmp_path / "t-0").glob("*index"):
         path.unlink()
     refuses(disk, lambda: act(log), f"cannot read {tmp_path / 't-0'}")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        handover.first_offset,
+        lambda log: handover.bytes_left(log, 7),
+        lambda log: handover.next_piece(log, 7, 300, log.log_end_offset),
+        lambda log: log.read(7, 300, copied=True),
+        lambda log: log.timestamp_at(7),
+    ],
+)
+def test_whichever_read_a_disk_refuses_it_is_named(tmp_path: Path, act: Any) -> None:
+    """Each in turn, of a log that knows nothing by heart."""
+    folder = tmp_path / "t-0"
+    log = opened(folder)
+    for _ in range(20):
+        log.append(batch(2), leader_epoch=0)
+    log.close()
+    refused = 0
+    for at in range(20):
+        disk = TellingDisk(folder)
+        log = opened(folder, clean=True, disk=disk, tail=None, log_start_offset=5)
+        disk.refuse_at = at
+        try:
+            act(log)
+            break
+        except StorageError as error:
+            assert str(error) == f"cannot read {folder}: [Errno 5] no"
+            refused += 1
+    assert refused > 0
+
+
+def test_a_copy_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    disk = Refusing()
+    source, copy = opened(tmp_path / "a"), opened(tmp_path / "b", disk=disk)
+    source.append(batch(1), leader_epoch=0)
+    refuses(disk, lambda: handover.take_over(copy, source, None), f"cannot write to {tmp_path / 'b'}")
+
+
+def test_what_waits_for_its_fsync_or_its_removal_goes_with_the_folder(tmp_path: Path) -> None:
+    """The folder has another name, and the next flush finds the files there."""
+    log = opened(tmp_path / "t-0.new")
+    for _ in range(60):
+        log.append(batch(2), leader_epoch=0)
+    log.delete_records_before(log.bases[1])
+    log.apply_retention(0, log.log_end_offset)
+    closed = [f"{base:020d}.log" for base in log.bases[:-1]]
+    assert len(closed) > 1
+    (tmp_path / "t-0.new").rename(tmp_path / "t-0")
+    log.state.relocate(tmp_path / "t-0")
+    assert {tmp_path / "t-0" / name for name in closed} <= log.state.unsynced_paths()
+    assert {path.parent for path in log.state.begin_flush().paths} == {tmp_path / "t-0"}
+    assert log.flush() == 120
+    assert all(path.exists() for path in log.take_deleted_files())
+    assert log.read(80, 100, copied=True).size_bytes > 0
+    log.close()
+    assert opened(tmp_path / "t-0", clean=True).log_end_offset == 120
+
+
+@pytest.mark.parametrize("act", [lambda log: log.read(5, 300, copied=True), lambda log: log.read(0, 400, copied=True)])
+def test_a_length_that_changed_under_a_log_is_called_corrupt_where_it_stands(tmp_path: Path, act: Any) -> None:
+    """On the way to where a read begins, and to where it ends."""
+    log = opened(tmp_path / "t-0", LogConfig(index_interval_bytes=1 << 20), tail=None)
+    for _ in range(8):
+        log.append(batch(1), leader_epoch=0)
+    size = log.size_bytes // 8
+    path = log.segments[0].path(".log")
+    with path.open("r+b") as file:
+        file.seek(2 * size + 8)
+        file.write(bytes(4))
+    with says(CorruptSegment, f"{path}: no batch begins at byte {2 * size}, although one should"):
+        act(log)
+
+
+def test_a_file_is_closed_with_the_last_who_refers_to_it(tmp_path: Path) -> None:
+    closed: list[int] = []
+    disk = Disk()
+    disk.close = closed.append  # type: ignore[method-assign,assignment]  # a disk that watches
+    file = LogFile(tmp_path / "f", os.O_RDWR | os.O_CREAT, disk)
+    number = file.fd
+    del file
+    assert closed == [number]
+    os.close(number)
+
+
+def test_what_a_reader_is_given_of_a_file_cannot_be_written(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", tail=None)
+    log.append(batch(1), leader_epoch=0)
+    view = log.read(0, 1).buffers[0]
+    assert isinstance(view, memoryview)
+    assert view.readonly
+
+
+def test_a_swap_that_was_never_prepared_ends_the_log(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", COMPACT)
+    for _ in range(2):
+        with says(StorageError, f"was not swapped in: {tmp_path / 't-0'}"):
+            result = CleanResult((), 0, 0, 0, map_full=False)
+            log.finish_swap(log.begin_swap(result), result)
