@@ -7,11 +7,12 @@ import fcntl
 import itertools
 import os
 import re
+import struct
 import tempfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 
@@ -221,7 +222,7 @@ def test_a_segment_takes_batches_for_its_time_less_what_its_name_takes_off(
 ) -> None:
     """By the batches' timestamps, or by the clock where they have none; of an empty segment nothing is old."""
     log = opened(tmp_path / "t-0", LogConfig(segment_ms=5_000, segment_jitter_ms=jitter))
-    last = 5_000 - crc32(b"t-0") % (jitter + 1)
+    last = 5_000 - zlib.crc32(b"t-0") % (jitter + 1)
     has_time = timestamp >= 0
     for after, segments in ((0, 1), (last, 1), (last + 1, 2)):
         made = batch(1, timestamp=timestamp + after if has_time else -1)
@@ -421,3 +422,25 @@ def test_a_swap_that_was_never_prepared_ends_the_log(tmp_path: Path) -> None:
         with says(StorageError, f"was not swapped in: {tmp_path / 't-0'}"):
             result = CleanResult((), 0, 0, 0, map_full=False)
             log.finish_swap(log.begin_swap(result), result)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_old_format_is_refused_with_the_way_out(tmp_path: Path, magic: int) -> None:
+    body = bytes([magic, 0]) + bytes(8 * magic) + struct.pack(">ii", -1, 2) + b"hi"
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body)
+    with says(
+        CorruptFile,
+        f"{path}: holds messages of format {magic}, written by Kafka before 0.11, which are not read; let Kafka 3.x "
+        "rewrite the topic first",
+    ):
+        opened(tmp_path)
+
+
+def test_a_record_waits_too_long_to_be_cleaned_when_it_waits_longer_than_it_may(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", replace(COMPACT, max_compaction_lag_ms=10))
+    log.append(batch(1, timestamp=1_000), leader_epoch=0)
+    log.roll()
+    log.append(batch(1, timestamp=-1), leader_epoch=0)
+    log.roll()
+    assert [log.dirty_range(None, now, 2).overdue for now in (1_009, 1_010, 1_011)] == [False, False, True]
