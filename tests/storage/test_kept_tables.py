@@ -46,8 +46,8 @@ from storage.state.leader_epochs import LeaderEpochs
 from storage.state.producer_checks import check, check_epoch, check_marker, check_unsequenced
 from storage.state.producer_snapshot import pack_snapshot, parse_snapshot
 from storage.state.producer_state import ProducerEntry, ProducerState, SentBatch, Verification
+from tests.storage.courses import Course, joined, told
 from tests.storage.logs import batch, keyed, marker, transactional
-from tests.storage.stories import Story, joined, told
 from tests.support.kept import held
 
 pytestmark = pytest.mark.skipif(TREE != "pure", reason="native code does not show its state")
@@ -55,17 +55,17 @@ KEPT = Path(__file__).parent / "kept"
 HERE = Path("/d")
 
 
-def answers(story: Story, name: str, call: Callable[..., Any], *choices: Any) -> None:
+def answers(course: Course, name: str, call: Callable[..., Any], *choices: Any) -> None:
     """What it says to each combination, as steps."""
     for given in itertools.product(*choices):
-        story.step(f"{name} {told(list(given), story.root)}", lambda given=given: call(*given))
+        course.step(f"{name} {told(list(given), course.root)}", lambda given=given: call(*given))
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
+def course(tmp_path: Path) -> Course:
     root = tmp_path / "d"
     root.mkdir()
-    return Story(root)
+    return Course(root)
 
 
 # -- producers --------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ ENTRIES = (
 )
 
 
-def test_of_producers(story: Story) -> None:
+def test_of_producers(course: Course) -> None:
     asked = [
         None,
         *(
@@ -106,7 +106,7 @@ def test_of_producers(story: Story) -> None:
         )  # fmt: skip
 
     every = range(len(ENTRIES))
-    answers(story, "check", checked, every, (2, 3, 4), (-1, 0, 2, 5, 6, LAST), (0, 4), (False, True), (False, True))
+    answers(course, "check", checked, every, (2, 3, 4), (-1, 0, 2, 5, 6, LAST), (0, 4), (False, True), (False, True))
 
     def verified(at: int, epoch: int, sequence: int, question: int, guarded: bool) -> Any:
         guard = asked[question] if guarded else Verification(3, 0, True)
@@ -115,7 +115,7 @@ def test_of_producers(story: Story) -> None:
             verification=asked[question], guard=guard, verify=True,
         )  # fmt: skip
 
-    answers(story, "verified", verified, every[:5], (3, 4), (0, 5, 6), range(len(asked)), (False, True))
+    answers(course, "verified", verified, every[:5], (3, 4), (0, 5, 6), range(len(asked)), (False, True))
 
     def unsequenced(at: int, epoch: int, question: int, guarded: bool, verify: bool) -> Any:
         guard = asked[question] if guarded else None
@@ -123,17 +123,17 @@ def test_of_producers(story: Story) -> None:
             ENTRIES[at], producer_id=7, epoch=epoch, verification=asked[question], guard=guard, verify=verify
         )
 
-    answers(story, "unsequenced", unsequenced, every, (2, 3, 4), (0, 1), (False, True), (False, True))
-    answers(story, "epoch", lambda at, epoch: check_epoch(ENTRIES[at], producer_id=7, epoch=epoch), every, (2, 3, 4))
+    answers(course, "unsequenced", unsequenced, every, (2, 3, 4), (0, 1), (False, True), (False, True))
+    answers(course, "epoch", lambda at, epoch: check_epoch(ENTRIES[at], producer_id=7, epoch=epoch), every, (2, 3, 4))
 
     def marked(at: int, producer: int, epoch: int, coordinator: int, version: int) -> Any:
         return check_marker(
             ENTRIES[at], producer_id=producer, epoch=epoch, coordinator_epoch=coordinator, transaction_version=version
         )
 
-    answers(story, "marker", marked, every, (-1, 0, 7), (-1, 0, 2, 3, 4, 32_767), (-1, 4, 5, 6), (0, 1, 2, 3))
+    answers(course, "marker", marked, every, (-1, 0, 7), (-1, 0, 2, 3, 4, 32_767), (-1, 4, 5, 6), (0, 1, 2, 3))
     for known in filter(None, ENTRIES):
-        story.step(
+        course.step(
             f"entry {told(known, HERE)}",
             lambda known=known: (
                 known.last_sequence, known.last_data_offset, [known.is_open(epoch) for epoch in (2, 3, 32_767)],
@@ -141,15 +141,15 @@ def test_of_producers(story: Story) -> None:
             ),
         )  # fmt: skip
     whole = pack_snapshot(filter(None, ENTRIES))
-    story.step("packed", lambda: (whole, parse_snapshot(HERE / "s", whole)))
-    story.step("packed nothing", lambda: (pack_snapshot([]), parse_snapshot(HERE / "s", pack_snapshot([]))))
-    held(KEPT / "producers.txt", joined(story.lines))
+    course.step("packed", lambda: (whole, parse_snapshot(HERE / "s", whole)))
+    course.step("packed nothing", lambda: (pack_snapshot([]), parse_snapshot(HERE / "s", pack_snapshot([]))))
+    held(KEPT / "producers.txt", joined(course.lines))
 
 
-def test_of_the_table_of_producers(story: Story) -> None:
+def test_of_the_table_of_producers(course: Course) -> None:
     """Step by step, with what is left of questions, open transactions and those not decided yet."""
     table = ProducerState()
-    story.watch(table)
+    course.watch(table)
     steps: list[tuple[str, Callable[[], Any]]] = []
 
     def data(producer: int, epoch: int, sequence: int, offset: int, delta: int, transactional: bool) -> None:
@@ -194,18 +194,18 @@ def test_of_the_table_of_producers(story: Story) -> None:
     ended(1, 2, 5, 18, aborted=False)
     ended(9, 0, 0, 19, aborted=True)
     for name, act in steps:
-        story.step(name, act, table)
+        course.step(name, act, table)
     for mark in (0, 10, 11, 17, 18, 19, 30):
-        story.step(f"stable {mark}", lambda mark=mark: table.last_stable_offset(mark), table)
+        course.step(f"stable {mark}", lambda mark=mark: table.last_stable_offset(mark), table)
     data_of_five = lambda: table.data_appended(5, 0, 0, 20, 0, 3_000, transactional=True)  # noqa: E731
-    story.step("one more open", data_of_five, table)
-    story.step("first open", lambda: (table.first_open_offset(-1), table.first_open_offset(99)))
+    course.step("one more open", data_of_five, table)
+    course.step("first open", lambda: (table.first_open_offset(-1), table.first_open_offset(99)))
     for now in (1_904, 1_905, 1_908, 3_016, 3_017, 3_018, 3_019, 9_999):
-        story.step(f"expire {now}", lambda now=now: table.expire(now, 1_000), table)
-    story.step("restore", lambda: table.restore(entry(1, opened_at=40)), table)
-    story.step("restore another", lambda: table.restore(ProducerEntry(8, 1)), table)
-    story.step("clear", table.clear, table)
-    held(KEPT / "table-of-producers.txt", story.lines)
+        course.step(f"expire {now}", lambda now=now: table.expire(now, 1_000), table)
+    course.step("restore", lambda: table.restore(entry(1, opened_at=40)), table)
+    course.step("restore another", lambda: table.restore(ProducerEntry(8, 1)), table)
+    course.step("clear", table.clear, table)
+    held(KEPT / "table-of-producers.txt", course.lines)
 
 
 # -- files of a log ------------------------------------------------------------------------------------------------
@@ -215,16 +215,16 @@ def words(*values: int, kind: str = "i") -> bytes:
     return struct.pack(f">{len(values)}{kind}", *values)
 
 
-def test_of_indexes(story: Story) -> None:
+def test_of_indexes(course: Course) -> None:
     contents = [
         b"", b"x", words(0, 0), words(3, 40), words(0, 0, 0, 0), words(3, 40, 0, 0), words(3, 40, 5, 90, 0, 0, 0, 0),
         words(3, 40, 3, 90), words(3, 40, 5, 40), words(5, 40, 3, 90), words(3, 40, 9, 80, 9, 99), words(0, 0, 3, 40),
         words(3, 0), words(0, 40), words(3, 40, 5), words(-1, 5), words(3, 40, 0, 90),
     ]  # fmt: skip
     for data in contents:
-        answers(story, f"offset index of {data.hex()}", OffsetIndex.parse, [data])
+        answers(course, f"offset index of {data.hex()}", OffsetIndex.parse, [data])
         answers(
-            story,
+            course,
             f"believed of {data.hex()}",
             OffsetIndex.believed,
             [data],
@@ -237,8 +237,8 @@ def test_of_indexes(story: Story) -> None:
         )),
     ]  # fmt: skip
     for data in times:
-        answers(story, f"time index of {data.hex()}", TimeIndex.parse, [data])
-        answers(story, f"believed of {data.hex()}", TimeIndex.believed, [data])
+        answers(course, f"time index of {data.hex()}", TimeIndex.parse, [data])
+        answers(course, f"believed of {data.hex()}", TimeIndex.believed, [data])
     index, later = OffsetIndex(), TimeIndex()
     for offset, position, time in (
         (4, 100, 50),
@@ -248,11 +248,11 @@ def test_of_indexes(story: Story) -> None:
         (30, 950, 0),
         (31, 960, 60),
     ):
-        story.step("add", lambda o=offset, p=position, t=time: (index.append(o, p), later.append_if_later(t, o)))
-    story.step("bytes", lambda: (index, later, index.to_bytes(), later.to_bytes(), len(index), len(later)))
-    answers(story, "lookup", index.lookup, (0, 3, 4, 5, 9, 10, 11, 31, 32))
-    answers(story, "boundary", index.last_boundary, (0, 99, 100, 101, 300, 301, 2_000))
-    answers(story, "time", later.lookup, (0, 49, 50, 51, 59, 60, 61))
+        course.step("add", lambda o=offset, p=position, t=time: (index.append(o, p), later.append_if_later(t, o)))
+    course.step("bytes", lambda: (index, later, index.to_bytes(), later.to_bytes(), len(index), len(later)))
+    answers(course, "lookup", index.lookup, (0, 3, 4, 5, 9, 10, 11, 31, 32))
+    answers(course, "boundary", index.last_boundary, (0, 99, 100, 101, 300, 301, 2_000))
+    answers(course, "time", later.lookup, (0, 49, 50, 51, 59, 60, 61))
 
     def cut(at: int) -> Any:
         copies = OffsetIndex.parse(index.to_bytes()), TimeIndex.parse(later.to_bytes())
@@ -261,14 +261,14 @@ def test_of_indexes(story: Story) -> None:
             one.truncate(at)
         return copies
 
-    answers(story, "cut", cut, (0, 4, 5, 9, 10, 11, 100, 101, 301, 960, 961))
-    held(KEPT / "indexes.txt", joined(story.lines))
+    answers(course, "cut", cut, (0, 4, 5, 9, 10, 11, 100, 101, 301, 960, 961))
+    held(KEPT / "indexes.txt", joined(course.lines))
 
 
-def test_of_the_transaction_index(story: Story) -> None:
+def test_of_the_transaction_index(course: Course) -> None:
     entries = [AbortedTransaction(1, 0, 5, 6), AbortedTransaction(2, 3, 9, 7), AbortedTransaction(1, 8, 12, 13)]
     data = pack_transaction_index(entries)
-    story.step(
+    course.step(
         "packed",
         lambda: (
             data,
@@ -277,18 +277,18 @@ def test_of_the_transaction_index(story: Story) -> None:
             parse_transaction_index(data[:-1]),
         ),
     )
-    answers(story, "overlapping", lambda low, high: overlapping(entries, low, high), range(0, 15), range(0, 15))
+    answers(course, "overlapping", lambda low, high: overlapping(entries, low, high), range(0, 15), range(0, 15))
     changed = [
         data, data + b"x", b"", *(pack_transaction_index([AbortedTransaction(*one)]) for one in (
             (0, 0, 1, 2), (-1, 0, 1, 2), (1, -1, 1, 2), (1, 1, 1, 2), (1, 2, 1, 2), (1, 0, 4, 5), (1, 0, 5, 5),
         )),
         b"\0\1" + data[2:], data[34:68] + data[:34], data[:34] + data[:34],
     ]  # fmt: skip
-    answers(story, "sound", sound_transaction_index, changed, (0, 1, 4, 5, 6), (2, 5, 6, 9, 12, 13))
-    held(KEPT / "transaction-index.txt", joined(story.lines))
+    answers(course, "sound", sound_transaction_index, changed, (0, 1, 4, 5, 6), (2, 5, 6, 9, 12, 13))
+    held(KEPT / "transaction-index.txt", joined(course.lines))
 
 
-def test_of_walks(story: Story) -> None:
+def test_of_walks(course: Course) -> None:
     data = bytes(batch(2) + keyed((b"k", None), base_offset=2) + marker(1, 0, abort=True) + batch(1, base_offset=9))
     ends = [end for end, _ in Walk.of_bytes(data).headers()]
 
@@ -299,22 +299,22 @@ def test_of_walks(story: Story) -> None:
             found.append(([one[:2] for one in getattr(walk, kind)()], walk.position, walk.verdict, walk.why))
         return found
 
-    answers(story, "walk", walked, [data, b""], (0, *ends[1:], len(data), len(data) + 1))
+    answers(course, "walk", walked, [data, b""], (0, *ends[1:], len(data), len(data) + 1))
     cuts = [size + more for size in ends for more in (0, 1, 11, 12, 60, 61, 62)]
-    answers(story, "cut", lambda size: walked(data[:size], 0), sorted(cuts))
+    answers(course, "cut", lambda size: walked(data[:size], 0), sorted(cuts))
 
     def changed(at: int, value: int) -> Any:
         return walked(data[: ends[1] + at] + bytes([value]) + data[ends[1] + at + 1 :], 0)
 
-    answers(story, "changed", changed, (7, 8, 9, 10, 11, 16, 20, 22, 30, 60, 65), (0, 1, 2, 49, 255))
+    answers(course, "changed", changed, (7, 8, 9, 10, 11, 16, 20, 22, 30, 60, 65), (0, 1, 2, 49, 255))
     answers(
-        story,
+        course,
         "sound after",
         partial(sound_batch_after, data),
         (0, *ends, len(data)),
         range(0, 11),
     )
-    answers(story, "sound after, of", lambda size: sound_batch_after(data[:size], 0, 0), sorted({*cuts, *ends[1:]}))
+    answers(course, "sound after, of", lambda size: sound_batch_after(data[:size], 0, 0), sorted({*cuts, *ends[1:]}))
     controls = [
         marker(1, 0, abort=True),
         marker(1, 0, abort=False),
@@ -327,100 +327,101 @@ def test_of_walks(story: Story) -> None:
         encode_batch((), last_offset=0, control=True),
         batch(1)[:-1],
     ]
-    answers(story, "marker", read_marker, controls)
-    held(KEPT / "walks.txt", joined(story.lines))
+    answers(course, "marker", read_marker, controls)
+    held(KEPT / "walks.txt", joined(course.lines))
 
 
-def test_of_folders_of_partitions(story: Story) -> None:
+def test_of_folders_of_partitions(course: Course) -> None:
     for name in (
         "00000000000000000000.log", "00000000000000000007.log", "00000000000000000007.index", "7.timeindex", "x.log",
         "00000000000000000007.txnindex.cleaned", "00000000000000000009.log.swap", "00000000000000000003.log.swap",
         "00000000000000000007.snapshot", "anything", "00000000000000000007.log.deleted", "x.deleted", "y.log.swap.x",
         "\u0663.log", "00000000000000000009.snapshot.swap", "z.cleaned",
     ):  # fmt: skip
-        (story.root / name).write_bytes(bytes(batch(3, base_offset=9)) if name.endswith("swap") else b"12345")
-    found = story.step("scan", lambda: scan_folder(story.root))
-    story.step("swaps that count", found.swaps_that_count)
-    found.cleaned = [story.root / "00000000000000000009.log.cleaned"]
-    story.step("swaps that count below", found.swaps_that_count)
+        (course.root / name).write_bytes(bytes(batch(3, base_offset=9)) if name.endswith("swap") else b"12345")
+    found = course.step("scan", lambda: scan_folder(course.root))
+    course.step("swaps that count", found.swaps_that_count)
+    found.cleaned = [course.root / "00000000000000000009.log.cleaned"]
+    course.step("swaps that count below", found.swaps_that_count)
     found.cleaned.clear()
-    story.step("all swaps count", found.swaps_that_count)
-    story.step("odd", found.refuse_odd)
-    story.step("drop", lambda: (found.drop(".log", 7), found.drop(".log", 8), found))
+    course.step("all swaps count", found.swaps_that_count)
+    course.step("odd", found.refuse_odd)
+    course.step("drop", lambda: (found.drop(".log", 7), found.drop(".log", 8), found))
     answers(
-        story,
+        course,
         "replaced by",
-        lambda name: [told(each, story.root) for each in replaced_by(story.root / name)],
+        lambda name: [told(each, course.root) for each in replaced_by(course.root / name)],
         sorted(path.name for path in found.swaps),
     )
-    (story.root / "00000000000000000005.log.swap").touch()
-    answers(story, "replaced by", lambda name: replaced_by(story.root / name)[0], ["00000000000000000005.log.swap"])
+    (course.root / "00000000000000000005.log.swap").touch()
+    answers(course, "replaced by", lambda name: replaced_by(course.root / name)[0], ["00000000000000000005.log.swap"])
     answers(
-        story,
+        course,
         "base offset",
         lambda name: base_offset_of(HERE / name),
         ("7.log", "x.log", ".log", "12", "1a.log", "\u0663.log"),
     )
-    held(KEPT / "folders-of-partitions.txt", story.lines)
+    held(KEPT / "folders-of-partitions.txt", course.lines)
 
 
-def test_of_leader_epochs(story: Story) -> None:
-    epochs = LeaderEpochs(story.root, story.disk)
-    story.watch(epochs)
+def test_of_leader_epochs(course: Course) -> None:
+    epochs = LeaderEpochs(course.root, course.disk)
+    course.watch(epochs)
     for epoch, start in ((3, 10), (3, 12), (3, 9), (5, 20), (7, 20), (8, 30), (6, 40), (9, 35), (11, 50), (12, 60)):
-        story.step(f"assign {epoch} {start}", lambda e=epoch, s=start: epochs.assign(e, s), epochs)
-    story.step("facts", lambda: (epochs.latest, epochs.is_dirty, epochs.content()))
-    answers(story, "end offset", lambda epoch: epochs.end_offset_for(epoch, 99), range(-1, 14))
-    answers(story, "epoch of", epochs.epoch_for_offset, range(5, 65, 5))
+        course.step(f"assign {epoch} {start}", lambda e=epoch, s=start: epochs.assign(e, s), epochs)
+    course.step("facts", lambda: (epochs.latest, epochs.is_dirty, epochs.content()))
+    answers(course, "end offset", lambda epoch: epochs.end_offset_for(epoch, 99), range(-1, 14))
+    answers(course, "epoch of", epochs.epoch_for_offset, range(5, 65, 5))
     content = epochs.content()
-    story.step("write", lambda: epochs.write(content), epochs)
-    story.step("write again", lambda: epochs.write(content), epochs)
+    course.step("write", lambda: epochs.write(content), epochs)
+    course.step("write again", lambda: epochs.write(content), epochs)
     for end in (61, 60, 50):
-        story.step(f"from the end {end}", lambda end=end: epochs.truncate_from_end(end), epochs)
+        course.step(f"from the end {end}", lambda end=end: epochs.truncate_from_end(end), epochs)
     for start in (5, 8, 9, 10, 22, 35):
-        story.step(f"from the start {start}", lambda start=start: epochs.truncate_from_start(start), epochs)
-    story.step("write without fsync", lambda: epochs.write(epochs.content(), sync=False), epochs)
-    other = LeaderEpochs(story.root, story.disk)
-    story.step("load", other.load, other)
-    story.step("replace", lambda: other.replace(epochs), other)
-    story.step("relocate", lambda: other.relocate(story.root / "x"), other)
-    story.step(
+        course.step(f"from the start {start}", lambda start=start: epochs.truncate_from_start(start), epochs)
+    course.step("write without fsync", lambda: epochs.write(epochs.content(), sync=False), epochs)
+    other = LeaderEpochs(course.root, course.disk)
+    course.step("load", other.load, other)
+    course.step("replace", lambda: other.replace(epochs), other)
+    course.step("relocate", lambda: other.relocate(course.root / "x"), other)
+    course.step(
         "of nothing",
         lambda: (
             other.load(),
-            LeaderEpochs(HERE, story.disk).latest,
-            LeaderEpochs(HERE, story.disk).end_offset_for(0, 9),
+            LeaderEpochs(HERE, course.disk).latest,
+            LeaderEpochs(HERE, course.disk).end_offset_for(0, 9),
         ),
     )
-    held(KEPT / "leader-epochs.txt", story.lines)
+    held(KEPT / "leader-epochs.txt", course.lines)
 
 
-def test_of_files_and_short_calls(story: Story) -> None:
-    path = story.root / "f"
-    story.step("write", lambda: write_file(path, b"0123456789", sync=True, disk=story.disk))
-    story.step("write nothing", lambda: write_file(story.root / "empty", b"", sync=False, disk=story.disk))
-    story.step("replace", lambda: replace_file(path, b"abcdefghij", story.disk))
-    story.step("replace without fsync", lambda: replace_file(path, b"0123456789", story.disk, sync=False))
-    file = LogFile(path, os.O_RDWR, story.disk)
-    read, write = story.disk.pread, story.disk.pwrite
-    story.disk.pread = lambda descriptor, count, at: read(descriptor, min(count, 3), at)
-    story.disk.pwrite = lambda descriptor, data, at: write(descriptor, data[:3], at)
-    answers(story, "read", file.pread, (0, 3, 4, 9, 10, 11, 20), (0, 4, 9, 10, 11))
-    answers(story, "write", lambda count, at: file.write_fully(b"x" * count, at), (0, 1, 3, 4, 7), (0, 10))
-    answers(story, "write again", file.write_again, (0, 5), (5, 9, 17))
-    story.step("size", lambda: (file.size(), file.modified_ms() > 1_600_000_000_000))
-    story.step("truncate", lambda: file.truncate(5), look=True)
-    story.step("sync", lambda: (file.sync(), file.datasync()))
-    story.step("make", lambda: make_directory(story.root / "x", story.disk))
-    story.step("make again", lambda: make_directory(story.root / "x", story.disk))
-    story.step("make over a file", lambda: make_directory(path, story.disk))
-    story.step(
-        "remove", lambda: remove_files([story.root / "gone", path, story.root / "x", story.root / "empty"], story.disk)
+def test_of_files_and_short_calls(course: Course) -> None:
+    path = course.root / "f"
+    course.step("write", lambda: write_file(path, b"0123456789", sync=True, disk=course.disk))
+    course.step("write nothing", lambda: write_file(course.root / "empty", b"", sync=False, disk=course.disk))
+    course.step("replace", lambda: replace_file(path, b"abcdefghij", course.disk))
+    course.step("replace without fsync", lambda: replace_file(path, b"0123456789", course.disk, sync=False))
+    file = LogFile(path, os.O_RDWR, course.disk)
+    read, write = course.disk.pread, course.disk.pwrite
+    course.disk.pread = lambda descriptor, count, at: read(descriptor, min(count, 3), at)
+    course.disk.pwrite = lambda descriptor, data, at: write(descriptor, data[:3], at)
+    answers(course, "read", file.pread, (0, 3, 4, 9, 10, 11, 20), (0, 4, 9, 10, 11))
+    answers(course, "write", lambda count, at: file.write_fully(b"x" * count, at), (0, 1, 3, 4, 7), (0, 10))
+    answers(course, "write again", file.write_again, (0, 5), (5, 9, 17))
+    course.step("size", lambda: (file.size(), file.modified_ms() > 1_600_000_000_000))
+    course.step("truncate", lambda: file.truncate(5), look=True)
+    course.step("sync", lambda: (file.sync(), file.datasync()))
+    course.step("make", lambda: make_directory(course.root / "x", course.disk))
+    course.step("make again", lambda: make_directory(course.root / "x", course.disk))
+    course.step("make over a file", lambda: make_directory(path, course.disk))
+    course.step(
+        "remove",
+        lambda: remove_files([course.root / "gone", path, course.root / "x", course.root / "empty"], course.disk),
     )
-    held(KEPT / "short-calls.txt", joined(story.lines))
+    held(KEPT / "short-calls.txt", joined(course.lines))
 
 
-def test_of_checkpoints(story: Story) -> None:
+def test_of_checkpoints(course: Course) -> None:
     contents = [
         b"",
         b"0\n0\n",
@@ -439,11 +440,13 @@ def test_of_checkpoints(story: Story) -> None:
         b"0\n2\nt 0 5\nt 0 6\n",
     ]
     for data in contents:
-        story.step(f"offsets in {data!r}", lambda data=data: parse_offsets(HERE / "c", data))
-    story.step("format", lambda: (format_checkpoint([]), format_checkpoint(["a 0 1", "b 0 2"])))
-    story.step("write", lambda: write_offsets(story.root / "c", {("u", 10): 1, ("u", 9): 2, ("t", 0): 3}, story.disk))
-    story.lines.append((story.root / "c").read_text().replace("\n", "|"))
-    held(KEPT / "checkpoints.txt", story.lines)
+        course.step(f"offsets in {data!r}", lambda data=data: parse_offsets(HERE / "c", data))
+    course.step("format", lambda: (format_checkpoint([]), format_checkpoint(["a 0 1", "b 0 2"])))
+    course.step(
+        "write", lambda: write_offsets(course.root / "c", {("u", 10): 1, ("u", 9): 2, ("t", 0): 3}, course.disk)
+    )
+    course.lines.append((course.root / "c").read_text().replace("\n", "|"))
+    held(KEPT / "checkpoints.txt", course.lines)
 
 
 # -- log directories ---------------------------------------------------------------------------------------------------
@@ -461,7 +464,7 @@ class Uuids:
         return next(self._numbers).to_bytes(1) * 16
 
 
-def test_of_names_and_identities(story: Story) -> None:
+def test_of_names_and_identities(course: Course) -> None:
     names = (
         "t-0",
         "t-0-1",
@@ -479,8 +482,8 @@ def test_of_names_and_identities(story: Story) -> None:
         "t 1-0.f-delete",
         "t-0.f-other",
     )
-    answers(story, "folder", parse_folder_name, names)
-    answers(story, "suffixed", suffixed_name, ("t", "t" * 249), (0, 1_000), (ID,), ("delete", "future"))
+    answers(course, "folder", parse_folder_name, names)
+    answers(course, "suffixed", suffixed_name, ("t", "t" * 249), (0, 1_000), (ID,), ("delete", "future"))
     texts = (
         "version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw",
         "topic_id:  AAECAwQFBgcICQoLDA0ODw \nversion: 0",
@@ -492,8 +495,8 @@ def test_of_names_and_identities(story: Story) -> None:
         "",
         "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
     )
-    answers(story, "topic id", lambda text: parse_topic_id(HERE / "m", text.encode()), texts)
-    story.step("no text", lambda: parse_topic_id(HERE / "m", b"\xff"))
+    answers(course, "topic id", lambda text: parse_topic_id(HERE / "m", text.encode()), texts)
+    course.step("no text", lambda: parse_topic_id(HERE / "m", b"\xff"))
     properties = (
         "a=b",
         "a:b",
@@ -515,7 +518,7 @@ def test_of_names_and_identities(story: Story) -> None:
         "a=:b",
         "a b=c",
     )
-    answers(story, "properties", meta_properties.parse_properties, properties)
+    answers(course, "properties", meta_properties.parse_properties, properties)
     text = uuid_text(ID)
     files = (
         f"version=1\ncluster.id=c\nnode.id=1\ndirectory.id={text}",
@@ -530,24 +533,24 @@ def test_of_names_and_identities(story: Story) -> None:
         "version=3",
         "version=1\ncluster.id=\xe9\nnode.id=1",
     )
-    answers(story, "identity", lambda text: meta_properties.read(HERE / "m", text.encode("iso-8859-1")), files)
+    answers(course, "identity", lambda text: meta_properties.read(HERE / "m", text.encode("iso-8859-1")), files)
     for content, node in itertools.product((None, *files[:3]), (1, 2)):
-        path = story.root / meta_properties.FILE
+        path = course.root / meta_properties.FILE
         path.unlink(missing_ok=True)
         if content is not None:
             path.write_text(content)
         for cluster in (None, "mine"):
-            story.step(
+            course.step(
                 f"load {content!r} {node} {cluster}",
                 lambda node=node, cluster=cluster: meta_properties.load_or_create(
-                    story.root, node_id=node, new_uuid=Uuids(), cluster_id=cluster, disk=story.disk
+                    course.root, node_id=node, new_uuid=Uuids(), cluster_id=cluster, disk=course.disk
                 ),
                 look=True,
             )
-            story.lines.append(path.read_text().replace("\n", "|") if path.exists() else "no file")
+            course.lines.append(path.read_text().replace("\n", "|") if path.exists() else "no file")
     full = [OSError(number, "no") for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO)]
     answers(
-        story,
+        course,
         "is full",
         is_full,
         [
@@ -558,69 +561,69 @@ def test_of_names_and_identities(story: Story) -> None:
             StorageError("cannot", HERE),
         ],
     )
-    held(KEPT / "names-and-identities.txt", joined(story.lines))
+    held(KEPT / "names-and-identities.txt", joined(course.lines))
 
 
-def test_of_a_directory(story: Story) -> None:
-    one = LogDirectory.open(story.root, story.disk)
-    (story.root / ".lock").write_text("")  # it has our process id
-    story.watch(one)
+def test_of_a_directory(course: Course) -> None:
+    one = LogDirectory.open(course.root, course.disk)
+    (course.root / ".lock").write_text("")  # it has our process id
+    course.watch(one)
     topics = {("t", 0): ID, ("t", 1): ID, ("u", 0): OTHER}
-    story.step("create", lambda: one.create_folders(topics), one)
-    story.lines.append((story.root / "t-0" / "partition.metadata").read_text().replace("\n", "|"))
-    story.step("create again", lambda: one.create_folders(topics), one)
-    story.step("create nothing", lambda: one.create_folders({}), one)
-    future = story.step("future", lambda: one.create_future("t", 2, ID, unique=OTHER), one)
-    another = story.step("another", lambda: one.create_future("t", 3, ID, unique=OTHER), one)
-    story.lines.append((future / "partition.metadata").read_text().replace("\n", "|"))
-    story.step("rename", lambda: one.rename_future(future, "t", 2), one)
-    story.step("retire future", lambda: one.retire_future(another, "t", 3, unique=ID), one)
-    story.step("retire", lambda: one.retire("u", 0, unique=ID), one)
-    story.step("give back", lambda: one.give_back(story.root / f"u-0.{ID.hex()}-delete", "u", 0), one)
-    story.step("retire as a stray", lambda: one.retire("u", 0, unique=ID, kind="stray"), one)
-    story.step("retire nothing", lambda: one.retire("u", 0, unique=ID), one)
+    course.step("create", lambda: one.create_folders(topics), one)
+    course.lines.append((course.root / "t-0" / "partition.metadata").read_text().replace("\n", "|"))
+    course.step("create again", lambda: one.create_folders(topics), one)
+    course.step("create nothing", lambda: one.create_folders({}), one)
+    future = course.step("future", lambda: one.create_future("t", 2, ID, unique=OTHER), one)
+    another = course.step("another", lambda: one.create_future("t", 3, ID, unique=OTHER), one)
+    course.lines.append((future / "partition.metadata").read_text().replace("\n", "|"))
+    course.step("rename", lambda: one.rename_future(future, "t", 2), one)
+    course.step("retire future", lambda: one.retire_future(another, "t", 3, unique=ID), one)
+    course.step("retire", lambda: one.retire("u", 0, unique=ID), one)
+    course.step("give back", lambda: one.give_back(course.root / f"u-0.{ID.hex()}-delete", "u", 0), one)
+    course.step("retire as a stray", lambda: one.retire("u", 0, unique=ID, kind="stray"), one)
+    course.step("retire nothing", lambda: one.retire("u", 0, unique=ID), one)
     for given in (ID, OTHER):
-        story.step(
+        course.step(
             f"retire others than {given.hex()}",
             lambda given=given: one.retire_others("t", 1, given, unique=lambda: OTHER),
             one,
         )
-    (story.root / "x-0").mkdir()
-    story.step("unfinished", lambda: [one.is_unfinished(*each) for each in (("x", 0), ("t", 0))])
-    (story.root / "x-0" / "partition.metadata.tmp").touch()
-    story.step("unfinished still", lambda: one.is_unfinished("x", 0))
-    (story.root / "__cluster_metadata-0").mkdir()
-    (story.root / "remote-log-index-cache").mkdir()
-    story.step("scan", lambda: _sorted(one.scan()))
-    (story.root / "stranger").mkdir()
-    story.step("scan with a stranger", one.scan)
+    (course.root / "x-0").mkdir()
+    course.step("unfinished", lambda: [one.is_unfinished(*each) for each in (("x", 0), ("t", 0))])
+    (course.root / "x-0" / "partition.metadata.tmp").touch()
+    course.step("unfinished still", lambda: one.is_unfinished("x", 0))
+    (course.root / "__cluster_metadata-0").mkdir()
+    (course.root / "remote-log-index-cache").mkdir()
+    course.step("scan", lambda: _sorted(one.scan()))
+    (course.root / "stranger").mkdir()
+    course.step("scan with a stranger", one.scan)
     for text in (None, '{"version":0,"brokerEpoch":7}', "", "{}", '{"brokerEpoch":"x"}', "[1]", '{"brokerEpoch":0}'):
         if text is not None:
-            (story.root / ".kafka_cleanshutdown").write_text(text)
-        story.step(f"clean marker {text}", one.take_clean_marker)
-    story.step("write marker", lambda: one.write_clean_marker(12))
-    story.lines.append((story.root / ".kafka_cleanshutdown").read_text())
-    story.step("usable", lambda: why_unusable(story.root, ID, story.disk))
-    meta_properties.write(story.root, meta_properties.MetaProperties("c", 1, ID))
-    story.step("usable", lambda: why_unusable(story.root, ID, story.disk))
-    story.step("another's", lambda: why_unusable(story.root, OTHER, story.disk))
+            (course.root / ".kafka_cleanshutdown").write_text(text)
+        course.step(f"clean marker {text}", one.take_clean_marker)
+    course.step("write marker", lambda: one.write_clean_marker(12))
+    course.lines.append((course.root / ".kafka_cleanshutdown").read_text())
+    course.step("usable", lambda: why_unusable(course.root, ID, course.disk))
+    meta_properties.write(course.root, meta_properties.MetaProperties("c", 1, ID))
+    course.step("usable", lambda: why_unusable(course.root, ID, course.disk))
+    course.step("another's", lambda: why_unusable(course.root, OTHER, course.disk))
     for number in range(6):
-        story.disk.refuse_at = number
-        story.step(f"refused at {number}", lambda: why_unusable(story.root, ID, story.disk))
-    story.disk.refuse_at = -1
-    story.step("close", one.close, look=True)
-    story.step("close again", one.close, look=True)
-    held(KEPT / "directory.txt", story.lines)
+        course.disk.refuse_at = number
+        course.step(f"refused at {number}", lambda: why_unusable(course.root, ID, course.disk))
+    course.disk.refuse_at = -1
+    course.step("close", one.close, look=True)
+    course.step("close again", one.close, look=True)
+    held(KEPT / "directory.txt", course.lines)
 
 
 def _sorted(scan: Scan) -> dict[str, Any]:
     return {name: sorted(one.items() if isinstance(one, dict) else one) for name, one in asdict(scan).items()}
 
 
-def test_of_several_directories(story: Story) -> None:
+def test_of_several_directories(course: Course) -> None:
     def opened(*names: str, metadata: str | None = None, **more: Any) -> LogDirectories:
         return LogDirectories.open(
-            [str(story.root / name) for name in names], metadata and str(story.root / metadata), story.disk, **more
+            [str(course.root / name) for name in names], metadata and str(course.root / metadata), course.disk, **more
         )
 
     def facts(them: LogDirectories) -> Any:
@@ -633,72 +636,72 @@ def test_of_several_directories(story: Story) -> None:
     def identified(them: LogDirectories, new: Uuids, cluster: str | None = None) -> Any:
         return them.identify(node_id=1, new_uuid=new, cluster_id=cluster), facts(them)
 
-    answers(story, "paths", absolute_paths, [[], [""], ["/a", "/b"], ["/a", "", "/a"]])
-    answers(story, "metadata", metadata_directory, [["/a", "/b"]], [None, "", "/c"])
+    answers(course, "paths", absolute_paths, [[], [""], ["/a", "/b"], ["/a", "", "/a"]])
+    answers(course, "metadata", metadata_directory, [["/a", "/b"]], [None, "", "/c"])
     uuids = Uuids()
     them = opened("a", "b")
-    story.step("new", lambda: facts(them))
-    story.step("stops of new ones", lambda: _stops(LastStops.take(them)))
-    story.step("identify", lambda: identified(them, uuids, "cluster"))
+    course.step("new", lambda: facts(them))
+    course.step("stops of new ones", lambda: _stops(LastStops.take(them)))
+    course.step("identify", lambda: identified(them, uuids, "cluster"))
     (them.metadata.path / "__cluster_metadata-0").mkdir()
-    story.step("write", them.write_identities)
-    story.step("new no more", lambda: facts(them))
-    story.step("stops after a crash", lambda: _stops(LastStops.take(them)))
+    course.step("write", them.write_identities)
+    course.step("new no more", lambda: facts(them))
+    course.step("stops after a crash", lambda: _stops(LastStops.take(them)))
     them.logs[0].write_clean_marker(5)
-    story.step("stops of one", lambda: _stops(LastStops.take(them)))
+    course.step("stops of one", lambda: _stops(LastStops.take(them)))
     for one, epoch in zip(them.logs, (5, 7), strict=True):
         one.write_clean_marker(epoch)
     stops = LastStops.take(them)
-    story.step("stops", lambda: _stops(stops))
-    story.step("give back", stops.give_back)
+    course.step("stops", lambda: _stops(stops))
+    course.step("give back", stops.give_back)
     them.logs[1].create_folders({("t", 0): ID, ("u", 0): OTHER})
-    story.step("scans", lambda: [(one.path, _sorted(scan)) for one, scan in them.scans()])
+    course.step("scans", lambda: [(one.path, _sorted(scan)) for one, scan in them.scans()])
     scans = them.scans()
     (them.logs[1].path / "c").write_text("0\n3\nt 0 5\nu 0 6\nz 0 7\n")
     (them.logs[0].path / "c").write_text("0\n2\nt 0 55\nz 0 77\n")
     found = them.offsets_in(scans, "c")
-    story.step("offsets", lambda: [offsets for _, offsets in found])
+    course.step("offsets", lambda: [offsets for _, offsets in found])
     for of_t in (ID, OTHER, None):
-        story.step(
+        course.step(
             f"offsets of {of_t and of_t.hex()}",
             lambda of_t=of_t: offsets_of(found, lambda key: of_t if key[0] == "t" else OTHER),
         )
     them.close()
     again = opened("a", "b", "c")
-    story.step("with another", lambda: identified(again, uuids))
+    course.step("with another", lambda: identified(again, uuids))
     (again.logs[2].path / "x-0").mkdir()
-    story.step("which has a partition", lambda: facts(again))
-    story.step("give up", lambda: again.give_up(again.logs[2], OSError(5, "no")), look=True)
-    story.step("then", lambda: (facts(again), len(again.offsets_in(scans, "c"))))
-    story.step("give up the metadata", lambda: again.give_up(again.metadata, OSError(5, "no")))
+    course.step("which has a partition", lambda: facts(again))
+    course.step("give up", lambda: again.give_up(again.logs[2], OSError(5, "no")), look=True)
+    course.step("then", lambda: (facts(again), len(again.offsets_in(scans, "c"))))
+    course.step("give up the metadata", lambda: again.give_up(again.metadata, OSError(5, "no")))
     again.close()
-    story.step("in use twice", lambda: facts(opened("a", "b", "a")))
-    story.step("without metadata", lambda: _closed(opened("c", "a"), lambda them: identified(them, uuids)))
-    story.step(
+    course.step("in use twice", lambda: facts(opened("a", "b", "a")))
+    course.step("without metadata", lambda: _closed(opened("c", "a"), lambda them: identified(them, uuids)))
+    course.step(
         "another metadata", lambda: _closed(opened("a", "b", metadata="b"), lambda them: identified(them, uuids))
     )
-    story.step("metadata apart", lambda: _closed(opened("a", "b", metadata="m"), lambda them: identified(them, uuids)))
-    meta = (story.root / "a" / meta_properties.FILE).read_text()
-    mine = (story.root / "b" / meta_properties.FILE).read_text()
+    course.step("metadata apart", lambda: _closed(opened("a", "b", metadata="m"), lambda them: identified(them, uuids)))
+    meta = (course.root / "a" / meta_properties.FILE).read_text()
+    mine = (course.root / "b" / meta_properties.FILE).read_text()
     for name, text in (
         ("twice", meta),
         ("of another cluster", mine.replace("cluster.id=cluster", "cluster.id=x")),
         ("of another node", mine.replace("node.id=1", "node.id=2")),
     ):
-        (story.root / "b" / meta_properties.FILE).write_text(text)
-        story.step(name, lambda: _closed(opened("a", "b"), lambda them: identified(them, uuids)))
-    (story.root / "b" / meta_properties.FILE).write_text(mine)
-    (story.root / "a" / "__cluster_metadata-0").rmdir()
-    story.step("metadata log is gone", lambda: _closed(opened("a", "b"), LogDirectories.scans))
-    (story.root / "file").touch()
-    story.step("a file", lambda: _closed(opened("a", "file"), facts))
-    story.step("a file, and all are wanted", lambda: _closed(opened("a", "file", all_of_them=True), facts))
-    story.step("a file for the metadata", lambda: _closed(opened("file", "a"), facts))
-    story.step("a file for all", lambda: _closed(opened("file", metadata="a"), facts))
-    (story.root / "link").symlink_to(story.root / "a")
+        (course.root / "b" / meta_properties.FILE).write_text(text)
+        course.step(name, lambda: _closed(opened("a", "b"), lambda them: identified(them, uuids)))
+    (course.root / "b" / meta_properties.FILE).write_text(mine)
+    (course.root / "a" / "__cluster_metadata-0").rmdir()
+    course.step("metadata log is gone", lambda: _closed(opened("a", "b"), LogDirectories.scans))
+    (course.root / "file").touch()
+    course.step("a file", lambda: _closed(opened("a", "file"), facts))
+    course.step("a file, and all are wanted", lambda: _closed(opened("a", "file", all_of_them=True), facts))
+    course.step("a file for the metadata", lambda: _closed(opened("file", "a"), facts))
+    course.step("a file for all", lambda: _closed(opened("file", metadata="a"), facts))
+    (course.root / "link").symlink_to(course.root / "a")
     for names in (["a", "link"], ["link", "b"], ["a", "a/b"], ["a/b", "a"], ["z/y", "z"], ["link/x", "a"]):
-        story.step(f"distinct {names}", lambda names=names: check_distinct([story.root / name for name in names]))
-    held(KEPT / "directories.txt", story.lines)
+        course.step(f"distinct {names}", lambda names=names: check_distinct([course.root / name for name in names]))
+    held(KEPT / "directories.txt", course.lines)
 
 
 def _stops(stops: LastStops) -> Any:

@@ -38,9 +38,9 @@ _CONSUMER = _tests(
 )
 _OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
 _WHY = "tests/coordinator/why"
-_KEPT = "kept_stories kept_tables thresholds words_of_files errors "
+_KEPT = "kept_courses kept_tables thresholds words_of_files errors "
 _RECOVERY = (
-    "tests/storage/test_kept_stories.py::test_of_opening",
+    "tests/storage/test_kept_courses.py::test_of_opening",
     *_tests("storage", "retention producers partition_log recovery"),
 )
 _FILES = ("storage", _KEPT + "log_directory retention")

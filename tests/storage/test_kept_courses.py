@@ -25,8 +25,8 @@ from storage.reading import walk
 from storage.state import segment as segment_module
 from storage.state.log_config import LogConfig
 from storage.state.tail import TailBudget
+from tests.storage.courses import Course, joined, short, told
 from tests.storage.logs import COMPACT, SMALL, batch, keyed, marker, transactional
-from tests.storage.stories import Story, joined, short, told
 from tests.support.kept import held
 
 pytestmark = pytest.mark.skipif(TREE != "pure", reason="native code does not show its state")
@@ -34,25 +34,25 @@ KEPT = Path(__file__).parent / "kept"
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
+def course(tmp_path: Path) -> Course:
     folder = tmp_path / "t-0"
     folder.mkdir()
-    return Story(folder)
+    return Course(folder)
 
 
-def opened(story: Story, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
-    """The log of the story's folder, and how it came to be."""
+def opened(course: Course, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
+    """The log of the course's folder, and how it came to be."""
     name = f"open {' '.join(f'{key}={value}' for key, value in options.items())}"
     made: list[PartitionLog] = []
     tail = TailBudget(limit_bytes=1_500, limit_batches=9)
 
     def act() -> Any:
-        made.append(PartitionLog.open(story.root, config, disk=story.disk, tail=tail, **options))
+        made.append(PartitionLog.open(course.root, config, disk=course.disk, tail=tail, **options))
         return made[0].state
 
-    story.step(name, act)
-    assert made, story.lines[-5:]
-    story.watch(made[0].state)
+    course.step(name, act)
+    assert made, course.lines[-5:]
+    course.watch(made[0].state)
     return made[0]
 
 
@@ -73,40 +73,42 @@ def fill(log: PartitionLog) -> None:
         log.append(each, leader_epoch=at // 7, now_ms=5_000 + at)
 
 
-def test_of_appending_and_flushing(story: Story) -> None:
-    log = opened(story)
+def test_of_appending_and_flushing(course: Course) -> None:
+    log = opened(course)
     for at, each in enumerate(batches()):
-        story.step(
+        course.step(
             f"append {at}",
             lambda each=each, at=at: log.append(each, leader_epoch=at // 7, now_ms=5_000 + at),
             log.state,
         )
         if at % 8 == 5:
-            story.step("flush", lambda at=at: log.flush(sync=at != 13), log.state)
-    story.step("roll", lambda: log.roll(now_ms=7_000), log.state)
-    story.step("roll again", lambda: log.roll(now_ms=7_001), log.state)
-    ticket = story.step("begin to flush", log.begin_flush, log.state)
-    story.step("append meanwhile", lambda: log.append(batch(1), leader_epoch=9), log.state)
-    story.step("sync", ticket.sync)
-    story.step("finish", lambda: log.finish_flush(ticket), log.state)
-    story.step("nothing assigned", lambda: log.append_assigned(b""), log.state)
+            course.step("flush", lambda at=at: log.flush(sync=at != 13), log.state)
+    course.step("roll", lambda: log.roll(now_ms=7_000), log.state)
+    course.step("roll again", lambda: log.roll(now_ms=7_001), log.state)
+    ticket = course.step("begin to flush", log.begin_flush, log.state)
+    course.step("append meanwhile", lambda: log.append(batch(1), leader_epoch=9), log.state)
+    course.step("sync", ticket.sync)
+    course.step("finish", lambda: log.finish_flush(ticket), log.state)
+    course.step("nothing assigned", lambda: log.append_assigned(b""), log.state)
     assigned = encode_batch([Record(90, 5, b"k", b"v")], base_offset=90, leader_epoch=10)
-    story.step("assigned", lambda: log.append_assigned(assigned + batch(2, base_offset=95, leader_epoch=11)), log.state)
-    story.step("assigned below", lambda: log.append_assigned(batch(2, base_offset=94, leader_epoch=11)), log.state)
-    story.step("assigned and cut off", lambda: log.append_assigned(batch(2, base_offset=97)[:-1]), log.state)
-    story.step("too large", lambda: log.append(batch(1, value_bytes=2_000), leader_epoch=11), log.state)
-    story.step("let go", log.release_unused, log.state)
-    story.step("let go again", log.release_unused, log.state)
-    story.step("close", log.close, log.state)
-    story.step("close again", log.close, log.state)
+    course.step(
+        "assigned", lambda: log.append_assigned(assigned + batch(2, base_offset=95, leader_epoch=11)), log.state
+    )
+    course.step("assigned below", lambda: log.append_assigned(batch(2, base_offset=94, leader_epoch=11)), log.state)
+    course.step("assigned and cut off", lambda: log.append_assigned(batch(2, base_offset=97)[:-1]), log.state)
+    course.step("too large", lambda: log.append(batch(1, value_bytes=2_000), leader_epoch=11), log.state)
+    course.step("let go", log.release_unused, log.state)
+    course.step("let go again", log.release_unused, log.state)
+    course.step("close", log.close, log.state)
+    course.step("close again", log.close, log.state)
     for act in (log.begin_flush, log.roll, lambda: log.read(0, 9), lambda: log.truncate_to(0)):
-        story.step("after that", act)
-    held(KEPT / "appending.txt", list(short(story.lines)))
+        course.step("after that", act)
+    held(KEPT / "appending.txt", list(short(course.lines)))
 
 
 @pytest.mark.parametrize("kind", ["tail", "files", "copied"])
-def test_of_reading(story: Story, kind: str) -> None:
-    log = opened(story)
+def test_of_reading(course: Course, kind: str) -> None:
+    log = opened(course)
     fill(log)
     log.delete_records_before(3)
     end = log.log_end_offset
@@ -116,73 +118,75 @@ def test_of_reading(story: Story, kind: str) -> None:
         bounds: list[int | None] = [None, offset + 1, offset + 5, end, end + 9]
         for most, bound, least in itertools.product((1, 300, 5_000), bounds, (True, False)):
             said = f"read {offset} {most} {bound} {least}"
-            story.step(
+            course.step(
                 said,
                 lambda o=offset, m=most, b=bound, one=least: log.read(
                     o, m, upper_bound_offset=b, min_one_batch=one, copied=kind == "copied"
                 ),
             )
-    story.step("state", lambda: None, log.state)
-    held(KEPT / f"reading-{kind}.txt", joined(story.lines))
+    course.step("state", lambda: None, log.state)
+    held(KEPT / f"reading-{kind}.txt", joined(course.lines))
 
 
-def test_of_looking_up(story: Story) -> None:
-    log = opened(story)
+def test_of_looking_up(course: Course) -> None:
+    log = opened(course)
     fill(log)
     end = log.log_end_offset
     for reopened in (False, True):
         if reopened:
             log.close()
-            log = opened(story, clean=True)
+            log = opened(course, clean=True)
         for start in (0, 9, 30):
             log.delete_records_before(start)
-            _look_up(story, log, start, end)
-        story.step("state", lambda: None, log.state)
-    held(KEPT / "looking-up.txt", joined(story.lines))
+            _look_up(course, log, start, end)
+        course.step("state", lambda: None, log.state)
+    held(KEPT / "looking-up.txt", joined(course.lines))
 
 
-def _look_up(story: Story, log: PartitionLog, start: int, end: int) -> None:
+def _look_up(course: Course, log: PartitionLog, start: int, end: int) -> None:
     for time in (*range(0, 2_400, 75), 5_000):
-        story.step(f"from {start} at {time}", lambda t=time: log.offset_for_timestamp(t))
-    story.step(f"from {start} latest", log.offset_of_max_timestamp)
+        course.step(f"from {start} at {time}", lambda t=time: log.offset_for_timestamp(t))
+    course.step(f"from {start} latest", log.offset_of_max_timestamp)
     for offset in range(end + 2):
-        story.step(f"from {start} when {offset}", lambda o=offset: log.timestamp_at(o))
+        course.step(f"from {start} when {offset}", lambda o=offset: log.timestamp_at(o))
     for low, high in itertools.product(range(0, end, 5), range(0, end + 6, 6)):
-        story.step(f"from {start} aborted {low} {high}", lambda a=low, b=high: log.aborted_transactions(a, b))
+        course.step(f"from {start} aborted {low} {high}", lambda a=low, b=high: log.aborted_transactions(a, b))
     for mark in range(0, end + 1, 3):
-        story.step(f"from {start} stable {mark}", lambda m=mark: (log.last_stable_offset(m), log.first_unstable_offset))
+        course.step(
+            f"from {start} stable {mark}", lambda m=mark: (log.last_stable_offset(m), log.first_unstable_offset)
+        )
 
 
 @pytest.mark.parametrize("mapped", [False, True])
-def test_of_truncating(story: Story, mapped: bool) -> None:
-    begun = opened(story)
+def test_of_truncating(course: Course, mapped: bool) -> None:
+    begun = opened(course)
     fill(begun)
     end = begun.log_end_offset
     begun.flush()
-    whole = story.root.with_name("whole")
-    shutil.copytree(story.root, whole)
+    whole = course.root.with_name("whole")
+    shutil.copytree(course.root, whole)
     for offset in (end + 1, end, end - 1, 25, 24, 16, 15, 9, 1, 0):
-        story.begin_again(whole)
-        log = opened(story, recovery_point=16, log_start_offset=5)
+        course.begin_again(whole)
+        log = opened(course, recovery_point=16, log_start_offset=5)
         if mapped:
             log.state.tail.clear()
             for base in log.bases:
                 log.read(max(base, 5), 200)
-        story.watch(log.state)
-        story.step(f"truncate {offset}", lambda log=log, to=offset: log.truncate_to(to), log.state)
-        story.step("take files", log.take_deleted_files, log.state)
-        story.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
-        story.step("close", log.close, log.state)
-    held(KEPT / f"truncating-{mapped}.txt", list(short(story.lines)))
+        course.watch(log.state)
+        course.step(f"truncate {offset}", lambda log=log, to=offset: log.truncate_to(to), log.state)
+        course.step("take files", log.take_deleted_files, log.state)
+        course.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
+        course.step("close", log.close, log.state)
+    held(KEPT / f"truncating-{mapped}.txt", list(short(course.lines)))
 
 
-def test_of_retention(story: Story) -> None:
-    begun = opened(story)
+def test_of_retention(course: Course) -> None:
+    begun = opened(course)
     fill(begun)
     end = begun.log_end_offset
     begun.close()
-    whole = story.root.with_name("whole")
-    shutil.copytree(story.root, whole)
+    whole = course.root.with_name("whole")
+    shutil.copytree(course.root, whole)
     size = begun.size_bytes
     first = begun.segments[0].size_bytes
     latest = [segment.max_timestamp for segment in begun.segments]
@@ -200,14 +204,14 @@ def test_of_retention(story: Story) -> None:
         ("size and a byte", 0, 0, end, {"retention_ms": -1, "retention_bytes": size - first + 1}),
         ("no size", 0, 0, end, {"retention_ms": -1, "retention_bytes": 0}),
     ):  # fmt: skip
-        story.begin_again(whole)
-        log = opened(story, replace(SMALL, **more), clean=True)
+        course.begin_again(whole)
+        log = opened(course, replace(SMALL, **more), clean=True)
         log.delete_records_before(start)
-        story.watch(log.state)
-        story.step(f"retain: {name}", lambda log=log, now=now, mark=mark: log.apply_retention(now, mark), log.state)
-        story.step("take files", log.take_deleted_files, log.state)
-        story.step("close", log.close, log.state)
-    held(KEPT / "retention.txt", list(short(story.lines)))
+        course.watch(log.state)
+        course.step(f"retain: {name}", lambda log=log, now=now, mark=mark: log.apply_retention(now, mark), log.state)
+        course.step("take files", log.take_deleted_files, log.state)
+        course.step("close", log.close, log.state)
+    held(KEPT / "retention.txt", list(short(course.lines)))
 
 
 # -- opening what was left ------------------------------------------------------------------------------------
@@ -259,53 +263,53 @@ def damages() -> dict[str, Callable[[Path, list[Path]], object]]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_of_opening(story: Story, clean: bool) -> None:
-    begun = opened(story)
+def test_of_opening(course: Course, clean: bool) -> None:
+    begun = opened(course)
     fill(begun)
     begun.close()
     bases = list(begun.bases)
     end = begun.log_end_offset
-    whole = story.root.with_name("whole")
-    shutil.copytree(story.root, whole)
+    whole = course.root.with_name("whole")
+    shutil.copytree(course.root, whole)
     points = [end] if clean else [0, bases[2], bases[2] + 1]
     for (name, damage), point in itertools.product(damages().items(), points):
-        story.begin_again(whole)
-        damage(story.root, sorted(story.root.glob("*.log")))
-        story.lines.append(f"{name}, {point}")
-        _open_and_close(story, clean=clean, recovery_point=point)
+        course.begin_again(whole)
+        damage(course.root, sorted(course.root.glob("*.log")))
+        course.lines.append(f"{name}, {point}")
+        _open_and_close(course, clean=clean, recovery_point=point)
     for start in (0, bases[1], bases[1] + 1, end, end + 1):
-        story.begin_again(whole)
-        story.lines.append(f"begins at {start}")
-        _open_and_close(story, clean=clean, recovery_point=end, log_start_offset=start, now_ms=86_401_500)
-    held(KEPT / f"opening-{clean}.txt", list(short(story.lines)))
+        course.begin_again(whole)
+        course.lines.append(f"begins at {start}")
+        _open_and_close(course, clean=clean, recovery_point=end, log_start_offset=start, now_ms=86_401_500)
+    held(KEPT / f"opening-{clean}.txt", list(short(course.lines)))
 
 
-def _open(story: Story, **options: Any) -> list[PartitionLog]:
+def _open(course: Course, **options: Any) -> list[PartitionLog]:
     """Open it, if that can be done, and tell what it is then."""
     made: list[PartitionLog] = []
 
     def act() -> Any:
-        made.append(PartitionLog.open(story.root, SMALL, disk=story.disk, tail=None, **options))
-        return told(made[0].state.recovery, story.root)
+        made.append(PartitionLog.open(course.root, SMALL, disk=course.disk, tail=None, **options))
+        return told(made[0].state.recovery, course.root)
 
-    story.step("open", act)
+    course.step("open", act)
     for log in made:
-        story.step("state", lambda: None, log.state)
+        course.step("state", lambda: None, log.state)
     return made
 
 
-def _open_and_close(story: Story, **options: Any) -> None:
-    for log in _open(story, **options):
-        story.step("flush", log.flush, log.state)
-        story.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
-        story.step("close", log.close, log.state)
+def _open_and_close(course: Course, **options: Any) -> None:
+    for log in _open(course, **options):
+        course.step("flush", log.flush, log.state)
+        course.step("append", lambda log=log: log.append(batch(2), leader_epoch=12), log.state)
+        course.step("close", log.close, log.state)
 
 
 # -- compaction ---------------------------------------------------------------------------------------------
 
 
-def compacted(story: Story) -> PartitionLog:
-    log = opened(story, COMPACT)
+def compacted(course: Course) -> PartitionLog:
+    log = opened(course, COMPACT)
     for at in range(30):
         key = b"k%d" % (at % 4)
         value = None if at % 7 == 3 else b"v%d" % at * (20 + at % 3)
@@ -319,34 +323,34 @@ def compacted(story: Story) -> PartitionLog:
     return log
 
 
-def test_of_cleaning(story: Story) -> None:
-    log = compacted(story)
+def test_of_cleaning(course: Course) -> None:
+    log = compacted(course)
     end = log.log_end_offset
     for start, point, now, mark in itertools.product((0, 11), (None, 0, 11, 30, end, end + 1), (0, 1_020), (end, 30)):
         log.delete_records_before(start)
-        story.step(f"dirty {start} {point} {now} {mark}", lambda p=point, n=now, m=mark: log.dirty_range(p, n, m))
+        course.step(f"dirty {start} {point} {now} {mark}", lambda p=point, n=now, m=mark: log.dirty_range(p, n, m))
     for lag in ({"min_compaction_lag_ms": 10}, {"max_compaction_lag_ms": 10}):
         log.config = replace(COMPACT, **lag)
         for now in (1_000, 1_012, 1_025, 1_040):
-            story.step(f"dirty with {lag} {now}", lambda n=now: log.dirty_range(None, n, end))
+            course.step(f"dirty with {lag} {now}", lambda n=now: log.dirty_range(None, n, end))
     log.config = COMPACT
     point, now = 0, 5_000
     for number, keys in enumerate((3, 100, 100, 100)):
         dirty = log.dirty_range(point, now, end)
-        plan = story.step(f"plan {number}", lambda d=dirty, n=now, k=keys: log.plan_cleaning(d, n, k))
-        result = story.step(f"clean {number}", lambda p=plan: clean(p), look=True)
+        plan = course.step(f"plan {number}", lambda d=dirty, n=now, k=keys: log.plan_cleaning(d, n, k))
+        result = course.step(f"clean {number}", lambda p=plan: clean(p), look=True)
         if number == 1:
-            swapping = story.step("begin", lambda r=result: log.begin_swap(r), log.state)
-            story.step("no retention meanwhile", lambda: log.apply_retention(9_999_999_999_999, end))
+            swapping = course.step("begin", lambda r=result: log.begin_swap(r), log.state)
+            course.step("no retention meanwhile", lambda: log.apply_retention(9_999_999_999_999, end))
             for _ in result.groups:
-                story.step("prepare", swapping.prepare)
-                story.step("finish", lambda s=swapping, r=result: log.finish_swap(s, r), log.state)
-            story.step("settle", swapping.settle)
+                course.step("prepare", swapping.prepare)
+                course.step("finish", lambda s=swapping, r=result: log.finish_swap(s, r), log.state)
+            course.step("settle", swapping.settle)
         else:
-            story.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
+            course.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
         point, now = result.clean_end_offset, now + 86_400_001
-    story.step("close", log.close, log.state)
-    held(KEPT / "cleaning.txt", list(short(story.lines)))
+    course.step("close", log.close, log.state)
+    held(KEPT / "cleaning.txt", list(short(course.lines)))
 
 
 # -- a disk that refuses one operation ------------------------------------------------------------------------
@@ -378,69 +382,69 @@ def acts() -> dict[str, Callable[[PartitionLog], Callable[[], Any]]]:
 
 
 @pytest.mark.parametrize("name", acts())
-def test_of_a_disk_that_refuses_once(story: Story, name: str) -> None:
+def test_of_a_disk_that_refuses_once(course: Course, name: str) -> None:
     """At each operation in turn: what is said, what is left, what the log does then, and what it is opened as."""
     kept: list[str] = []
     for at in range(150):
-        shutil.rmtree(story.root)
-        story.root.mkdir()
-        log = compacted(story) if name == "swap" else opened(story)
+        shutil.rmtree(course.root)
+        course.root.mkdir()
+        log = compacted(course) if name == "swap" else opened(course)
         if name != "swap":
             fill(log)
         act = acts()[name](log)
-        story.watch(log.state)
-        story.lines.clear()
-        story.disk.refuse_at = at
-        story.step(f"{name}, refused {at}", act, log.state)
-        refused = story.disk.refuse_at < 0
-        story.disk.refuse_at = -1
+        course.watch(log.state)
+        course.lines.clear()
+        course.disk.refuse_at = at
+        course.step(f"{name}, refused {at}", act, log.state)
+        refused = course.disk.refuse_at < 0
+        course.disk.refuse_at = -1
         for again in (act, log.flush, lambda log=log: log.append(batch(1), leader_epoch=13), log.close):
-            story.step("then", again, log.state)
-        kept += story.lines
+            course.step("then", again, log.state)
+        kept += course.lines
         if not refused:
             break
         del log, act, again
-        story.lines.clear()
-        _open(story)
-        kept += story.lines
+        course.lines.clear()
+        _open(course)
+        kept += course.lines
     held(KEPT / f"refused-{name.replace(' ', '-')}.txt", list(short(kept)))
 
 
 # -- another folder -------------------------------------------------------------------------------------------
 
 
-def test_of_taking_over(story: Story) -> None:
-    source = opened(story)
+def test_of_taking_over(course: Course) -> None:
+    source = opened(course)
     fill(source)
     source.delete_records_before(4)
-    other = story.root / "copy"
+    other = course.root / "copy"
     other.mkdir()
     start = handover.first_offset(source)
-    copy = PartitionLog.open(other, SMALL, disk=story.disk, tail=None, log_start_offset=start)
+    copy = PartitionLog.open(other, SMALL, disk=course.disk, tail=None, log_start_offset=start)
     at = copy.log_end_offset
     for _ in range(20):
-        piece = story.step(f"piece {at}", lambda o=at: handover.next_piece(source, o, 700, source.log_end_offset))
+        piece = course.step(f"piece {at}", lambda o=at: handover.next_piece(source, o, 700, source.log_end_offset))
         if piece is None:
             break
-        story.step("left", lambda o=at: handover.bytes_left(source, o))
-        at = story.step("copied", lambda p=piece: copy.append_assigned(p.read(), now_ms=9), copy.state)
-    story.step("agree", lambda: handover.agree(copy, source), copy.state)
-    ticket = story.step("take over", lambda: handover.take_over(copy, source, TailBudget()), copy.state)
-    story.step("sync", ticket.sync)
-    story.step("finish", lambda: copy.finish_flush(ticket), copy.state)
-    story.step("move", lambda: copy.state.relocate(story.root / "copy"), copy.state)
-    story.step("close", copy.close, copy.state)
-    held(KEPT / "taking-over.txt", list(short(story.lines)))
+        course.step("left", lambda o=at: handover.bytes_left(source, o))
+        at = course.step("copied", lambda p=piece: copy.append_assigned(p.read(), now_ms=9), copy.state)
+    course.step("agree", lambda: handover.agree(copy, source), copy.state)
+    ticket = course.step("take over", lambda: handover.take_over(copy, source, TailBudget()), copy.state)
+    course.step("sync", ticket.sync)
+    course.step("finish", lambda: copy.finish_flush(ticket), copy.state)
+    course.step("move", lambda: copy.state.relocate(course.root / "copy"), copy.state)
+    course.step("close", copy.close, copy.state)
+    held(KEPT / "taking-over.txt", list(short(course.lines)))
 
 
-def test_of_files(story: Story) -> None:
+def test_of_files(course: Course) -> None:
     """Which bytes are written over themselves, and in what pieces."""
-    path = story.root / "f"
+    path = course.root / "f"
     path.write_bytes(bytes(3_000_000))
-    file = LogFile(path, 2, story.disk)
+    file = LogFile(path, 2, course.disk)
     for begin, end in ((0, 0), (0, 1), (5, 1_048_581), (5, 1_048_582), (0, 2_097_152), (2_999_990, 3_000_000)):
-        story.step(f"write again {begin} {end}", lambda b=begin, e=end: file.write_again(b, e))
-    held(KEPT / "files.txt", list(short(story.lines)))
+        course.step(f"write again {begin} {end}", lambda b=begin, e=end: file.write_again(b, e))
+    held(KEPT / "files.txt", list(short(course.lines)))
 
 
 # -- searches, windows, flushes -------------------------------------------------------------------------------
@@ -460,9 +464,9 @@ def steps_of(search: Generator[Any, Any, Any], root: Path, most: int = 200) -> A
     return told_of
 
 
-def test_of_searches(story: Story) -> None:
+def test_of_searches(course: Course) -> None:
     """Which batches are looked into, in how many steps, and where others have their turn."""
-    log = opened(story, LogConfig(segment_bytes=60_000, index_interval_bytes=4_000))
+    log = opened(course, LogConfig(segment_bytes=60_000, index_interval_bytes=4_000))
     log.append(encode_batch([Record(0, 900, b"k", b"v" * 8_043)]), leader_epoch=0)
     log.append(encode_batch([Record(0, 950, b"k", b"v" * 8_042)]), leader_epoch=0)
     log.append(batch(3, timestamp=1_000, compression=1), leader_epoch=0)
@@ -481,73 +485,73 @@ def test_of_searches(story: Story) -> None:
     for start in (0, 1, 5, 20, 5_000, 10_086, log.log_end_offset - 5, log.log_end_offset - 1, log.log_end_offset):
         log.delete_records_before(start)
         for time in (0, 900, 901, 1_002, 1_501, 4_999, 5_000, 5_001, 9_000, 9_998, 9_999, 20_000, 20_001):
-            story.step(f"from {start} at {time}", lambda t=time: steps_of(log.timestamp_search(t), story.root))
-        story.step(f"from {start} latest", lambda: steps_of(log.max_timestamp_search(), story.root))
-    held(KEPT / "searches.txt", joined(list(short(story.lines))))
+            course.step(f"from {start} at {time}", lambda t=time: steps_of(log.timestamp_search(t), course.root))
+        course.step(f"from {start} latest", lambda: steps_of(log.max_timestamp_search(), course.root))
+    held(KEPT / "searches.txt", joined(list(short(course.lines))))
 
 
 @pytest.mark.parametrize("size", [61, 100, 300])
-def test_of_small_windows(story: Story, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_small_windows(course: Course, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a window, a chunk or a copied piece ends within a batch."""
     for module, name in (
         (segment_module, "WALK_BYTES"), (walk, "WINDOW_BYTES"), (walk, "CHUNK_BYTES"), (truncation, "COPY_BYTES"),
         (cleaner, "CHUNK_BYTES"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
-    log = opened(story, replace(SMALL, index_interval_bytes=900))
+    log = opened(course, replace(SMALL, index_interval_bytes=900))
     fill(log)
     log.state.tail.clear()
     for offset in range(log.log_end_offset):
-        story.step(f"read {offset}", lambda o=offset: log.read(o, 500, copied=True))
-        story.step(f"view {offset}", lambda o=offset: log.read(o, 700, upper_bound_offset=o + 4))
+        course.step(f"read {offset}", lambda o=offset: log.read(o, 500, copied=True))
+        course.step(f"view {offset}", lambda o=offset: log.read(o, 700, upper_bound_offset=o + 4))
     log.flush()
     for to in (30, 17):
-        story.step(f"truncate {to}", lambda to=to: log.truncate_to(to), log.state)
+        course.step(f"truncate {to}", lambda to=to: log.truncate_to(to), log.state)
     log.close()
-    again = opened(story)
-    story.step("recovered", lambda: None, again.state)
+    again = opened(course)
+    course.step("recovered", lambda: None, again.state)
     again.config = replace(SMALL, compact=True, delete=False)
     again.roll()
-    story.step("clean", _swapped(again), again.state, look=True)
-    held(KEPT / f"windows-{size}.txt", list(short(story.lines)))
+    course.step("clean", _swapped(again), again.state, look=True)
+    held(KEPT / f"windows-{size}.txt", list(short(course.lines)))
 
 
-def test_of_flushes_that_overlap(story: Story) -> None:
-    log = opened(story)
+def test_of_flushes_that_overlap(course: Course) -> None:
+    log = opened(course)
     fill(log)
-    first = story.step("begin", log.begin_flush, log.state)
+    first = course.step("begin", log.begin_flush, log.state)
     log.append(batch(9, value_bytes=150), leader_epoch=9)
     log.roll()
-    second = story.step("begin another", log.begin_flush, log.state)
-    story.step("sync the second", second.sync)
-    story.step("finish the second", lambda: log.finish_flush(second), log.state)
-    story.step("sync the first", first.sync)
-    story.step("finish the first", lambda: log.finish_flush(first), log.state)
+    second = course.step("begin another", log.begin_flush, log.state)
+    course.step("sync the second", second.sync)
+    course.step("finish the second", lambda: log.finish_flush(second), log.state)
+    course.step("sync the first", first.sync)
+    course.step("finish the first", lambda: log.finish_flush(first), log.state)
     log.append(batch(4), leader_epoch=10)
-    before = story.step("begin before a cut", log.begin_flush, log.state)
+    before = course.step("begin before a cut", log.begin_flush, log.state)
     log.truncate_to(log.log_end_offset - 2)
     before.sync()
-    story.step("finish after it", lambda: log.finish_flush(before), log.state)
-    nothing = story.step("begin with nothing to do", log.begin_flush, log.state)
-    story.step("sync nothing", nothing.sync)
-    story.step("finish nothing", lambda: log.finish_flush(nothing), log.state)
+    course.step("finish after it", lambda: log.finish_flush(before), log.state)
+    nothing = course.step("begin with nothing to do", log.begin_flush, log.state)
+    course.step("sync nothing", nothing.sync)
+    course.step("finish nothing", lambda: log.finish_flush(nothing), log.state)
     log.append(batch(1), leader_epoch=11)
-    skipped = story.step("begin to be skipped", log.begin_flush, log.state)
-    story.step("skip", skipped.skip)
-    story.step("finish what was skipped", lambda: log.finish_flush(skipped), log.state)
+    skipped = course.step("begin to be skipped", log.begin_flush, log.state)
+    course.step("skip", skipped.skip)
+    course.step("finish what was skipped", lambda: log.finish_flush(skipped), log.state)
     log.append(batch(1), leader_epoch=11)
-    story.step("finish what was never synced", lambda: log.finish_flush(log.begin_flush()), log.state)
+    course.step("finish what was never synced", lambda: log.finish_flush(log.begin_flush()), log.state)
     end = log.log_end_offset
     for most in (end, end + 1, 1):
-        story.lines.append(f"opened with {most} unflushed records allowed")
-        again = opened(story, replace(SMALL, flush_messages=most))
-        story.step("state", lambda again=again: again.recovery_point)
-    held(KEPT / "flushes.txt", list(short(story.lines)))
+        course.lines.append(f"opened with {most} unflushed records allowed")
+        again = opened(course, replace(SMALL, flush_messages=most))
+        course.step("state", lambda again=again: again.recovery_point)
+    held(KEPT / "flushes.txt", list(short(course.lines)))
 
 
-def test_of_what_a_cleaning_keeps(story: Story) -> None:
+def test_of_what_a_cleaning_keeps(course: Course) -> None:
     """Batches of every kind: compressed, of append time, of producers alive or gone, emptied, of other control."""
-    log = opened(story, replace(COMPACT, segment_bytes=900))
+    log = opened(course, replace(COMPACT, segment_bytes=900))
     for at in range(24):
         key = b"k%d" % (at % 3)
         kind = at % 6
@@ -588,7 +592,7 @@ def test_of_what_a_cleaning_keeps(story: Story) -> None:
         dirty = log.dirty_range(point, now, end)
         for keys in (2, 4, 100):
             plan = log.plan_cleaning(dirty, now, keys)
-            result = story.step(f"clean {number} {keys}", lambda p=plan: clean(p), look=True)
-        story.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
+            result = course.step(f"clean {number} {keys}", lambda p=plan: clean(p), look=True)
+        course.step(f"swap {number}", lambda r=result: log.swap_in(r), log.state)
         point = result.clean_end_offset if number % 2 else 0
-    held(KEPT / "cleaned.txt", list(short(story.lines)))
+    held(KEPT / "cleaned.txt", list(short(course.lines)))

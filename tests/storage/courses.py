@@ -1,6 +1,6 @@
 """What becomes of a log step by step, as text: answers, errors, what is asked of the disk, and all that changes.
 
-A story is kept beside the tests, so that a changed threshold, word, order of file operations, counter or file name
+A course is kept beside the tests, so that a changed threshold, word, order of file operations, counter or file name
 shows there as what it does.
 """
 
@@ -70,7 +70,7 @@ class TellingDisk(Disk):
         return act
 
 
-class Story:
+class Course:
     """What is done in a folder, one step after the other."""
 
     def __init__(self, root: Path) -> None:
