@@ -425,3 +425,16 @@ def test_producers_that_have_expired_are_not_loaded(tmp_path: Path) -> None:
     day_ms = 86_400_000
     assert 5 in opened(tmp_path, clean=True, now_ms=1_000 + day_ms - 1).producers.entries
     assert 5 not in opened(tmp_path, clean=True, now_ms=1_000 + day_ms).producers.entries
+
+
+def test_a_swap_that_a_start_finishes_is_told_of(tmp_path: Path) -> None:
+    """By the names that the files have then, and with what was left of a cleaning that counts no more."""
+    filled(tmp_path).close()
+    names = [f"{0:020d}{suffix}" for suffix in (".index", ".log", ".timeindex")]
+    for name in names:
+        (tmp_path / name).rename(tmp_path / f"{name}.swap")
+    left_over = tmp_path / f"{90:020d}.log.cleaned"
+    left_over.touch()
+    report = opened(tmp_path).recovery
+    assert [path.name for path in report.finished_swaps] == names
+    assert report.removed_files == [left_over]

@@ -353,15 +353,13 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
 
         counts = Counter[Outcome]()
         left = []
-        for at, became in enumerate(pool.map(in_forks, sample)):
+        for fault, became in zip(sample, pool.map(in_forks, sample), strict=True):
             if became in {Outcome.FOUND, Outcome.ENDLESS}:
-                _count(counts, became, sample[at])
+                _count(counts, became, fault)
             else:
-                left.append(sample[at])
-                print(
-                    f"not at first: {left[-1].name}: {left[-1].was} -> {left[-1].becomes}", file=sys.stderr, flush=True
-                )
-            print(f"{name}: {_told(counts)} at first, of {at + 1}", file=sys.stderr, flush=True)
+                left.append(fault)
+            if fault.part.first:
+                print(f"{name}: {_told(counts)} and {len(left)} left by the first tests", file=sys.stderr, flush=True)
         for fault, became in zip(left, pool.map(outcome_of, left), strict=True):
             _count(counts, became, fault)
             print(f"{name}: {_told(counts)} of {len(sample)}", file=sys.stderr, flush=True)
