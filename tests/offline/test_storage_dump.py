@@ -201,7 +201,9 @@ def test_a_damaged_file_is_named_with_the_position(
     """Exit code 1 and a sentence; the folder's other files are dumped all the same."""
     folder = tmp_path / "orders-0"
     shutil.copytree(data / "orders-0", folder)
-    size = _log(folder).stat().st_size
+    # One batch: how many there are, and how long the first one is, was up to the producer's pace.
+    whole = encode_batch([Record(at, 5, b"k%d" % at, b"v0-%d" % at) for at in range(10)])
+    size = _log(folder).write_bytes(whole)
     path = damage(folder)
     ended = kohort("storage", "dump", str(folder))
     assert ended.code == 1
