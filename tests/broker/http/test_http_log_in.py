@@ -84,9 +84,14 @@ def test_an_empty_one_refuses_the_start(key: str) -> None:
         check_log_in(Settings({key: " "}))
 
 
+def test_by_default_no_stranger_reaches_it() -> None:
+    assert Settings({}).kohort_http_listener == "127.0.0.1:9644"
+
+
 @pytest.mark.parametrize(
     ("given", "event"),
     [
+        ({}, ""),
         ({"kohort.http.listener": "0.0.0.0:0"}, "http_open_to_all"),
         ({"kohort.http.listener": "0.0.0.0:0", "kohort.http.token": TOKEN}, "http_log_in_in_clear_text"),
         ({"kohort.http.listener": ":0", "kohort.http.token": TOKEN, "kohort.http.protocol": "HTTPS"}, ""),
