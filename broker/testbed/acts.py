@@ -164,10 +164,15 @@ def disconnect(when: str) -> Act:
 
 def _end(call: Call, promise: Deferred, answer: Any) -> None:
     """Answer, and end the connection when that has left."""
-    connection: Any = promise.connection
+    connection = promise.connection
+    assert connection is not None
+
+    def end() -> None:
+        connection.failed(None, CloseConnection("a fault of its test"))
+
     promise.complete(answer)
     # The answer is written when this turn ends.
-    call.runtime.next_turn(lambda: call.runtime.next_turn(connection.end))
+    call.runtime.next_turn(lambda: call.runtime.next_turn(end))
 
 
 def throttle(ms: int) -> Act:
