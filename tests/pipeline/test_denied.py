@@ -255,15 +255,16 @@ def test_a_broker_that_dies_while_it_is_asked_is_named_and_nothing_is_written(
 
         def dying(lookup: OffsetLookup, times: Any) -> Any:
             asked.append(times)
-            if len(asked) == 3:
+            if len(asked) == 7:
                 broker.kill()
             return ask(lookup, times)
 
-        # Tasks ask in processes of their own: these are the questions of the driver about the grid.
+        # Tasks ask in processes of their own: these are the questions of the driver, four about how much there is, and
+        # then about the grid.
         monkeypatch.setattr(OffsetLookup, "ask", dying)
         code, out, err = run(verb, "--from", broker.address, "--to", tmp_path / "out")
 
     [said] = told(err)
-    assert (code, out, len(asked)) == (1, "", 3)
+    assert (code, out, len(asked)) == (1, "", 7)
     assert said.startswith(f"kohort pipeline: {broker.address} broke off when asked for offsets: ")
     assert not (tmp_path / "out").exists()
