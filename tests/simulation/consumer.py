@@ -81,6 +81,7 @@ class Consumer(Client):
         self.member_id, self.generation = "", -1
         self.owes = False  # a commit: what was read since the last that was acknowledged, also by a rebalance's refusal
         self.positions: dict[tuple[str, int], int] = {}
+        self.positions_of = -1  # the generation that they were looked up in
         self.planned: list[int] | None = None  # of a leader: how many partitions each topic had when it planned
         if instance is not None:
             self.oldest = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3, "OffsetCommit": 7, "LeaveGroup": 3}
@@ -146,7 +147,8 @@ class Consumer(Client):
             protocols=self.protocols(),
             reason=f"{self.name} has its reasons",
         )
-        stale = [self.heartbeat(), self.commit()]
+        # The generation may be a later one than that of the positions: a join was answered, and its sync was not.
+        stale = [self.heartbeat(), self.commit(self.positions_of)]
         joined = yield from self.ask(request, REBALANCE_MS + 5_000)
         if joined.error_code == ErrorCode.NONE and self.positions and self.random.random() < 0.2:
             yield from self.ask_all(
@@ -198,7 +200,7 @@ class Consumer(Client):
         answer = yield from self.ask(request)
         source = answer.groups[0] if answer.groups else answer
         check(source.error_code)
-        self.positions = {}
+        self.positions, self.positions_of = {}, self.generation
         for topic in source.topics:
             for partition in topic.partitions:
                 check(partition.error_code)
@@ -276,8 +278,8 @@ class Consumer(Client):
                         some = True
         return some
 
-    def commit(self) -> OffsetCommitRequest:
-        """What was read."""
+    def commit(self, generation: int | None = None) -> OffsetCommitRequest:
+        """What was read, in the member's generation if no other is given."""
         topics = [
             OffsetCommitRequestTopic(
                 name=name,
@@ -291,7 +293,7 @@ class Consumer(Client):
         ]
         return OffsetCommitRequest(
             group_id=self.group,
-            generation_id_or_member_epoch=self.generation,
+            generation_id_or_member_epoch=self.generation if generation is None else generation,
             member_id=self.member_id,
             group_instance_id=self.instance,
             topics=topics,

@@ -58,7 +58,7 @@ class CooperativeConsumer(Consumer):
         now = {(topic, partition) for topic, numbers in mine.items() for partition in numbers}
         kept = {place: offset for place, offset in self.positions.items() if place in now}
         given_up = len(self.positions) > len(kept)
-        self.positions = kept
+        self.positions, self.positions_of = kept, self.generation
         new = by_topic(sorted(now - kept.keys()))
         if new:
             try:

@@ -121,9 +121,9 @@ class EpochConsumer(Consumer):
             told(code)
         self.owes = False
 
-    def commit(self) -> OffsetCommitRequest:
+    def commit(self, generation: int | None = None) -> OffsetCommitRequest:
         """With the topics' ids too."""
-        request = super().commit()
+        request = super().commit(generation)
         for topic in request.topics:
             topic.topic_id = self.topic_ids[topic.name]
         return request
