@@ -7,12 +7,10 @@ accept. End: read no further, let what is owed leave, close the logs, mark the d
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import resource
 import signal
 import sys
-from itertools import count
 from typing import TYPE_CHECKING
 
 from broker.composition import Composition
@@ -22,6 +20,7 @@ from broker.handlers.dispatch import HANDLERS, Routes
 from broker.http.listener import NAME, HttpRefused, check_log_in, tls_of
 from broker.http.listener import bound as bound_http
 from broker.loop import logs
+from broker.loop.collector import Collector
 from broker.loop.loop_runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
 from broker.loop.process_age import ms_since_process_start
@@ -38,7 +37,7 @@ from storage.log.partition_log import SHARED_TAIL
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from broker.config.settings import Settings
     from broker.config.settings_sources import Sources
@@ -53,12 +52,6 @@ _SMALL_BYTES = 1 << 30  # of memory, below which less is kept for later
 _SMALL_RECEIVE_BYTES = 32_768  # what a new connection's first read can bring before it can be held back
 _HTTP_BACKLOG = 50
 _SWITCH_INTERVAL_S = 0.0002
-_COLLECT_EVERY_MS = 1_000
-_PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections, of 5,000 objects each
-_OUTLIVED_AT_MOST = 25_000  # objects: 5 to 20 ms
-_BLOCKS_AT_MOST = 200_000  # allocated above the usual: to count more objects takes milliseconds, too
-_USUAL_RISES_BY = 20_000  # a look: what stays allocated becomes usual
-_OLDEST_EVERY = 300  # such collections: at most once in five minutes
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
 
@@ -121,7 +114,7 @@ def _run(
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
-    _calm_the_collector(runtime)
+    Collector(runtime).calm()
     if max_bytes:
         SHARED_TAIL.limit_bytes = min(SHARED_TAIL.limit_bytes, max_bytes // 16)
         follow(server.memory, runtime, max_bytes, anonymous_bytes)
@@ -313,35 +306,6 @@ def _follow_wall_clock(runtime: LoopRuntime) -> None:
     runtime.follow_wall_clock()
     next_ms = runtime.now_ms() + CLOCK_CHECK_MS
     runtime.timers.set(("process", "clock"), next_ms, lambda: _follow_wall_clock(runtime))
-
-
-def _calm_the_collector(runtime: Runtime) -> None:
-    """What was loaded lives as long as the process: the garbage collector need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
-    # Requests leave no cycles behind, so a young collection finds nothing. But it holds the loop while it looks at what
-    # is young, 0.2 to 0.8 us an object: 5,000 at a time.
-    gc.set_threshold(5_000, 1_000_000, 100)
-    _collect_in_quiet(runtime, count(1), sys.getallocatedblocks())
-
-
-def _collect_in_quiet(runtime: Runtime, looks: Iterator[int], usual_blocks: int) -> None:
-    """Look at what has outlived young collections, every second in which there was enough of it.
-
-    Put off while there is too much: a megabyte of names is a hundred thousand objects as long as it is answered, all of
-    which a collection looks at, in one go and for nothing.
-    """
-    passed, blocks = gc.get_count()[1], sys.getallocatedblocks()
-    few = blocks - usual_blocks <= _BLOCKS_AT_MOST
-    usual_blocks = min(blocks, usual_blocks + _USUAL_RISES_BY)
-    if passed >= _PASSED_AT_LEAST and (
-        passed >= _PASSED_AT_MOST or (few and len(gc.get_objects(generation=1)) <= _OUTLIVED_AT_MOST)
-    ):
-        gc.collect(1)
-        if next(looks) % _OLDEST_EVERY == 0:
-            gc.collect()  # nobody else does: what is old may be garbage, too
-    next_ms = runtime.now_ms() + _COLLECT_EVERY_MS
-    runtime.timers.set(("process", "collect"), next_ms, lambda: _collect_in_quiet(runtime, looks, usual_blocks))
 
 
 def _memory(settings: Settings) -> tuple[int, Shares]:

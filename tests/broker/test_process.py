@@ -416,23 +416,3 @@ def test_the_start_imports_nothing_that_it_does_not_need():
     )
 
     assert result.stdout.split() == []
-
-
-def test_a_young_collection_looks_at_few_objects_at_a_time():
-    """While it looks nobody is answered: a scrape's rows made slices of 11 to 43 ms, fifty thousand objects each."""
-    thresholds, seen = gc.get_threshold(), []
-
-    def watch(phase: str, info: dict[str, int]) -> None:
-        if phase == "start" and info["generation"] == 0:
-            seen.append(len(gc.get_objects(generation=0)))
-
-    process._calm_the_collector(VirtualRuntime())
-    gc.callbacks.append(watch)
-    try:
-        rows = [[number] for number in range(60_000)]
-    finally:
-        gc.callbacks.remove(watch)
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
-    assert len(rows) == 60_000
-    assert seen and max(seen) < 10_000
