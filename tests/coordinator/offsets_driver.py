@@ -21,6 +21,7 @@ from protocol.messages.offset_commit import OffsetCommitRequestPartition, Offset
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from protocol.records.group_records import OffsetCommitKey
+from protocol.types import ZERO_UUID
 from tests.coordinator.driver import Driver, Request, Topics
 
 DAY = 24 * 60 * 60_000
@@ -88,6 +89,7 @@ class OffsetDriver(Driver):
         offset: int = 1,
         *,
         topic: str = "t1",
+        topic_id: bytes = ZERO_UUID,
         partition: int = 0,
         metadata: str | None = "",
         member_id: str = "",
@@ -111,7 +113,7 @@ class OffsetDriver(Driver):
                 member_id,
                 instance_id,
                 generation,
-                [OffsetCommitRequestTopic(name=topic, partitions=[stored])],
+                [OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[stored])],
                 version,
                 -1,
                 request,

@@ -138,6 +138,15 @@ def test_its_record_has_the_id_that_the_topic_has_now_and_never_expires() -> Non
     assert encode_value(value) == bytes.fromhex("0004 0000000000000002 ffffffff 01 000001a1fd7858ca 00")
 
 
+@pytest.mark.parametrize("version", [5, 6])
+def test_its_record_has_the_id_that_the_client_named_where_clients_name_ids(version: int) -> None:
+    """KIP-1319: a topic that is made again meanwhile does not get the offset of the old one."""
+    broker, older = OffsetDriver(), b"\7" * 16
+    broker.commit_in_transaction(2, topic_id=older, version=version)
+    ((_, value),) = broker.log
+    assert value.topic_id == (older if version == 6 else broker.topics.topic_id("t1"))
+
+
 def test_metadata_that_is_too_long_is_refused_alone() -> None:
     broker = OffsetDriver()
     assert errors(broker.commit_in_transaction(metadata="x" * 4_097)) == [E.OFFSET_METADATA_TOO_LARGE]
