@@ -4,7 +4,8 @@ A round makes a topic, has two libraries read it in groups while a producer writ
 (`tests.soak.transforming`: it reads with SCRAM and writes over TLS), plays troubles, then lets everything end: all that
 was acknowledged must have been read and committed, owners and positions must have been right (`tests.clients.harness`),
 the copy must have every record once, and the topics are deleted. Meanwhile others attack every listener
-(`tests.soak.hostile`); they let go when the broker is measured.
+(`tests.soak.hostile`); a topic of 2,000 partitions, one of large batches and 2,000 groups are there for them to ask
+about. They let go when the broker is measured.
 
 A process lives for 1, 2, 4 and 8 rounds, then for 1 to 32, for 1 to 128 and so on: a leak shows in long lives only.
 A life ends, by SIGKILL or SIGTERM in turn, in the middle of a round. Exit code 1, and what was wrong, if something was.
@@ -24,6 +25,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
+from benchmarks.worst import furnish
 from tests.clients import harness
 from tests.clients.harness import ASSIGNORS, JAVA, Worker
 from tests.crash.test_storm import rests
@@ -181,6 +183,7 @@ class Soak:
         """Rounds until the time is over."""
         with self.broker as broker:
             self._let_in()
+            furnish(broker)  # a wide topic, large compressed batches, many groups: what the worst requests are about
             hostile = multiprocessing.get_context("spawn").Process(target=life, args=(self.attack, 1), daemon=True)
             hostile.start()
             try:

@@ -16,10 +16,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, MutableSequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import cycle
 from multiprocessing.synchronize import Event
 
-from benchmarks.worst import frames_of, worst
+from benchmarks.worst import PACKED, frames_of, worst
+from protocol.frames import encode_request
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import Record, encode_batch
 from tests.crash.test_storm import garbage
 from tests.fuzz.doors import DOORS, come
 from tests.fuzz.frames import Frames
@@ -27,6 +31,8 @@ from tests.support.wire import Wire
 
 # Half a thousand topics each time it is asked: what comes of them is the broker's state, not a nuisance.
 LEFT_OUT = {"Metadata that creates"}
+BOMB, _BOMB_BYTES = "Produce, a bomb", 100 << 20
+_ZSTD = 4
 STRANGERS, GUESTS = "127.0.0.2", "127.0.0.3"
 _BEFORE = {
     "stranger": ("SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -85,7 +91,7 @@ def life(attack: Attack, seed: int) -> None:
                 if not apis:
                     apis = _apis()
                     rng.shuffle(apis)
-                _ask(attack, next(doors), trusting, frames_of(apis.pop()), reads=rng.random() < 0.8)
+                _ask(attack, next(doors), trusting, _frames(apis.pop()), reads=rng.random() < 0.8)
         attack.resting.set()
         while attack.rest.is_set() and not attack.end.is_set():
             time.sleep(_PAUSE_S)
@@ -93,7 +99,20 @@ def life(attack: Attack, seed: int) -> None:
 
 
 def _apis() -> list[str]:
-    return [name for name in worst() if name not in LEFT_OUT]
+    return [*(name for name in worst() if name not in LEFT_OUT), BOMB]
+
+
+def _frames(api: str) -> bytes:
+    return _bomb() if api == BOMB else frames_of(api)
+
+
+@cache
+def _bomb() -> bytes:
+    """A few kilobytes of zstd that become a hundred megabytes, for a topic that must look into them."""
+    records = encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(_BOMB_BYTES))], compression=_ZSTD)
+    partition = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name=PACKED, partition_data=[partition])
+    return encode_request(ProduceRequest(acks=1, timeout_ms=1_000, topic_data=[topic]), 9, 1, "bomb")
 
 
 def _ask(attack: Attack, door: str, trusting: ssl.SSLContext, data: bytes, *, reads: bool) -> None:
@@ -134,7 +153,7 @@ def _strangers(attack: Attack, trusting: ssl.SSLContext, seed: int) -> Iterator[
         words = frames.random.choice(("", "garbage", "worst")) if way in ("stranger", "inside") else ""
         with contextlib.suppress(OSError):  # it may have been thrown out
             if words == "worst":
-                client.sendall(frames_of(frames.random.choice(apis)))
+                client.sendall(_frames(frames.random.choice(apis)))
             elif words:
                 body = frames.random.randbytes(frames.random.randrange(200))
                 client.sendall(struct.pack(">i", len(body)) + body)
