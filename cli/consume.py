@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cli.errors import DONE, Failed, UsageError
 from cli.options import Parser, add_cluster, carry_out, positive
+from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -136,7 +137,7 @@ def _assign(consumer: Consumer, counts: dict[str, int], partitions: list[int] | 
     for topic, count in counts.items():
         for number in range(count) if partitions is None else partitions:
             if not 0 <= number < count:
-                raise Failed(f"topic {topic!r} has {count} partitions, none of number {number}")
+                raise Failed(f"topic {topic!r} has {plural(count, 'partition')}, none of number {number}")
             wanted.append(TopicPartition(topic, number, start))
     consumer.assign(wanted)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import DONE, FAILED, UsageError, WrongInput
 from cli.options import Parser, add_cluster, carry_out, positive, print_json
+from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -153,7 +154,8 @@ def _tell(outcome: dict[str, int], problems: list[str], topic: str, options: arg
     if options.json:
         print_json(outcome)
     elif not options.quiet:
-        print(f"{outcome['acknowledged']} records acknowledged")
+        print(f"{plural(outcome['acknowledged'], 'record')} acknowledged")
     if outcome["failed"]:
         why = "; ".join(problems) or f"no answer within {options.timeout / 1_000:g} s"
-        print(f"kohort: {outcome['failed']} records for {topic!r} were not acknowledged: {why}", file=sys.stderr)
+        failed = plural(outcome["failed"], f"record for {topic!r} was", f"records for {topic!r} were")
+        print(f"kohort: {failed} not acknowledged: {why}", file=sys.stderr)

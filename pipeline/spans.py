@@ -1,4 +1,4 @@
-"""Spans of time and numbers of things, as people write them."""
+"""Spans of time, as people write them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,3 @@ def span_ms(text: str | int) -> int:
         raise ValueError(f"{text!r} is no span such as 30s, 10m, 1h or 7d")
     unit = match[2].lower()
     return int(match[1]) * _UNITS_MS["ms" if unit.startswith(("ms", "milli")) else unit[0]]
-
-
-def counted(number: int, one: str, several: str = "") -> str:
-    """A number of things: 1 row, 2,000 rows."""
-    return f"{number:,} {one if number == 1 else several or one + 's'}"

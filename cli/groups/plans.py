@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.errors import WrongInput
+from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ def read_plan(name: str, groups: list[str]) -> Plan:
         row = [groups[0], *fields] if len(fields) == 3 and len(groups) == 1 else fields
         if len(row) != 4:
             shape = "topic,partition,offset" if len(groups) == 1 else "group,topic,partition,offset"
-            raise WrongInput(f"{where} has {len(row)} fields: it takes {shape}")
+            raise WrongInput(f"{where} has {plural(len(row), 'field')}: it takes {shape}")
         group, topic, partition, offset = row
         if group not in groups:
             raise WrongInput(f"{where} is for group {group!r}, which was not named")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.errors import Failed, UsageError
+from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -53,6 +54,6 @@ def partitions_of(
         count = counts[topic]
         for number in range(count) if numbers is None else numbers:
             if number >= count:
-                raise Failed(f"topic {topic!r} has {count} partitions, none of number {number}")
+                raise Failed(f"topic {topic!r} has {plural(count, 'partition')}, none of number {number}")
             found.add((topic, number))
     return sorted(found)

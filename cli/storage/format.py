@@ -11,6 +11,7 @@ from broker.config.setting_types import SettingsError
 from broker.config.settings_sources import gather
 from broker.loop.uuids import random_uuid
 from cli.errors import DONE, Failed, UsageError, WrongInput
+from coordinator.why.terms import plural
 from offline.formatting import BadUser, format_directories, user_record
 from storage.errors import CorruptFile, DirectoryRefused, StorageError
 
@@ -40,7 +41,6 @@ def format_storage(options: argparse.Namespace) -> int:
     except (CorruptFile, DirectoryRefused, StorageError) as error:
         raise Failed(str(error)) from None
     folders = " and ".join(str(path) for path in directories)
-    print(
-        f"Formatted {folders} as node {made.node_id} of cluster {made.cluster_id}, with {len(users)} SCRAM credentials."
-    )
+    credentials = plural(len(users), "SCRAM credential")
+    print(f"Formatted {folders} as node {made.node_id} of cluster {made.cluster_id}, with {credentials}.")
     return DONE

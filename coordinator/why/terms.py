@@ -23,9 +23,9 @@ def duration(ms: float | None) -> str:
     return f"{hours // 24} days"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 commit`, `3 commits`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, one: str, several: str = "") -> str:
+    """`1 commit`, `3,000 commits`; `several` where it is more than an s: `1 batch`, `2 batches`. For all sentences."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def host(text: str | None) -> str:

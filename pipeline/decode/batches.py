@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from coordinator.why.terms import plural
 from pipeline.errors import DataError
 from protocol.errors import KafkaError
 from protocol.records.batch_header import COMPRESSION_MASK, CONTROL, HEADER_BYTES, LOG_APPEND_TIME, MAGIC, TRANSACTIONAL
@@ -83,12 +84,14 @@ def walk(data: Bytes, begin: int, end: int, *, check_crc: bool = True, until_off
         if until_offset is not None and base_offset >= until_offset:
             return Walk(positions, at, "", False)
         if stop > end:
-            return Walk(positions, at, f"batch of {length + 12} bytes passes the end", True)
+            return Walk(positions, at, f"batch of {plural(length + 12, 'byte')} passes the end", True)
         if check_crc and crc32c(view[at + 21 : stop]) != crc:
             return Walk(positions, at, f"CRC mismatch: header says {crc:08x}", False)
         add(at)
         at = stop
-    return Walk(positions, at, "" if at >= end else f"{end - at} bytes are no whole batch", at < end)
+    return Walk(
+        positions, at, "" if at >= end else f"{plural(end - at, 'byte is', 'bytes are')} no whole batch", at < end
+    )
 
 
 def _bad_header(base_offset: int, length: int, magic: int) -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from coordinator.why.terms import plural
+
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
@@ -86,7 +88,7 @@ class _Reader:
         count = self.int32()
         # Every element takes two bytes at least, so a wild count is refused before anything is made.
         if count < 0 or count * 2 > len(self.data) - self.at:
-            raise BadConsumerProtocol(f"an array of {count} elements")
+            raise BadConsumerProtocol(f"an array of {plural(count, 'element')}")
         return count
 
     def partitions(self) -> list[TopicPartition]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from coordinator.why.terms import plural
 from protocol.errors import ProtocolError
 from protocol.records.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -108,7 +109,7 @@ def read_key(key_type: int, key: bytes) -> tuple[Strings, str | None]:
             if key_type in _WITH_MEMBER or key_type in _WITH_REGEX:
                 second, at = _string(key, at, "member" if key_type in _WITH_MEMBER else "regex")
         if at != len(key):
-            raise Undecodable(f"{len(key) - at} bytes left over")
+            raise Undecodable(f"{plural(len(key) - at, 'byte')} left over")
     except Undecodable as error:
         return Strings(group), str(error)
     return Strings(group, second, partition), None
@@ -173,7 +174,7 @@ def read_commit(version: int, value: bytes) -> Commit:
     except (struct.error, IndexError, CorruptBatch):
         raise Undecodable(f"truncated at byte {len(value)}") from None
     if at != len(value):
-        raise Undecodable(f"{len(value) - at} bytes left over")
+        raise Undecodable(f"{plural(len(value) - at, 'byte')} left over")
     try:
         value[metadata_at : metadata_at + size].decode()
     except UnicodeDecodeError:
@@ -191,7 +192,7 @@ def _tags(value: bytes, at: int) -> tuple[int | None, int]:
             raise Undecodable(f"truncated at byte {len(value)}")
         if tag == 0:
             if size != 16:
-                raise Undecodable(f"topic id of {size} bytes")
+                raise Undecodable(f"topic id of {plural(size, 'byte')}")
             topic_id_at = at
         at += size
     return topic_id_at, at
@@ -210,5 +211,5 @@ def read_value(key_type: int, value: bytes) -> Message:
     except (struct.error, IndexError, ProtocolError):
         raise Undecodable(f"truncated at byte {len(value)}") from None
     if end != len(value):
-        raise Undecodable(f"{len(value) - end} bytes left over")
+        raise Undecodable(f"{plural(len(value) - end, 'byte')} left over")
     return message

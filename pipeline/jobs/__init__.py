@@ -11,10 +11,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from coordinator.why.terms import plural
 from pipeline import class_archive
 from pipeline.errors import DONE, LOSS, DataError, PipelineError
 from pipeline.jobs.reasons import explain
-from pipeline.spans import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,10 +104,10 @@ def finish(inputs: Inputs, rows: int, started: float) -> int:
     for line in (*inputs.notices(), *inputs.undecoded_lines(), *skipped, *left_out):
         print(line, file=sys.stderr)
     unknown = "? undecoded" if counts is None else f"{counts.undecoded:,} undecoded"
-    read = "? records" if counts is None else counted(counts.read, "record")
+    read = "? records" if counts is None else plural(counts.read, "record")
     print(
-        f"kohort pipeline {command.verb}: {counted(rows, 'row')} from {read}, {unknown}, "
-        f"{counted(len(skipped), 'batch', 'batches')} skipped, {time.monotonic() - started:.1f} s",
+        f"kohort pipeline {command.verb}: {plural(rows, 'row')} from {read}, {unknown}, "
+        f"{plural(len(skipped), 'batch', 'batches')} skipped, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
     lost = bool(skipped or left_out) or (command.strict and counts is not None and counts.undecoded > 0)

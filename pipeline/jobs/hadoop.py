@@ -44,12 +44,9 @@ class HadoopPlace:
         """Away with it, or with what is called so in it."""
         self._system.delete(self._path(f"{self.uri}/{inner}".rstrip("/")), True)
 
-    def begin(self) -> None:
-        """Away with what a run that was killed has left."""
-        self._system.delete(self._path(self.partial), True)
-
-    def abandon(self) -> None:
-        """Away with what was written so far, as the rest failed."""
+    def clear(self) -> None:
+        """Away with what is written so far: by a run that was killed, before this one begins; by this one, as the rest
+        failed."""
         self._system.delete(self._path(self.partial), True)
 
     def finish(self) -> None:
@@ -69,7 +66,7 @@ class HadoopPlace:
             finally:
                 out.close()
         except BaseException:
-            self.abandon()
+            self.clear()
             raise
         self.finish()
 

@@ -14,6 +14,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 from pyspark.storagelevel import StorageLevel
 
+from coordinator.why.terms import plural
 from pipeline import decode
 from pipeline.command import NO_GROUPS
 from pipeline.decode import schemas
@@ -360,7 +361,7 @@ class Inputs:
             return []
         rows = self._whole if self._whole is not None else self._read_records(pruned=True)
         bad = rows.where("problem IS NOT NULL").orderBy("log_partition", "log_offset").limit(_PROBLEMS_SHOWN)
-        lines = [f"{counts.undecoded:,} of {counts.read:,} records undecoded"]
+        lines = [f"{counts.undecoded:,} of {plural(counts.read, 'record')} undecoded"]
         for row in bad.collect():
             lines.append(f"  {GROUPS_TOPIC}-{row.log_partition} offset {row.log_offset}: {row.problem}")
         return lines
@@ -409,8 +410,8 @@ class Inputs:
                 end = plan.end_of(part)
                 if end.torn_bytes:
                     lines.append(
-                        f"notice: {part.segments[-1].path} ends with {end.torn_bytes} bytes of an unfinished batch; "
-                        f"read up to offset {end.next_offset}"
+                        f"notice: {part.segments[-1].path} ends with {plural(end.torn_bytes, 'byte')} of an "
+                        f"unfinished batch; read up to offset {end.next_offset}"
                     )
         return lines
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
+from coordinator.why.terms import plural
 from pipeline.errors import UsageError
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.output import Table
@@ -107,6 +108,6 @@ def _check_grid(commits: DataFrame, positions: DataFrame, inputs: Inputs, until:
 
 def _too_many(points: float, start: datetime) -> NoReturn:
     raise UsageError(
-        f"from {start:%Y-%m-%d %H:%M:%S} on that are {points:,.0f} points of each partition; "
+        f"from {start:%Y-%m-%d %H:%M:%S} on that are {plural(round(points), 'point')} of each partition; "
         f"--every is too fine for it (at most {MOST_POINTS:,}), or --since too early"
     )

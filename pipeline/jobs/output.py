@@ -20,6 +20,7 @@ from unicodedata import combining, east_asian_width
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 from pyspark.sql import types as T  # noqa: N812
 
+from coordinator.why.terms import plural
 from pipeline.errors import UsageError
 from pipeline.jobs.hadoop import HadoopPlace
 from pipeline.jobs.inputs import matches
@@ -134,12 +135,12 @@ def put_answer(inputs: Inputs, text: str) -> None:
 def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) -> int:
     if command.format == "delta" and all(place.is_folder(f"{table.name}/{DELTA_LOG}") for table in tables):
         return _saved(tables, command, place.uri)
-    place.begin()
+    place.clear()
     try:
         rows = _saved(tables, command, place.partial)
     except BaseException:
         with contextlib.suppress(Exception):  # what failed is said; that this failed too helps nobody
-            place.abandon()
+            place.clear()
         raise
     place.finish()
     return rows
@@ -287,7 +288,7 @@ def _table(table: Table, rows: DataFrame, limit: int, *, titled: bool) -> int:
         padded = [_padded(*cell) for cell in zip(line, widths, right, strict=True)]
         out.write("  ".join(padded).rstrip() + "\n")
     if len(found) > limit:
-        out.write(f"... the first {limit} rows; --limit shows more, --to writes all\n")
+        out.write(f"... the first {plural(limit, 'row')}; --limit shows more, --to writes all\n")
     if titled:
         out.write("\n")
     out.flush()

@@ -7,6 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
+from coordinator.why.terms import plural
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -65,4 +67,6 @@ class Progress:
                 done, total = done + info.numCompletedTasks, total + info.numTasks
         if not total:
             return None
-        return f"kohort pipeline {self._verb}: {done} of {total} tasks, {time.monotonic() - self._started:.0f} s"
+        return (
+            f"kohort pipeline {self._verb}: {done} of {plural(total, 'task')}, {time.monotonic() - self._started:.0f} s"
+        )

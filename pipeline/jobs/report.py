@@ -15,6 +15,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's documentation
 
 from coordinator.why.findings import findings
+from coordinator.why.terms import plural
 from coordinator.why.timeline import timeline
 from coordinator.why.window import JUDGED, of_last_rebalances
 from pipeline import transformations as t
@@ -33,7 +34,6 @@ from pipeline.report import (
     render,
 )
 from pipeline.report.findings import of_rows
-from pipeline.spans import counted
 from pipeline.transformations.keys import TP, moment
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import decode_whole
@@ -309,7 +309,7 @@ def _unknown(
     said += _horizon(inputs, records)
     missing = rebalances.agg(F.sum("missing_generations").alias("n")).first()
     if missing is not None and missing.n:
-        said.append(f"{counted(missing.n, 'generation')} that left no record, or whose record compaction removed")
+        said.append(f"{plural(missing.n, 'generation')} that left no record, or whose record compaction removed")
     if not has_ledger and LEDGER_TOPIC not in there.denied:
         said.append("Why groups rebalanced, and for how long: there is no rebalance ledger here, only generations")
     return said
@@ -328,7 +328,7 @@ def _horizon(inputs: Inputs, records: DataFrame) -> list[str]:
     if not row["logs"]:
         return []
     when = "" if row["since"] is None else f" before {row['since']:%Y-%m-%d %H:%M:%S}"
-    where = f"{row['logs']} partition{'s' if row['logs'] > 1 else ''} of __consumer_offsets"
+    where = f"{plural(row['logs'], 'partition')} of __consumer_offsets"
     return [
         f"Commits and generations{when} that later ones superseded: compaction removed them from {where}, "
         "so earlier counts are lower bounds"

@@ -11,6 +11,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from coordinator.why.terms import plural
 from pipeline.errors import DataError
 from pipeline.jobs import cluster, state
 from pipeline.jobs.inputs import matches
@@ -122,4 +123,4 @@ def _put_back(inputs: Inputs, rows: list[Row], groups: list[str]) -> None:
                 wanted[place] = (min(max(row.committed_offset, start), end), row.metadata or "")
         if wanted:
             cluster.commit(access, group, wanted)
-        print(f"group {group}: {len(wanted)} offsets put back", file=sys.stderr)
+        print(f"group {group}: {plural(len(wanted), 'offset')} put back", file=sys.stderr)

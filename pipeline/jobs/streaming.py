@@ -14,6 +14,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from coordinator.why.terms import plural
 from pipeline import group_commit
 from pipeline.errors import DONE, LOSS, UsageError
 from pipeline.jobs import stream_tables
@@ -23,7 +24,6 @@ from pipeline.jobs.inputs import Inputs, matches
 from pipeline.jobs.output import DATES, DELTA_LOG, append_once, count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
 from pipeline.sources.log_dir import GROUPS_TOPIC
-from pipeline.spans import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,10 @@ class Sink:
         if self._command.compact is not None and isinstance(self._place, _Here):
             merged = compact(spark, self._place.folder, self._command.compact, self._date)
             if merged:
-                print(f"kohort pipeline {self._command.verb}: {merged} batches made one", file=sys.stderr)
+                print(
+                    f"kohort pipeline {self._command.verb}: {plural(merged, 'batch', 'batches')} made one",
+                    file=sys.stderr,
+                )
 
     def write(self, frame: DataFrame, batch: int) -> None:
         """The rows of one batch, in place of those of an earlier attempt at it."""
@@ -162,7 +165,7 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
                 print(f"group {command.as_group} was not committed: {attached.last_error}", file=sys.stderr)
     print(
         f"kohort pipeline {command.verb}: {_progress(sink)}, "
-        f"{counted(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
+        f"{plural(late, 'row was', 'rows were')} later than the watermark, {time.monotonic() - started:.1f} s",
         file=sys.stderr,
     )
     return LOSS if inputs.left_out() else DONE
@@ -247,7 +250,7 @@ def _wait(query: StreamingQuery, sink: Sink, command: Command) -> int:
 
 
 def _progress(sink: Sink) -> str:
-    return f"{counted(sink.rows, 'row')} in {counted(sink.batches, 'batch', 'batches')}"
+    return f"{plural(sink.rows, 'row')} in {plural(sink.batches, 'batch', 'batches')}"
 
 
 def _note_dropped(query: StreamingQuery, dropped: dict[int, int]) -> None:

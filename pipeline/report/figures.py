@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from coordinator.why.terms import plural
 from pipeline.report.data import POINTS_SHOWN, Row
 from pipeline.report.drawing import STRONG, UNNAMED, Figure, categories, entry, moment, text, time_layout
 
@@ -56,7 +57,7 @@ def ownership(rows: Sequence[Row], end: datetime) -> Figure | None:
             }
         )
     if len(members) > STRONG:
-        traces[STRONG] |= {"showlegend": True, "name": f"{len(members) - STRONG} other members"}
+        traces[STRONG] |= {"showlegend": True, "name": plural(len(members) - STRONG, "other member")}
     named = [trace["name"] for trace in traces if trace.get("showlegend", True)]
     layout = time_layout(130 + 24 * len(partitions), named)
     layout["barmode"] = "overlay"

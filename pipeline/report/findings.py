@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from coordinator.why.terms import plural
 from pipeline.report.data import Row
 from pipeline.report.drawing import span
 from pipeline.report.rebalance_figures import look_of
-from pipeline.spans import counted
 
 BEHIND_S = 300.0
 """Records that waited longer are a finding."""
@@ -52,7 +52,7 @@ def _behind(group: Row, spans: Sequence[Row], steps: Sequence[Row], *, single: b
     now = group["lag_messages"]
     after = "" if now is None else "; it has caught up" if now < messages / 100 else f"; {now:,} at the end"
     why = _cause(at - timedelta(seconds=waited or 0), at, steps)
-    text = f"was {counted(messages, 'message')} behind, the oldest had waited {span((waited or 0) * 1000)}{after}. "
+    text = f"was {plural(messages, 'message')} behind, the oldest had waited {span((waited or 0) * 1000)}{after}. "
     # Of groups that assign themselves nobody knows owners, and of a long history only the newest are told.
     told = any(row["owned_from"] <= at for row in spans)
     text += why or ("" if not told else "It had its partitions then" if owned else "Nobody owned its partitions then")
@@ -70,7 +70,7 @@ def _cause(since: datetime, until: datetime, steps: Sequence[Row]) -> str:
     who = ", ".join((first["left"] or first["joined"] or [])[:2])
     told = "" if first["source"] == "inferred" else f": {look_of(first).name}"
     names = f" ({who})" if who else ""
-    return f"{counted(len(near), 'rebalance')} went with it, the first at {_clock(first['finished_at'])}{told}{names}"
+    return f"{plural(len(near), 'rebalance')} went with it, the first at {_clock(first['finished_at'])}{told}{names}"
 
 
 def _stuck(name: str, rows: Sequence[Row], *, single: bool) -> Row | None:
@@ -85,10 +85,10 @@ def _stuck(name: str, rows: Sequence[Row], *, single: bool) -> Row | None:
     by: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by[row["verdict"]].append(row)
-    parts = [
-        f"{words.get(verdict, verdict)} {_named(mine)}, {sum(row['lag_messages'] for row in mine):,} messages wait"
-        for verdict, mine in sorted(by.items(), key=lambda item: -len(item[1]))
-    ]
+    parts = []
+    for verdict, mine in sorted(by.items(), key=lambda item: -len(item[1])):
+        waiting = plural(sum(row["lag_messages"] for row in mine), "message waits", "messages wait")
+        parts.append(f"{words.get(verdict, verdict)} {_named(mine)}, {waiting}")
     weight = NOTE if single and set(by) == {"no_owner"} else WARNING
     return _finding(name, "stuck", weight, "; ".join(parts), min(row["stuck_since"] for row in rows), None)
 
@@ -104,7 +104,7 @@ def _reset(name: str, rows: Sequence[Row]) -> Row | None:
     what = "read again" if worst["kind"] == "back" else "skipped unread"
     text = (
         f"{worst['topic']}-{worst['partition']} was set {worst['kind']} from {worst['from_offset']:,} to "
-        f"{worst['to_offset']:,} by {who}{client}: {abs(worst['distance']):,} messages {what}"
+        f"{worst['to_offset']:,} by {who}{client}: {plural(abs(worst['distance']), 'message')} {what}"
     )
     if len(told) > 1:
         text += f"; {len(told)} such changes in all"

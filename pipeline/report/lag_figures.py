@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from coordinator.why.terms import plural
 from pipeline.report.data import Row, thin
 from pipeline.report.drawing import STRONG, SYMBOLS, UNNAMED, Figure, entry, moment, text, time_layout
 from pipeline.report.rebalance_figures import GUESSED, described, look_of
@@ -72,7 +73,7 @@ def lag(
     weak = sum(group not in slots for group in known)
     if weak:
         line = {"color": "@muted", "width": 1}
-        name = f"{weak} other group{'s' if weak > 1 else ''}"
+        name = plural(weak, "other group")
         traces.append({"type": "scatter", "mode": "lines", "name": name, "x": [None], "y": [None], "line": line})
         traces[-1]["legendgroup"] = UNNAMED["legendgroup"]
     coloured = {group: points for group, points in thinned.items() if group in slots}

@@ -16,6 +16,7 @@ from datetime import datetime
 from importlib import resources
 from typing import Any
 
+from coordinator.why.terms import plural
 from pipeline.report import figures, lag_figures, rebalance_figures
 from pipeline.report.data import GROUPS_LISTED, GROUPS_SHOWN, POINTS_SHOWN, ReportData, Row
 from pipeline.report.drawing import moment, span
@@ -124,7 +125,11 @@ def _facts(data: ReportData, end: datetime) -> str:
     told = told or Counter(row["source"] for row in data.rebalances)
     records = data.facts.get("records", 0)
     facts = [
-        ("groups", number(len(everybody) + data.left_out), f"{live:,} of them have members"),
+        (
+            "groups",
+            number(len(everybody) + data.left_out),
+            f"{plural(live, 'of them has members', 'of them have members')}",
+        ),
         ("worst lag", *_worst(everybody)),
         ("rebalances", number(sum(told.values())), _told(told)),
         ("stuck partitions", number(data.facts.get("stuck", len(data.stuck))), "records wait and nothing moves"),
@@ -204,7 +209,8 @@ def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
         notes = f"<p class=small>Figures show the {len(data.groups)} that were furthest behind at their worst moment; "
         notes += "a report with <code>--group</code> shows others.</p>"
     if data.left_out:
-        notes += f"<p class=small>{data.left_out:,} more groups have no row: the table ends at {GROUPS_LISTED:,}.</p>"
+        notes += f"<p class=small>{plural(data.left_out, 'more group has', 'more groups have')} no row: "
+        notes += f"the table ends at {GROUPS_LISTED:,}.</p>"
     return notes + (table([*data.groups, *data.others], columns) or "<p>No group has a record in these logs.</p>")
 
 
@@ -270,7 +276,7 @@ def _resets(rows: Sequence[Row], count: int, group_index: Mapping[str, int]) -> 
 
 
 def _not_listed(shown: int, count: int) -> str:
-    return f"<p class=small>{count - shown:,} others are not listed.</p>" if count > shown else ""
+    return f"<p class=small>{plural(count - shown, 'other is', 'others are')} not listed.</p>" if count > shown else ""
 
 
 def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any]) -> str:

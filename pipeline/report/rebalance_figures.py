@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from coordinator.why.terms import plural
 from pipeline.report.data import POINTS_SHOWN, Row
 from pipeline.report.drawing import Figure, categories, moment, span, text, time_layout
 
@@ -130,15 +131,15 @@ def described(row: Row) -> str:
         lines.append(f"{text(look_of(row).name)}, took {span(row['duration_ms'])}")
     if row["reason"]:
         lines.append(f"“{text(row['reason'])}”")
-    lines.append(f"{row['members_after']} members" + "".join(_people(row, what) for what in ("joined", "left")))
+    lines.append(plural(row["members_after"], "member") + "".join(_people(row, what) for what in ("joined", "left")))
     if row["partitions_moved"] is not None:
-        lines.append(f"{row['partitions_moved']} of {row['partitions_total']} partitions moved")
+        lines.append(f"{row['partitions_moved']} of {plural(row['partitions_total'], 'partition')} moved")
     if row["stopped_ms"]:
         lines.append(f"stood still for up to {span(row['stopped_ms'])}")
     if row["slowest_member"]:
         lines.append(f"waited longest for {text(row['slowest_member'])}")
     if row["missing_generations"]:
-        lines.append(f"{row['missing_generations']} rebalances before it left no record")
+        lines.append(f"{plural(row['missing_generations'], 'rebalance')} before it left no record")
     return "<br>".join(lines)
 
 

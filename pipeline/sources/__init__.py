@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coordinator.why.terms import plural
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -44,6 +46,6 @@ def notices(**options: str) -> list[str]:
         if end.torn_bytes:
             file = partition.segments[-1].path
             sentences.append(
-                f"{file} ends in a batch that is not whole ({end.torn_bytes} bytes), left out as unwritten"
+                f"{file} ends in a batch that is not whole ({plural(end.torn_bytes, 'byte')}), left out as unwritten"
             )
     return sentences

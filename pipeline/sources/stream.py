@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from coordinator.why.terms import plural
 from pipeline.errors import DataError
 from pipeline.sources.admission import admit
 from pipeline.sources.options import Options
@@ -89,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if offset < low and self.options.fail_on_data_loss:
                 raise DataError(
                     f"{name} starts at {low}, but the query had read it only up to {offset}: "
-                    f"{low - offset} offsets are lost; {_GO_ON} at {low}"
+                    f"{plural(low - offset, 'offset is', 'offsets are')} lost; {_GO_ON} at {low}"
                 )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
