@@ -113,7 +113,7 @@ def build(
     What the user has settled elsewhere stays: with spark-submit, in spark-defaults.conf or in the environment. `master`
     and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
     Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
-    writes to standard error while and after it starts, to be told if it does not start. `archive_classes`: see
+    writes to standard output and error while and after it starts, to be told if it does not start. `archive_classes`: see
     `class_archive`, whose `keep` then ends the session. `delta`: tables of Delta can be written and read. `little`:
     what will be read is some megabytes, so that being there soon is worth more than being fast then.
     Raises: EnvironmentMissing.
@@ -137,7 +137,7 @@ def build(
         added |= _delta_settings(own | added)
     for key, value in {**ours, **added}.items():
         builder = builder.config(key, value)
-    with _kept_stderr(quiet) as said:
+    with _kept_output(quiet) as said:
         try:
             spark = builder.getOrCreate()
         except Exception as error:
@@ -192,19 +192,23 @@ def _defaults_file() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _kept_stderr(wanted: bool) -> Iterator[Callable[[], str]]:
-    """Within it, processes that are started write their standard error into a file that only they know.
+def _kept_output(wanted: bool) -> Iterator[Callable[[], str]]:
+    """Within it, processes that are started write standard output and error into a file that only they know.
 
     The JVM tells of its own name, of the logger's profile and of incubating modules at every start, before any setting
-    of the logger can be heard. Yields what gives what was written so far.
+    of the logger can be heard; a log4j2.properties of the user's may log to standard output, where the answer goes; and
+    Spark's workers complain through the JVM, those that plan for one when they are ended after an idle minute. Yields
+    what gives what was written so far.
     """
     if not wanted:
         yield lambda: ""
         return
     with tempfile.TemporaryFile() as file:
+        sys.stdout.flush()
         sys.stderr.flush()
-        kept = os.dup(2)
-        os.dup2(file.fileno(), 2)
+        kept = {stream: os.dup(stream) for stream in (1, 2)}
+        for stream in kept:
+            os.dup2(file.fileno(), stream)
 
         def written() -> str:
             return os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
@@ -212,8 +216,9 @@ def _kept_stderr(wanted: bool) -> Iterator[Callable[[], str]]:
         try:
             yield written
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            for stream, before in kept.items():
+                os.dup2(before, stream)
+                os.close(before)
 
 
 def _not_started(error: Exception, said: str) -> str:

@@ -1,6 +1,7 @@
 """What must be there before Spark starts, and the settings that it starts with."""
 
 import errno
+import json
 import os
 import re
 import subprocess
@@ -174,6 +175,39 @@ for work, is_closed in ((sends, True), (loses, False)):
     quiet, *told = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True).stderr.splitlines()
     assert quiet == "told"
     assert "ValueError" in "".join(told)
+
+
+def test_a_verb_says_only_its_own_words(tmp_path: Path):
+    """Not the JVM, not log4j to whichever stream and however loud, not Spark's workers, who complain through the JVM:
+    where they write nobody reads, from before the JVM starts until it ends."""
+    (tmp_path / "log4j2.properties").write_text(
+        "rootLogger.level = debug\nrootLogger.appenderRef.out.ref = out\nrootLogger.appenderRef.err.ref = err\n"
+        + "".join(
+            f"appender.{name}.type = Console\nappender.{name}.name = {name}\nappender.{name}.target = SYSTEM_{target}\n"
+            for name, target in (("out", "OUT"), ("err", "ERR"))
+        )
+    )
+    log = tmp_path / "log"
+    Log(log, "__consumer_offsets", 0).append([commit("g", "orders", 0, 5)])
+    code = """
+import sys
+from pipeline import cli, jobs, session
+batch = jobs._batch
+def loud(spark, *more):
+    for stream in (spark._jvm.java.lang.System.out, spark._jvm.java.lang.System.err):
+        stream.println("noise")
+    return batch(spark, *more)
+jobs._batch = loud
+sys.exit(cli.main(sys.argv[1:]))
+"""
+    words = [sys.executable, "-c", code, "state", "--from", str(log), "--format", "json"]
+    settings = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    ended = subprocess.run(words, cwd=ROOT, env=settings, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert [json.loads(line)["committed_offset"] for line in ended.stdout.splitlines()] == [5]
+    *progress, last = ended.stderr.splitlines()
+    assert re.fullmatch(r"kohort pipeline state: 1 row from 1 record, 0 undecoded, 0 batches skipped, [\d.]+ s", last)
+    assert [line for line in progress if not re.match(r"kohort pipeline state: \d+ of \d+ tasks?, ", line)] == []
 
 
 @pytest.mark.parametrize("rows", ["group", "raw", "batch"])
