@@ -22,6 +22,8 @@ PARTITION_POINTS = 300
 """At most as many points of one partition."""
 POINTS_SHOWN = 2_000
 """At most as many points of one series."""
+POINTS_GREY = 300
+"""At most as many of one that has no colour of its own among others: all of them together were most of a page."""
 
 NAME_SHOWN = 120
 """So much of a name; Kafka allows 32,767 bytes."""

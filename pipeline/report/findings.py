@@ -50,7 +50,8 @@ def _behind(group: Row, spans: Sequence[Row], steps: Sequence[Row], *, single: b
         return None
     owned = [row for row in spans if row["owned_from"] <= at and (row["owned_to"] is None or row["owned_to"] >= at)]
     now = group["lag_messages"]
-    after = "" if now is None else "; it has caught up" if now < messages / 100 else f"; {now:,} at the end"
+    # A group that keeps up is behind by what its producers wrote since its last commit.
+    after = "" if now is None else "; it has caught up" if now < messages / 20 else f"; {now:,} at the end"
     why = _cause(at - timedelta(seconds=waited or 0), at, steps)
     text = f"was {plural(messages, 'message')} behind, the oldest had waited {span((waited or 0) * 1000)}{after}. "
     # Of groups that assign themselves nobody knows owners, and of a long history only the newest are told.

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from coordinator.why.terms import plural
-from pipeline.report.data import Row, thin
+from pipeline.report.data import POINTS_GREY, POINTS_SHOWN, Row, thin
 from pipeline.report.drawing import STRONG, SYMBOLS, UNNAMED, Figure, entry, moment, text, time_layout
 from pipeline.report.rebalance_figures import GUESSED, described, look_of
 
@@ -62,8 +62,8 @@ def lag(
     traces: list[Figure] = []
     thinned: dict[str, list[Row]] = {}
     for group in sorted(known, key=lambda group: (-worst[group], group)):
-        points = thinned[group] = thin(known[group], value)
         index, strong = slots.get(group, STRONG), group in slots
+        points = thinned[group] = thin(known[group], value, POINTS_SHOWN if strong else POINTS_GREY)
         traces.append(
             _line(points, value, entry(group), index if strong else None)
             | {"hovertemplate": "%{y:,.1~f} " + unit + "<br>%{x|%Y-%m-%d %H:%M:%S}", "meta": group_index.get(group, -1)}

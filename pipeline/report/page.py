@@ -22,7 +22,7 @@ from pipeline.report.data import GROUPS_LISTED, GROUPS_SHOWN, POINTS_SHOWN, Repo
 from pipeline.report.drawing import moment, span
 from pipeline.report.tables import Cell, chosen, listed, named, number, table, when
 
-_FINDINGS_SHOWN = 6
+_FINDINGS_SHOWN = 3
 _SOURCES = {"ledger": "told by the ledger", "epoch": "by group epoch", "inferred": "inferred"}
 
 
@@ -168,7 +168,7 @@ def _findings(rows: Sequence[Row], group_index: Mapping[str, int]) -> str:
     )
     items = [_finding(row, group_index) for row in order]
     shown, more = items[:_FINDINGS_SHOWN], items[_FINDINGS_SHOWN:]
-    # The lag must be on the first screen.
+    # The lag must be on the first screen, under what is known of it.
     hidden = f"<details><summary>{len(more):,} more</summary><ul class=findings>{''.join(more)}</ul></details>"
     return f"<ul class=findings>{''.join(shown)}</ul>{hidden if more else ''}"
 
@@ -198,12 +198,15 @@ def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
         ("#worst lag", lambda row: number(row.get("worst_lag_messages"))),
         ("#longest wait, s", lambda row: number(_whole(row.get("worst_lag_seconds")))),
         ("@worst at", worst),
-        ("#lag at the end", lambda row: number(row["lag_messages"])),
+        ("#lag at end", lambda row: number(row["lag_messages"])),
         ("#rebalances in 24 h", lambda row: number(row["rebalances_24h"])),
         ("@last rebalance", lambda row: when(row["last_rebalance_at"])),
         ("@last commit", lambda row: when(row["last_commit_at"])),
-        ("@offsets expire", lambda row: when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")),
     ]
+    listed_groups = [*data.groups, *data.others]
+    # Those of groups with members do not: a column of dashes would take the room of names.
+    if any(row.get("offsets_expire_at") for row in listed_groups):
+        columns.append(("@offsets expire", lambda row: when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")))
     notes = ""
     if data.others:
         notes = f"<p class=small>Figures show the {len(data.groups)} that were furthest behind at their worst moment; "
@@ -211,7 +214,7 @@ def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
     if data.left_out:
         notes += f"<p class=small>{plural(data.left_out, 'more group has', 'more groups have')} no row: "
         notes += f"the table ends at {GROUPS_LISTED:,}.</p>"
-    return notes + (table([*data.groups, *data.others], columns) or "<p>No group has a record in these logs.</p>")
+    return notes + (table(listed_groups, columns) or "<p>No group has a record in these logs.</p>")
 
 
 def _whole(value: float | None) -> int | None:
@@ -286,13 +289,14 @@ def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any])
     options = "".join(f'<option value="{index}">{named(name)}</option>' for index, name in enumerate(names))
     found = _by_group(data.findings)
     spans, timelines = _by_group(data.membership), _by_group(data.timeline)
-    parts = [
-        f"<p><label>group <select id=chosen-group>{options}</select></label></p>",
-        "<div class=figure id=group-lag></div><h3>Who owned what</h3><div class=figure id=owners></div>",
-    ]
+    # Why comes first: below two figures it was out of sight.
+    above = [f"<p><label>group <select id=chosen-group>{options}</select></label></p>"]
+    below = ["<div class=figure id=group-lag></div><h3>Who owned what</h3><div class=figure id=owners></div>"]
     for index, name in enumerate(names):
         said = "".join(_finding(row, {}) for row in found[name])
-        notes = f"<ul class=findings>{said}</ul>" if said else ""
+        if said:
+            above.append(f'<ul class=findings data-of="{index}">{said}</ul>')
+        notes = ""
         if f"lag-{index}" not in drawn:
             notes += "<p>Its lag is not known: no log of a topic that it commits is here.</p>"
         if f"owners-{index}" not in drawn:
@@ -301,8 +305,8 @@ def _one_group(data: ReportData, names: Sequence[str], drawn: Mapping[str, Any])
             notes += f"<p class=small>Owners of the first {figures.PARTITIONS_SHOWN} partitions are shown.</p>"
         if timelines[name]:
             notes += "<h3>What happened</h3>" + table(timelines[name], _TIMELINE)
-        parts.append(f'<div data-of="{index}">{notes}</div>')
-    return "".join(parts)
+        below.append(f'<div data-of="{index}">{notes}</div>')
+    return "".join([*above, *below])
 
 
 _TIMELINE: Sequence[tuple[str, Cell]] = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.report import ReportData, choose_groups, render, thin
-from pipeline.report.data import shortened
+from pipeline.report.data import POINTS_GREY, shortened
 from pipeline.report.drawing import text
 from pipeline.report.figures import growth, ownership
 from pipeline.report.findings import of_rows
@@ -200,6 +200,38 @@ def test_a_long_series_keeps_its_ends_and_its_peaks():
     assert kept == sorted(kept, key=lambda row: row["at"])
 
 
+def test_lines_without_a_colour_have_fewer_points_and_their_peaks():
+    """Of forty groups' lines 32 are grey: with as many points as the others they were most of the page."""
+    rows = [
+        {"group_id": name, "at": NOON + timedelta(seconds=i), "lag_messages": 900 if i == 777 else i % 7}
+        for name in ("grey", "blue")
+        for i in range(1900)
+    ]
+    figure = lag(rows, "lag_messages", "messages", {"blue": 0})
+
+    assert figure is not None
+    counts = {trace["name"]: len(trace["y"]) for trace in figure["data"]}
+    assert counts["blue"] == 1900
+    assert counts["grey"] <= POINTS_GREY
+    assert {max(trace["y"]) for trace in figure["data"] if trace["name"] in ("grey", "blue")} == {900}
+
+
+def test_a_column_that_nobody_has_anything_in_is_left_out():
+    """Offsets of groups with members do not expire: thirteen columns left no room for names."""
+    groups = [group("g"), group("h")]
+    assert "offsets expire" not in render(ReportData("s", NOON, groups))
+    groups[1]["offsets_expire_at"] = NOON
+    assert "offsets expire" in render(ReportData("s", NOON, groups))
+
+
+def test_a_group_that_keeps_up_has_caught_up():
+    """It is behind by what was written since its last commit: that is no rest of an outage."""
+    hour = {"worst_lag_messages": 16_484, "worst_lag_seconds": 1_621.0, "worst_lag_at": NOON}
+    said = [of_rows([group("g", lag_messages=now, **hour)], [], [], [], [], [])[0]["text"] for now in (430, 4_300)]
+    assert "it has caught up" in said[0]
+    assert "4,300 at the end" in said[1]
+
+
 def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():
     rows = [
         {"group_id": "g", "at": NOON + timedelta(minutes=i), "lag_messages": None if i == 1 else 5} for i in range(3)
@@ -371,7 +403,7 @@ def test_who_owned_what_is_said_only_where_it_is_known():
 
     assert "owned" not in alone
     assert gone.endswith("Nobody owned its partitions then")
-    assert "<summary>34 more</summary>" in render(ReportData("s", NOON, [], findings=found))
+    assert "<summary>37 more</summary>" in render(ReportData("s", NOON, [], findings=found))
 
 
 def test_a_single_member_that_starts_and_stops_is_no_warning():

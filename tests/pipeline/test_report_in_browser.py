@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,11 @@ from pipeline.command_line import read
 from pipeline.jobs import report
 from pipeline.jobs.inputs import Inputs
 from pipeline.report import ReportData, render
+from pipeline.report.findings import of_rows
 from tests.pipeline.browser import Chromium, need_chromium
 from tests.pipeline.capture import unpack
 from tests.pipeline.oracle_report import report_data
-from tests.pipeline.test_report import EVIL, NOON, evil_data, group
+from tests.pipeline.test_report import EVIL, NOON, evil_data, group, rebalance
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -157,6 +159,46 @@ def test_a_click_on_what_was_wrong_shows_that_group_at_that_time(chromium: Chrom
         "[...document.querySelectorAll('#groups th')].find((one) => /worst lag/.test(one.textContent)).click()"
     )
     assert chromium.evaluate("document.querySelector('#groups tbody td').textContent") == "g59"
+
+
+def test_one_look_and_one_click_need_no_scrolling(chromium: Chromium, tmp_path: Path):
+    """Paged at night, of thousands of groups many were down: on the first screen what is wrong and the lag; after a click
+    on a finding why, and the lag of that group. The table is read without guessing which heading is whose.
+    """
+    page = tmp_path / "report.html"
+    hour = {"worst_lag_messages": 16_484, "worst_lag_seconds": 1_621.0, "worst_lag_at": NOON, "last_rebalance_at": NOON}
+    groups = [group(f"payments-settlement-{i:04d}", last_commit_at=NOON, **hour) for i in range(5_000)]
+    steps = [rebalance(row["group_id"], left=["worker-2-2b6f4f0e"], trigger="session_expired") for row in groups[:40]]
+    lags = [
+        {"group_id": row["group_id"], "topic": "t", "partition": 0, "at": NOON + timedelta(minutes=at)}
+        | {"lag_messages": 7 * at + 2100, "lag_seconds": 1.0}
+        for row in groups[:40]
+        for at in range(-300, 300)
+    ]
+    found = of_rows(groups[:40], [], steps, [], [], [])
+    shown = {"groups": groups[:40], "others": groups[40:], "lag": lags, "partitions": lags, "rebalances": steps}
+    page.write_text(render(ReportData("s", NOON, findings=found, **shown)))
+    assert page.stat().st_size < 9_000_000
+    chromium.open(page)
+
+    seen = "(element) => { const box = element.getBoundingClientRect(); return [box.top, box.bottom, innerHeight]; }"
+    top, _, height = chromium.evaluate(f"({seen})(document.querySelector('[data-figure=lag-messages] .nsewdrag'))")
+    assert height - top >= 200
+    chromium.evaluate("document.querySelector('.findings [data-choose]').click()")
+    chromium.evaluate("new Promise((done) => addEventListener('scrollend', done, { once: true }))")
+    parts = ("#group .findings[data-of]:not([hidden])", "#group-lag .nsewdrag")
+    boxes = [chromium.evaluate(f"({seen})(document.querySelector('{part}'))") for part in parts]
+    assert boxes[0][0] >= 0
+    assert boxes[0][1] <= boxes[1][0]
+    assert boxes[1][1] <= boxes[1][2]
+    heads = "[...document.querySelectorAll('#groups th')].map((one) => { const range = document.createRange();"
+    heads += " range.selectNodeContents(one); const box = range.getBoundingClientRect();"
+    heads += " return [box.left, box.right, box.height]; })"
+    words = chromium.evaluate(heads)
+    assert min(after[0] - before[1] for before, after in pairwise(words)) >= 8
+    assert max(word[2] for word in words) < 45  # two lines
+    assert chromium.evaluate("[...document.querySelectorAll('.scroll')].every((one) => one.scrollWidth <= one.clientWidth)")
+    assert chromium.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
 def test_the_page_that_the_job_made_is_drawn(chromium: Chromium, tmp_path: Path, spark: "SparkSession"):
