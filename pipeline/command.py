@@ -28,6 +28,30 @@ VERBS = {
     "report": "one self-contained HTML page",
     "records": "every record of __consumer_offsets, decoded, those nobody can decode too",
 }
+_OFFSETS = "__consumer_offsets once, whole"
+_NEWER = "__consumer_offsets once; with --since from the first segment that is new enough"
+READS = {
+    "commits": _NEWER,
+    "commits --transactions": "twice more, whole",
+    "generations": _OFFSETS,
+    "rebalances": f"{_OFFSETS}, and the rebalance ledger, where there is one",
+    "membership": _OFFSETS,
+    "lag": f"{_OFFSETS}; of the topics that groups commit a broker is asked for log ends by time, about 100 bytes for "
+    "each partition and grid point at which it had grown: no record is sent; from a directory their time indexes, and "
+    "64 KiB around each grid point, or the segments whole, for the headers of the batches, where that is less",
+    "lag --now": "from a broker two log ends of each partition; from a directory as for one grid point",
+    "lag --exact": "the records of those topics too, whole, also from a broker",
+    "stuck": f"{_OFFSETS}, and the segments of the topics that groups commit, whole: a broker sends them whole",
+    "resets": _OFFSETS,
+    "growth": "__consumer_offsets twice, whole",
+    "groups": f"{_OFFSETS}, and the rebalance ledger; of the topics that groups commit log ends only",
+    "state": _OFFSETS,
+    "restore": f"{_OFFSETS}; of the topics that groups commit log ends only",
+    "report": f"{_OFFSETS}, and the rebalance ledger; of the topics that groups commit what lag asks of a broker; from "
+    "a directory their segments whole, for the headers of the batches",
+    "records": _NEWER,
+}
+"""What each verb reads, by verb or by verb and option: what --help says of its cost."""
 NO_GROUPS = "--from {paths}: there is no __consumer_offsets-N folder in it; no consumer group was ever there, "
 NO_GROUPS += "or its logs lie in another of the broker's log.dirs"
 ONE_FILE = ("restore", "report")

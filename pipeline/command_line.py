@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from pipeline.command import NO_GROUPS, ONE_FILE, OPTIONS, VERBS, Command
+from pipeline.command import NO_GROUPS, ONE_FILE, OPTIONS, READS, VERBS, Command
 from pipeline.command_checks import check, check_heeded
 from pipeline.errors import DataError, UsageError
 from pipeline.options import with_ago
@@ -19,19 +20,7 @@ from pipeline.sources.files import is_remote
 
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/,]+):(\d{1,5})")
 _LITTLE_BYTES = 64 << 20
-
-_READS = """\
-What is read: __consumer_offsets, once and whole, by growth twice; commits and records with --since begin with the first
-segment that is new enough. rebalances, groups and report read the rebalance ledger whole, where there is one. Besides,
-of the topics that groups commit:
-  lag          a broker is asked for log ends by time, about 100 bytes for each partition and grid point at which it
-               had grown: no record is sent; from a directory their time indexes, and 64 KiB around each grid point, or
-               the segments whole, for the headers of the batches, where that is less
-  report       the same of a broker; from a directory their segments whole
-  lag --now    from a broker two log ends of each partition; from a directory as for one grid point
-  lag --exact  their records, whole; from a broker, too
-  stuck        their segments whole; a broker sends them whole
-  groups, restore   log ends only"""
+_HELP_COLUMNS = 120
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,12 +33,13 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The parser of everything behind `kohort pipeline`."""
     verbs = "\n".join(f"  {verb:12} {meaning}" for verb, meaning in VERBS.items())
+    reads = "\n".join(_filled(f"  {what:12} ", cost) for what, cost in READS.items())
     made = _Parser(
         prog="kohort pipeline",
         usage="kohort pipeline VERB --from DIR|HOST:PORT [options]",
         description=f"Questions to the logs of consumer groups, answered with Spark.\n\nverbs:\n{verbs}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"{_READS}\n\n"
+        epilog=f"what is read, in bytes:\n{reads}\n\n"
         "T is ISO 8601 (without a zone: UTC), epoch milliseconds, or -2h ago. SPAN is 30s, 10m, 1h, 7d.\n"
         "Exit codes: 0 done; 1 done with a loss, or the data cannot be read; 2 usage, or something is not installed.",
         allow_abbrev=False,
@@ -58,6 +48,10 @@ def parser() -> argparse.ArgumentParser:
     for one in OPTIONS.values():
         made.add_argument(one.flag, **one.how)
     return made
+
+
+def _filled(head: str, text: str) -> str:
+    return textwrap.fill(text, _HELP_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
 
 
 def read(words: list[str]) -> Command:

@@ -113,7 +113,7 @@ def build(
     What the user has settled elsewhere stays: with spark-submit, in spark-defaults.conf or in the environment. `master`
     and `settings` override even that; without any of them the master is `LOCAL`. `connector` also brings Spark's own
     Kafka connector, `jars` (paths) instead of resolving it; `py_files` go to the workers. `quiet` keeps what the JVM
-    writes to standard output and error while and after it starts, to be told if it does not start. `archive_classes`: see
+    writes, to either stream, while and after it starts, to be told if it does not start. `archive_classes`: see
     `class_archive`, whose `keep` then ends the session. `delta`: tables of Delta can be written and read. `little`:
     what will be read is some megabytes, so that being there soon is worth more than being fast then.
     Raises: EnvironmentMissing.

@@ -121,6 +121,18 @@ def test_pl33_without_java_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_help_says_of_every_verb_what_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks a broker, or pays for a store by the byte, knows before what a question costs."""
+    assert {what.split()[0] for what in command.READS} == set(command.VERBS)
+    assert list(dict.fromkeys(what.split()[0] for what in command.READS)) == list(command.VERBS)
+    assert main(["lag", "--help"]) == 0
+    said = capsys.readouterr().out
+    told = " ".join(said.partition("what is read, in bytes:")[2].split())
+    for what, cost in command.READS.items():
+        assert f"{what} {cost}" in told, what
+    assert max(map(len, said.splitlines())) <= 120
+
+
 def test_moments_are_written_as_people_do() -> None:
     """ISO 8601 with and without a zone, epoch milliseconds, ago."""
     assert options.parse_moment("2026-03-01T12:00:00Z", NOW) == NOW
