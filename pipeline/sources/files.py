@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
@@ -216,8 +216,13 @@ class _RemoteFile(RangedFile):
 
 
 @contextlib.contextmanager
-def said(path: str, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
-    """What a store complains of, in an error of these kinds, as an OSError with a number, a text and the path."""
+def said(
+    path: str, kinds: tuple[type[Exception], ...] = (OSError,), plain: Callable[[str], str] = str
+) -> Iterator[None]:
+    """What a store complains of, in an error of these kinds, as an OSError with a number, a text and the path.
+
+    `plain` makes a sentence of what its client says.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -226,7 +231,7 @@ def said(path: str, kinds: tuple[type[Exception], ...] = (OSError,)) -> Iterator
         if isinstance(error, OSError) and error.errno is not None and error.strerror:
             raise
         # Without libjvm or libhdfs Arrow names every place that was looked at.
-        text = " ".join(str(error).partition("dlopen(")[0].split())
+        text = " ".join(plain(str(error)).partition("dlopen(")[0].split())
         if "Unable to load lib" in text:
             text += " (with hdfs-native installed, or as webhdfs://HOST:PORT/..., it is read without)"
         number = errno.EACCES if isinstance(error, PermissionError) else errno.EIO

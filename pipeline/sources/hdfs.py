@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,20 @@ _OF_KERBEROS = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
 # As it is, the client asks a name node that is not there for minutes.
 _SOON = {"dfs.client.failover.max.attempts": "4", "dfs.client.failover.sleep.max.millis": "2000"}
 _COMPLAINTS = (OSError, RuntimeError, ValueError)
+_KIND = re.compile(r'\w+\("(.*)"\)', re.DOTALL)
+_NODE = re.compile(r'ip_addr: "([^"]*)", host_name: "([^"]*)".*?xfer_port: (\d+)', re.DOTALL)
+
+
+def plain(text: str) -> str:
+    """What the client complains of, without what Rust prints around it: of a data node its place, not all about it."""
+    kind = _KIND.fullmatch(text)
+    text = text if kind is None else kind[1].replace('\\"', '"')
+    before, proto, nodes = text.partition("DatanodeInfoProto {")
+    if not proto:
+        return text
+    places = dict.fromkeys(f"{host or address}:{port}" for address, host, port in _NODE.findall(nodes))
+    after = nodes.rpartition("}")[2].removeprefix("]")
+    return f"{before.removesuffix('[')}{', '.join(places)}{after}"
 
 
 def is_installed() -> bool:
@@ -49,7 +64,7 @@ class Hdfs:
     def entries(self, folder: str) -> list[Entry]:
         """See `files.Files`."""
         client, inner = self._client(folder)
-        with said(folder, _COMPLAINTS):
+        with said(folder, _COMPLAINTS, plain):
             if not client.get_file_info(inner).isdir:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
             there = list(client.list_status(inner, recursive=False))
@@ -58,13 +73,13 @@ class Hdfs:
     def open(self, path: str) -> File:
         """See `files.Files`."""
         client, inner = self._client(path)
-        with said(path, _COMPLAINTS):
+        with said(path, _COMPLAINTS, plain):
             return _HdfsFile(path, client.read(inner))
 
     def _client(self, path: str) -> tuple[Client, str]:
         """(the client, what it calls the path)."""
         parts = urlsplit(path)
-        with said(path, _COMPLAINTS):
+        with said(path, _COMPLAINTS, plain):
             return _connected(parts.netloc, self.settings), parts.path or "/"
 
 
@@ -77,7 +92,7 @@ class _HdfsFile(RangedFile):
 
     def pread(self, count: int, position: int) -> bytes:
         count = max(min(count, self.size_bytes - position), 0)
-        with said(self._path, _COMPLAINTS):
+        with said(self._path, _COMPLAINTS, plain):
             return bytes(self._file.read_range(position, count)) if count else b""
 
 

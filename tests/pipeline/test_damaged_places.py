@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.errors import DataError, UsageError
 from pipeline.jobs.streaming import claim
-from pipeline.sources import log_dir
+from pipeline.sources import hdfs, log_dir
 from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index
 from storage.state.producer_snapshot import pack_snapshot
 from tests.pipeline.logs import T0, Log, rows
@@ -158,6 +158,26 @@ def test_a_damaged_checkpoint_is_named(checkpoint: str, data: bytes | None, says
 
     with pytest.raises(DataError, match=f"^{re.escape(str(place))}.*{says}"):
         offsets(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "plain"),
+    [
+        (
+            'DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: DatanodeIdProto { '
+            'ip_addr: \\"10.0.0.7\\", host_name: \\"dn-7\\", datanode_uuid: \\"0f72\\", xfer_port: 9866, '
+            "info_secure_port: Some(0) }, capacity: Some(541106348032), admin_state: Some(Normal) }, "
+            "DatanodeInfoProto { id: DatanodeIdProto { "
+            'ip_addr: \\"10.0.0.8\\", host_name: \\"\\", xfer_port: 9866, ipc_port: 1 } }]")',
+            "All DataNodes failed: dn-7:9866, 10.0.0.8:9866",
+        ),
+        ("Connection refused (os error 111)", "Connection refused (os error 111)"),
+        ('RPCError("Server IPC version 9 cannot")', "Server IPC version 9 cannot"),
+    ],
+)
+def test_what_the_client_of_hdfs_says_is_a_sentence(said: str, plain: str):
+    """Rust prints whole structures: of a lost data node the place counts, not its capacity."""
+    assert hdfs.plain(said) == plain
 
 
 def test_meta_properties_that_cannot_be_read_are_named(tmp_path: Path):

@@ -160,6 +160,7 @@ def test_a_data_node_that_is_lost_in_the_middle_of_a_read_is_one_sentence(
         code, _, err = run("records", "--from", place, "--to", tmp_path / "out")
         [said] = [line for line in err.splitlines() if " tasks, " not in line]
         assert (code, said.startswith("kohort pipeline: "), f"{place}/" in said) == (1, True, True), err
+        assert "Proto" not in said
         assert not list(tmp_path.iterdir())
 
 
