@@ -50,10 +50,17 @@ def _behind(group: Row, spans: Sequence[Row], steps: Sequence[Row], *, single: b
         return None
     owned = [row for row in spans if row["owned_from"] <= at and (row["owned_to"] is None or row["owned_to"] >= at)]
     now = group["lag_messages"]
-    # A group that keeps up is behind by what its producers wrote since its last commit.
-    after = "" if now is None else "; it has caught up" if now < messages / 20 else f"; {now:,} at the end"
+    # What is known of the end is the sum of all partitions; and a group that keeps up is behind by what was written
+    # since its last commit.
+    several = (group.get("partitions") or 1) > 1
+    caught_up = now is not None and now < messages * (group.get("partitions") or 1) / 20
+    left = f"; {now or 0:,} {'in all partitions together ' if several else ''}at the end"
+    after = "" if now is None else "; it has caught up" if caught_up else left
     why = _cause(at - timedelta(seconds=waited or 0), at, steps)
-    text = f"was {plural(messages, 'message')} behind, the oldest had waited {span((waited or 0) * 1000)}{after}. "
+    where = " in one partition" if several else ""
+    text = (
+        f"was {plural(messages, 'message')} behind{where}, the oldest had waited {span((waited or 0) * 1000)}{after}. "
+    )
     # Of groups that assign themselves nobody knows owners, and of a long history only the newest are told.
     told = any(row["owned_from"] <= at for row in spans)
     text += why or ("" if not told else "It had its partitions then" if owned else "Nobody owned its partitions then")

@@ -145,7 +145,10 @@ def _worst(groups: Sequence[Row]) -> tuple[str, str]:
     known = [row for row in groups if row.get("worst_lag_messages") is not None or row["lag_messages"] is not None]
     if not known:
         return "unknown", "no log of a committed topic is here"
-    worst = max(known, key=lambda row: max(row.get("worst_lag_messages") or 0, row["lag_messages"] or 0))
+    # A partition's at its worst moment, where that is known, and not the sum of all, which is what is known of the end.
+    at_worst = [row for row in known if row.get("worst_lag_at")]
+    value = "worst_lag_messages" if at_worst else "lag_messages"
+    worst = max(at_worst or known, key=lambda row: row.get(value) or 0)
     if not worst.get("worst_lag_at"):
         return number(worst["lag_messages"]), "messages of one group, at the end"
     waited = worst.get("worst_lag_seconds")
@@ -198,7 +201,7 @@ def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
         ("#worst lag", lambda row: number(row.get("worst_lag_messages"))),
         ("#longest wait, s", lambda row: number(_whole(row.get("worst_lag_seconds")))),
         ("@worst at", worst),
-        ("#lag at end", lambda row: number(row["lag_messages"])),
+        ("#total at end", lambda row: number(row["lag_messages"])),
         ("#rebalances in 24 h", lambda row: number(row["rebalances_24h"])),
         ("@last rebalance", lambda row: when(row["last_rebalance_at"])),
         ("@last commit", lambda row: when(row["last_commit_at"])),

@@ -337,7 +337,7 @@ def test_subscriptions_of_every_version():
     third = read_subscription(b"\x00\x09" + topics + owned + (4).to_bytes(4, "big") + b"\x00\x02r1" + b"later")
     assert (third.topics, third.generation, third.rack_id) == (["t"], 4, "r1")
     assert read_assignment(b"").partitions == []
-    with pytest.raises(BadConsumerProtocol, match="array of 2147483647"):
+    with pytest.raises(BadConsumerProtocol, match="array of 2,147,483,647 elements"):
         read_subscription(b"\x00\x00\x7f\xff\xff\xff")
 
 

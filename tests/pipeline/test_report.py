@@ -227,9 +227,27 @@ def test_a_column_that_nobody_has_anything_in_is_left_out():
 def test_a_group_that_keeps_up_has_caught_up():
     """It is behind by what was written since its last commit: that is no rest of an outage."""
     hour = {"worst_lag_messages": 16_484, "worst_lag_seconds": 1_621.0, "worst_lag_at": NOON}
-    said = [of_rows([group("g", lag_messages=now, **hour)], [], [], [], [], [])[0]["text"] for now in (430, 4_300)]
-    assert "it has caught up" in said[0]
-    assert "4,300 at the end" in said[1]
+
+    def said(now: int, partitions: int) -> str:
+        row = group("g", lag_messages=now, partitions=partitions, **hour)
+        return str(of_rows([row], [], [], [], [], [])[0]["text"])
+
+    assert said(430, 1).startswith("was 16,484 messages behind, the oldest had waited 27 min; it has caught up")
+    assert said(4_300, 1).endswith("; 4,300 at the end")
+    assert said(3_000, 4).startswith("was 16,484 messages behind in one partition, ")
+    assert said(3_000, 4).endswith("; it has caught up")
+    assert said(17_066, 4).endswith("; 17,066 in all partitions together at the end")
+
+
+def test_the_worst_lag_is_that_of_a_partition_whatever_all_of_another_group_are_at_the_end():
+    """Of a group with many partitions the sum at the end may be more than any partition ever was behind."""
+    hour = {"worst_lag_seconds": 9.0, "worst_lag_at": NOON}
+    rows = [
+        group("worst", lag_messages=0, worst_lag_messages=10_000, **hour),
+        group("many", lag_messages=20_000, worst_lag_messages=7_777, **hour),
+    ]
+    page = render(ReportData("s", NOON, rows))
+    assert "<dt>worst lag</dt><dd>10,000</dd>" in page
 
 
 def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():

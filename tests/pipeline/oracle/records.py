@@ -104,7 +104,7 @@ class Reader:
 
     def end(self) -> None:
         if self.at < len(self.data):
-            raise Bad(f"{(left := len(self.data) - self.at)} {'byte' if left == 1 else 'bytes'} left over")
+            raise Bad(f"{(left := len(self.data) - self.at):,} {'byte' if left == 1 else 'bytes'} left over")
 
 
 def uuid_text(raw: bytes) -> str:
