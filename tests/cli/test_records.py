@@ -139,7 +139,7 @@ def test_bad_input_is_one_sentence(
     assert ended.code == code, ended
     assert sentence in ended.err
     if "-K" in words:
-        assert ended.out == "1 records acknowledged\n"
+        assert ended.out == "1 record acknowledged\n"
 
 
 def test_an_unknown_topic_is_named_with_its_nearest(run: Run, name: str) -> None:

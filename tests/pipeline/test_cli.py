@@ -353,7 +353,7 @@ def test_pl27_restore_puts_offsets_back_and_leaves_groups_at_work_alone(
     words = ("restore", "--group", "g", "--at", then, "--execute")
     code, _, err = run(*words, "--from", broker.data, "--bootstrap", broker.address)
     assert (code, committed()) == (0, 12), err
-    assert "group g: 1 offsets put back" in err
+    assert "group g: 1 offset put back" in err
     commit(60)
     code, _, err = run(*words, "--from", broker.address)
     assert (code, committed()) == (0, 12), err
