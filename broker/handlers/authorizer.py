@@ -7,11 +7,14 @@ Source: KIP-11, KIP-430, KIP-679; Kafka's AuthHelper.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.authorization.acl_types import CLUSTER_NAME, Operation, ResourceType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.handlers.context import RequestContext
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "Operation",
     "ResourceType",
     "authorize",
+    "authorize_by_name",
     "authorize_on_any",
     "authorized_operations",
     "cluster_operations",
@@ -42,6 +46,11 @@ def authorize(context: RequestContext, operation: int, resource: int, name: str 
     if (operation, resource, name) in rights.verdicts and rights.generation == rights.authorizer.generation:
         return True
     return rights.may(operation, resource, name)
+
+
+def authorize_by_name(context: RequestContext, operation: int, resource: int) -> Callable[[str], bool] | None:
+    """`authorize`, for names that are known later; None where everybody may do everything."""
+    return None if context.rights is None else partial(authorize, context, operation, resource)
 
 
 def probe(context: RequestContext, operation: int, resource: int, name: str = CLUSTER_NAME) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorize_by_name, probe
 from broker.handlers.context import Deferred
 from broker.handlers.dividing import Divided
 from broker.handlers.gathering import PACE, Gathering, Steps, refuse_repetition
@@ -65,7 +65,7 @@ def offset_commit(
     commit.topics, commit.refused = filter_commit(
         request.topics,
         broker.catalogue.image,
-        partial(authorize, context, _READ, _TOPIC),
+        authorize_by_name(context, _READ, _TOPIC),
         by_id=version >= _BY_ID_SINCE,
     )
     if not commit.topics:
@@ -166,7 +166,7 @@ def _fetch_group(
         member_id=requested.member_id,
         member_epoch=requested.member_epoch,
     )
-    allowed = partial(authorize, context, _DESCRIBE, _TOPIC)
+    allowed = authorize_by_name(context, _DESCRIBE, _TOPIC)
     if requested.topics is None:
         fetch.reply_to = _Visible(reply_to, partial(probe, context, _DESCRIBE, _TOPIC))
     else:
@@ -229,7 +229,7 @@ def offset_delete(
     """Forget offsets of topics that the group does not read at present."""
     if not authorize(context, _DELETE, _GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=_FORBIDDEN)
-    allowed = partial(authorize, context, _READ, _TOPIC)
+    allowed = authorize_by_name(context, _READ, _TOPIC)
     topics, refused = filter_delete(request.topics, broker.catalogue.image, allowed)
     # Unlike OffsetCommit it looks at the group also when no topic is left, as Kafka does.
     deferred = Deferred()

@@ -5,10 +5,9 @@ Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.handlers.authorizer import Operation, ResourceType, authorize
+from broker.handlers.authorizer import Operation, ResourceType, authorize, authorize_by_name
 from broker.handlers.context import Deferred
 from coordinator.offsets.commit import all_partitions
 from coordinator.offsets.inputs import CommitTransactionalOffsets
@@ -65,7 +64,7 @@ def txn_offset_commit(
     commit.topics, commit.refused = filter_commit(
         commit.topics,
         broker.catalogue.image,
-        partial(authorize, context, Operation.READ, ResourceType.TOPIC),
+        authorize_by_name(context, Operation.READ, ResourceType.TOPIC),
         by_id=version >= KIP_1319_SINCE,
     )
     if not commit.topics:

@@ -36,11 +36,11 @@ _TOPIC_AUTHORIZATION_FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def filter_commit(
-    topics: Sequence[OffsetCommitRequestTopic], image: Topics, allowed: Callable[[str], bool], *, by_id: bool
+    topics: Sequence[OffsetCommitRequestTopic], image: Topics, allowed: Callable[[str], bool] | None, *, by_id: bool
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """(topics that reach the coordinator, answers for the others). `allowed`: whether the caller may READ a topic.
 
-    With `by_id` (version 10) the names are looked up and filled in.
+    With `by_id` (version 10) the names are looked up and filled in. Without `allowed` every topic is allowed.
     """
     accepted: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
@@ -51,7 +51,7 @@ def filter_commit(
                 refused.append(_refused_commit(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = name
-        if not allowed(topic.name):
+        if allowed is not None and not allowed(topic.name):
             refused.append(_refused_commit(topic, _TOPIC_AUTHORIZATION_FAILED))
             continue
         count = image.partition_count(topic.name)
@@ -90,14 +90,14 @@ def _refused_commit(topic: OffsetCommitRequestTopic, error: ErrorCode) -> Offset
 
 
 def filter_delete(
-    topics: Sequence[OffsetDeleteRequestTopic], image: Topics, allowed: Callable[[str], bool]
+    topics: Sequence[OffsetDeleteRequestTopic], image: Topics, allowed: Callable[[str], bool] | None
 ) -> tuple[list[OffsetDeleteRequestTopic], list[OffsetDeleteResponseTopic]]:
     """As `filter_commit`, for OffsetDelete."""
     accepted: list[OffsetDeleteRequestTopic] = []
     refused: list[OffsetDeleteResponseTopic] = []
     for topic in topics:
         count = image.partition_count(topic.name) or 0
-        if not allowed(topic.name):
+        if allowed is not None and not allowed(topic.name):
             error, bad, good = _TOPIC_AUTHORIZATION_FAILED, topic.partitions, []
         else:
             error = _UNKNOWN_TOPIC_OR_PARTITION
@@ -115,7 +115,7 @@ def filter_delete(
 
 
 def filter_fetch(
-    topics: Sequence[OffsetFetchRequestTopics], image: Topics, allowed: Callable[[str], bool], *, by_id: bool
+    topics: Sequence[OffsetFetchRequestTopics], image: Topics, allowed: Callable[[str], bool] | None, *, by_id: bool
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
     """As `filter_commit`, for the named topics of one group's OffsetFetch; whether they exist is asked by id only."""
     accepted: list[OffsetFetchRequestTopics] = []
@@ -127,7 +127,7 @@ def filter_fetch(
                 refused.append(nothing_stored("", topic.topic_id, topic.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = name
-        if not allowed(topic.name):
+        if allowed is not None and not allowed(topic.name):
             error = _TOPIC_AUTHORIZATION_FAILED
             refused.append(nothing_stored(topic.name, topic.topic_id, topic.partition_indexes, error))
         else:

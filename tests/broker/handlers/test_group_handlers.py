@@ -1,5 +1,6 @@
 """The handlers of the group APIs, in the shapes of their versions. Ids are those of docs/scenarios."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -86,6 +87,11 @@ def forbid(monkeypatch: pytest.MonkeyPatch, operation: Operation, kind: Resource
     for module in (group_handlers, offset_handlers):
         monkeypatch.setattr(module, "authorize", authorize)
         monkeypatch.setattr(module, "probe", authorize)
+    monkeypatch.setattr(
+        offset_handlers,
+        "authorize_by_name",
+        lambda context, asked, resource: partial(authorize, context, asked, resource),
+    )
 
 
 # -- FindCoordinator ---------------------------------------------------------------------------------------------
