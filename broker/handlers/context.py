@@ -86,9 +86,10 @@ class AnswerRoute(Protocol):
 
     name: str
     version: int
-    durations: list[int]
-    total_ns: int
     encode: Callable[[Message, int], list[Buffer]]
+
+    def tally(self, count: int, took_ns: int) -> None:
+        """So many requests took that long each."""
 
     def encode_long(self, response: Message, correlation_id: int) -> list[Buffer]:
         """As `encode`, however long the answer is. Any thread."""

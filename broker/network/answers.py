@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.context import CloseConnection, Deferred, Encoded
-from broker.handlers.durations import DURATION_SHIFT
 from broker.network.long_messages import encoded, let_go
 from protocol.api_keys import ApiKey
 from protocol.errors import LongMessage
 
 if TYPE_CHECKING:
-    from broker.handlers.context import Answering, Session
+    from broker.handlers.context import Answering, AnswerRoute, Session
     from broker.handlers.dispatch import Route
     from broker.loop.runtime import Runtime
     from broker.network.transport_side import TransportSide
@@ -64,36 +63,45 @@ class Answers:
         """Encode the answers whose turn has come; false when the connection ended over one."""
         waiting = self.waiting
         now_ns = self._clock_ns()
+        alive = True
+        # What came together leaves together, and so took the same time.
+        answered: AnswerRoute | None = None
+        count = began_ns = 0
         while waiting and waiting[0].done:
             deferred = waiting.popleft()
             route, response = deferred.route, deferred.response
             deferred.response = None  # its handler may hold on to the deferred for longer
             try:
-                if response.__class__ is Encoded:
+                if type(response) is Encoded:
                     self._side.put(response.buffers)
-                elif response.__class__ is CloseConnection:  # raised, it would know this frame, and the frame it
-                    assert isinstance(response, CloseConnection)
+                elif type(response) is CloseConnection:  # raised, it would know this frame, and the frame it
                     assert deferred.connection is not None
                     deferred.connection.failed(route, response)
-                    return False
+                    alive = False
+                    break
                 elif response is not None:
                     self._side.put(route.encode(response, deferred.correlation_id))  # type: ignore[arg-type]  # see above
             except LongMessage:
                 deferred.response = response
                 response = None
                 waiting.appendleft(self._write_in_thread(deferred))
-                return True
+                break
             except Exception as error:
                 assert deferred.connection is not None
                 deferred.connection.failed(route, error)
-                return False
+                alive = False
+                break
             self.inflight_bytes -= deferred.size_bytes
-            took_ns = now_ns - deferred.began_ns
-            route.durations[(took_ns >> DURATION_SHIFT).bit_length()] += 1
-            route.total_ns += took_ns
+            if route is not answered or deferred.began_ns != began_ns:
+                if answered is not None:
+                    answered.tally(count, now_ns - began_ns)
+                answered, began_ns, count = route, deferred.began_ns, 0
+            count += 1
+        if answered is not None:
+            answered.tally(count, now_ns - began_ns)
         if not waiting:
             self.held = False
-        return True
+        return alive
 
     def replace(self, deferred: Deferred, later: Deferred) -> None:
         """`later` is what the newest of those that wait is answered with."""
