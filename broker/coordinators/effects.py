@@ -62,11 +62,10 @@ class Effects(Generic[ShardT]):
         "_open",
         "_pulses",
         "_refusing",
-        "_renew_timer",
         "_runtime",
-        "_set_timer",
         "_states",
         "_tenant",
+        "_timers",
         "_turn_asked",
         "_waiting",
         "batches_appended",
@@ -94,8 +93,7 @@ class Effects(Generic[ShardT]):
         self._runtime = runtime
         self._now_ms = runtime.clock_ms
         self._on_due = self._fired  # bound once: every heartbeat sets a timer
-        self._set_timer = runtime.timers.set
-        self._renew_timer = runtime.timers.renew
+        self._timers = runtime.timers
         self._tenant = tenant
         self._noun = tenant.noun
         self._key_name = tenant.key_name
@@ -168,14 +166,15 @@ class Effects(Generic[ShardT]):
         """Make an outcome happen: state, timers, records, replies, events and work."""
         if self._states.get(key) is not outcome.after:
             self.shard.install(key, outcome)
-        kind = type(event)
-        # Between two heartbeats or commits a member may have been silent; after anything else it was waiting for us.
-        set_timer = self._renew_timer if kind in self._pulses else self._set_timer
+        kind, timers = type(event), self._timers
         for timer in outcome.timers:
-            if type(timer) is SetTimer:
-                set_timer(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
+            if type(timer) is not SetTimer:
+                timers.cancel(timer.key)
+            elif kind in self._pulses:
+                # Between two heartbeats or commits a member may have been silent; after anything else it waited for us.
+                timers.renew(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
             else:
-                self._runtime.timers.cancel(timer.key)
+                timers.set(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
         if outcome.records and not self._stage(event, key, outcome):
             return
         waiting = self._waiting
@@ -212,7 +211,7 @@ class Effects(Generic[ShardT]):
 
     def _fired(self, event: Input, armed_by: type[Input]) -> None:
         """A timer is due. `armed_by`: the kind of input in whose name it was set."""
-        self._tenant.fill_in(event, armed_by, self.shard, self._runtime.timers, self._now_ms())
+        self._tenant.fill_in(event, armed_by, self.shard, self._timers, self._now_ms())
         self.submit(event)
 
     # -- records -------------------------------------------------------------------------------------------
@@ -361,7 +360,7 @@ class Effects(Generic[ShardT]):
     # -- waiting for too long ------------------------------------------------------------------------------
 
     def _look_again(self) -> None:
-        self._set_timer(("commits", self._noun, str(self.index)), self._now_ms() + self._look_ms, self._look)
+        self._timers.set(("commits", self._noun, str(self.index)), self._now_ms() + self._look_ms, self._look)
 
     def _look(self) -> None:
         """Tell those whose records, or those before them, were not committed in time (a disk that hangs)."""
