@@ -119,14 +119,15 @@ class _Reading:
         self.size_bytes = 0
         self.failed = False
         self.deferred: Deferred | None = None
-        # Of requests for many partitions, which are read in slices.
+        # Requests for many partitions are read in slices.
         partition_count = 0
         for topic in topics:
             partition_count += len(topic.partitions)
         self.is_long = partition_count > _MOST_AT_ONCE
-        self.in_slices = False  # they are being read
-        self.changed = False  # something has, since that began
-        self.over = False  # the wait
+        if self.is_long:
+            self.in_slices = False  # they are being read
+            self.changed = False  # something has, since that began
+            self.over = False  # the wait
 
     def read(self) -> None:
         """Read every partition in the order of the request, as far as `max_bytes` goes."""
@@ -138,6 +139,7 @@ class _Reading:
         by_id = self.context.version >= 13
         room = self.max_bytes
         committed_only = self.committed_only
+        is_long = self.is_long
         get = broker.partitions.get
         responses: list[FetchableTopicResponse] = []
         partitions: list[Partition] = []
@@ -146,8 +148,8 @@ class _Reading:
         for topic in self.topics:
             name, error = self._topic(topic, by_id)
             results: list[PartitionData] = []
-            for count, wanted in enumerate(topic.partitions):
-                if count % PACE == PACE - 1:
+            for wanted in topic.partitions:
+                if is_long and len(results) % PACE == PACE - 1:
                     yield None
                 index = wanted.partition
                 partition = None
@@ -173,7 +175,8 @@ class _Reading:
                 room -= size
             if results:  # a topic without partitions is left out of the answer too, as in Kafka
                 responses.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=results))
-            yield None
+            if is_long:
+                yield None
         self.responses, self.partitions = responses, partitions
         self.size_bytes = total
         self.failed = failed
@@ -185,14 +188,19 @@ class _Reading:
             if known is None:
                 return "", ErrorCode.UNKNOWN_TOPIC_ID
             name = known.name
-        request = self.request
-        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-            may = authorize(self.context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
-        else:
-            may = authorize(self.context, _READ, _TOPIC, name)
-        if not may:
+        if self.context.rights is not None and not self._may_read(name):
             return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return name, 0
+
+    def _may_read(self, name: str) -> bool:
+        if self._is_follower:
+            return authorize(self.context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return authorize(self.context, _READ, _TOPIC, name)
+
+    @property
+    def _is_follower(self) -> bool:
+        request = self.request
+        return request.replica_id >= 0 or request.replica_state.replica_id >= 0
 
     def response(self) -> FetchResponse:
         """The answer with what was read last."""
@@ -206,8 +214,7 @@ class _Reading:
 
     def _must_wait(self, limits: Limits) -> bool:
         """Whether quotas hold the answer back. Source: KIP-13, KIP-219; Kafka's KafkaApis.handleFetchRequest."""
-        request = self.request
-        if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
+        if self._is_follower:
             return False
         size_bytes = 0
         if limits.measures_fetches:
@@ -288,8 +295,8 @@ class _Reading:
         """Answer with what there is: the wait is over."""
         if self.deferred is None or self.deferred.done:
             return
-        self.over = True
         if self.is_long:
+            self.over = True
             if not self.in_slices:
                 self._read_in_slices(self._read_again)
             return

@@ -69,6 +69,8 @@ def bad_tag_size(name: str, end: int, position: int) -> ProtocolError:
 
 def varint(value: int) -> bytes:
     """An unsigned varint."""
+    if 1 << 14 <= value < 1 << 21:  # the records of a fetch, mostly
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
