@@ -165,19 +165,19 @@ class Slices:
             return
         began_ns = clock_ns()
         end_ns = began_ns + span_ns
+        error, result = work.error, work.result
+        work.error = work.result = None
         try:
-            while True:
-                error, result = work.error, work.result
-                work.error = work.result = None
-                step = steps.send(result) if error is None else steps.throw(error)
-                if step is not None:
-                    if isinstance(step, Until):
-                        step.when(partial(self._wait_for_turn, work.owner))
-                    else:
-                        self._to_thread(work, step)
-                    return
-                if clock_ns() >= end_ns:
-                    break
+            step = steps.send(result) if error is None else steps.throw(error)
+            error = result = None  # what a thread has made is let go of by the steps, not here and at once
+            while step is None and clock_ns() < end_ns:
+                step = next(steps)
+            if step is not None:
+                if isinstance(step, Until):
+                    step.when(partial(self._wait_for_turn, work.owner))
+                else:
+                    self._to_thread(work, step)
+                return
         except StopIteration as end:
             self._ended(work)
             _tell(work.done, end.value)

@@ -333,8 +333,8 @@ class Requests:
         while self.backlog and len(self.backlog) != before:
             before = len(self.backlog)
             self._work()
-            if self.held_bytes:
-                self.settle()
+            if self.held_much:
+                self.settle()  # who holds little tells it when all is handled
             yield
         self._resting = False
         self.go_on()

@@ -111,9 +111,10 @@ class TransportSide:
         else:
             if not self._transport.get_write_buffer_size():
                 self._own_bytes = 0
+            self._own_bytes += out_bytes
             for piece in out:
-                if piece.__class__ is not memoryview:
-                    self._own_bytes += len(piece)
+                if type(piece) is memoryview:
+                    self._own_bytes -= len(piece)
             if len(out) == 1:
                 self._transport.write(out[0])
             else:
