@@ -8,7 +8,6 @@ Source: Kafka's BrokerMetadataPublisher.
 
 from __future__ import annotations
 
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -210,6 +209,8 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
         deadline_ms = self._runtime.now_ms() + self._delete_delay_ms
 
         def remove() -> None:
+            import shutil  # noqa: PLC0415  0.4 MB, of decompressors mostly, for who deletes topics; this is a worker
+
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
