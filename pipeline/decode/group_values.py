@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.decode import group_keys
-from pipeline.decode.consumer_protocol import BadConsumerProtocol, TopicPartition, read_assignment, read_subscription
 from pipeline.decode.group_rows import uuid_text
 from pipeline.decode.schemas import CONSUMER_GROUP_RECORDS, GROUP_GENERATIONS
 from protocol.records import group_records
 from protocol.records.consumer_group_records import classic_of
+from protocol.records.consumer_protocol import MetadataError, TopicPartition, subscription, whole_assignment
 
 _STATES = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
 
@@ -73,18 +73,18 @@ def _member(member: Any, protocol_type: str | None) -> dict[str, Any]:
         return row | {"undecoded": f"protocol type {protocol_type or ''}".rstrip()}
     problems = []
     try:
-        wanted = read_subscription(bytes(member.subscription))
+        wanted = subscription(bytes(member.subscription))
         row |= {
             "subscribed_topics": wanted.topics,
             "owned": _pairs(wanted.owned),
             "rack_id": wanted.rack_id,
             "user_data": wanted.user_data,
         }
-    except BadConsumerProtocol as error:
+    except MetadataError as error:
         problems.append(f"subscription: {error}")
     try:
-        row["assigned"] = _pairs(read_assignment(bytes(member.assignment)).partitions)
-    except BadConsumerProtocol as error:
+        row["assigned"] = _pairs(whole_assignment(bytes(member.assignment)).partitions)
+    except MetadataError as error:
         problems.append(f"assignment: {error}")
     return row | {"undecoded": "; ".join(problems) or None}
 

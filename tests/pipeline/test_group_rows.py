@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pipeline.decode import group_values, schemas
-from pipeline.decode.consumer_protocol import BadConsumerProtocol, read_assignment, read_subscription
+from protocol.records.consumer_protocol import MetadataError, subscription, whole_assignment
 from tests.pipeline import histories, oracle
 from tests.pipeline.capture import DIRECTORIES, unpack
 from tests.pipeline.logs import Log, batches, commit, rows
@@ -332,13 +332,13 @@ def test_subscriptions_of_every_version():
     topics = b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
     owned = b"\x00\x00\x00\x01\x00\x01t\x00\x00\x00\x02" + (0).to_bytes(4, "big") + (7).to_bytes(4, "big")
 
-    assert read_subscription(b"\x00\x00" + topics).owned is None
-    assert read_subscription(b"\x00\x01" + topics + owned).owned == [("t", 0), ("t", 7)]
-    third = read_subscription(b"\x00\x09" + topics + owned + (4).to_bytes(4, "big") + b"\x00\x02r1" + b"later")
+    assert subscription(b"\x00\x00" + topics).owned is None
+    assert subscription(b"\x00\x01" + topics + owned).owned == [("t", 0), ("t", 7)]
+    third = subscription(b"\x00\x09" + topics + owned + (4).to_bytes(4, "big") + b"\x00\x02r1" + b"later")
     assert (third.topics, third.generation, third.rack_id) == (["t"], 4, "r1")
-    assert read_assignment(b"").partitions == []
-    with pytest.raises(BadConsumerProtocol, match="array of 2,147,483,647 elements"):
-        read_subscription(b"\x00\x00\x7f\xff\xff\xff")
+    assert whole_assignment(b"").partitions == []
+    with pytest.raises(MetadataError, match="array of 2147483647"):
+        subscription(b"\x00\x00\x7f\xff\xff\xff")
 
 
 def test_the_arrow_batches_are_valid(tmp_path: Path):
