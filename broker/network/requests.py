@@ -299,8 +299,9 @@ class Requests:
                 # More may be ready when the turn ends (commits become durable together): one write for all of it.
                 self._flush_scheduled = True
                 self._broker.runtime.last(self._flush)
-        if backlog and not self._reads_ahead():
-            side.pause_reading()
+        if backlog and not (answers.held and self._reads_ahead()):
+            if not side.reading_paused:
+                side.pause_reading()
         elif self._fault is not None:
             self._refuse_frame(self._fault)
         elif side.reading_paused and not side.write_paused and self.max_requests:
@@ -309,12 +310,7 @@ class Requests:
     def _reads_ahead(self) -> bool:
         """Whether the peer is read though requests are held up: only of who is read it is seen that it has gone."""
         backlog = self.backlog
-        return (
-            self._answers.held
-            and self._fault is None
-            and len(backlog) < self.max_requests
-            and sum(map(len, backlog)) < self._max_bytes
-        )
+        return self._fault is None and len(backlog) < self.max_requests and sum(map(len, backlog)) < self._max_bytes
 
     def _rest(self) -> None:
         """Go on in slices, which all connections that ask for much share: nobody else waits for them together."""
@@ -372,14 +368,15 @@ class Requests:
             size_bytes = len(frame)
             # What differs from request to request, where the client says that it is who it was; else all of the header.
             found = None
-            if frame.startswith(caller.id_bytes, CLIENT_ID_AT):
+            if frame[CLIENT_ID_AT : caller.header_end] == caller.id_bytes:
                 api_and_version, correlation_id = read_route(frame)
                 found = caller.served.get(api_and_version)
             if found is not None:
                 route, context = found
                 position = caller.header_end
                 if route.has_tags:
-                    position = position + 1 if frame.startswith(b"\0", position) else past_tags(frame, position)
+                    no_tags = frame[position : position + 1] == b"\0"
+                    position = position + 1 if no_tags else past_tags(frame, position)
             else:
                 api_key, version, correlation_id, client_id, position = read_request_header(frame)
                 caller.named(client_id, frame)

@@ -109,12 +109,11 @@ class TransportSide:
             self._own_bytes += out_bytes
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
-            if not self._transport.get_write_buffer_size():
-                self._own_bytes = 0
-            self._own_bytes += out_bytes
+            own_bytes = out_bytes
             for piece in out:
                 if type(piece) is memoryview:
-                    self._own_bytes -= len(piece)
+                    own_bytes -= len(piece)
+            self._own_bytes = self._own_bytes + own_bytes if self._transport.get_write_buffer_size() else own_bytes
             if len(out) == 1:
                 self._transport.write(out[0])
             else:

@@ -162,7 +162,8 @@ class Partition:
         """The end of what read_committed may see: the first open transaction, or the high watermark."""
         log = self.log.state
         if not log.producers.entries:
-            return max(self.high_watermark, log.log_start_offset)
+            start, end = log.log_start_offset, self.high_watermark
+            return end if end > start else start  # every fetch comes here: a call less
         return log.last_stable_offset(self.high_watermark)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
