@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from broker.config.settings import Settings
     from broker.config.settings_sources import Sources
-    from broker.loop.runtime import Runtime
     from broker.network.tls_channel import TlsChannel
     from broker.network.tls_settings import TlsSide
 

@@ -1,8 +1,8 @@
 """When Python's garbage collector looks at what: at little at a time, and never at what stays.
 
-Requests and connections leave no cycles behind, so that it finds hardly anything. But nobody is answered while it looks, for
-0.2 to 0.8 us an object; and to ask it how many objects there are takes as long as to list them, 65 ms for a million.
-So their number is taken from how many blocks of memory have been allocated, which costs nothing.
+Requests and connections leave no cycles behind, so that it finds hardly anything. But nobody is answered while it
+looks, for 0.2 to 0.8 us an object; and to ask it how many objects there are takes as long as to list them, 65 ms for a
+million. So their number is taken from how many blocks of memory have been allocated, which costs nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Collector:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._usual = self._younger = self._older = 0  # blocks: usual, when the middle and the oldest generation were emptied
+        self._usual = 0  # blocks
+        self._younger = self._older = 0  # blocks when the middle and the oldest generation were emptied
         self._collections = self._large_looks = 0
 
     def calm(self) -> None:

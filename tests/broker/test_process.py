@@ -1,6 +1,5 @@
 """The program as its user meets it: the ready line, the ways not to start, the end."""
 
-import gc
 import os
 import re
 import resource
@@ -23,7 +22,6 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.broker_process import ROOT, eventually
 from tests.support.connections import Harness
-from tests.support.virtual_runtime import VirtualRuntime
 from tests.support.wire import Wire
 
 
