@@ -65,7 +65,12 @@ def test_a_broker_starts_as_the_readme_says(program: str, tmp_path: Path) -> Non
     with log.open("w") as stream:
         broker = subprocess.Popen([*serve, *ANYWHERE], cwd=tmp_path, env=environment, stdout=stream, stderr=stream)
     try:
-        eventually(lambda: "kohort ready on " in log.read_text(), deadline_s=300, what="a ready line")
+        eventually(
+            lambda: "kohort ready on " in log.read_text() or broker.poll() is not None,
+            deadline_s=300,
+            what="a ready line",
+        )
+        assert broker.poll() is None, log.read_text()
     finally:
         broker.terminate()
         broker.wait(60)
