@@ -204,11 +204,12 @@ def _kept_output(wanted: bool) -> Iterator[Callable[[], str]]:
         yield lambda: ""
         return
     with tempfile.TemporaryFile() as file:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        kept = {stream: os.dup(stream) for stream in (1, 2)}
-        for stream in kept:
-            os.dup2(file.fileno(), stream)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by who started this program
+                stream.flush()
+        kept = {descriptor: os.dup(descriptor) for descriptor in (1, 2) if _is_open(descriptor)}
+        for descriptor in kept:
+            os.dup2(file.fileno(), descriptor)
 
         def written() -> str:
             return os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
@@ -216,9 +217,17 @@ def _kept_output(wanted: bool) -> Iterator[Callable[[], str]]:
         try:
             yield written
         finally:
-            for stream, before in kept.items():
-                os.dup2(before, stream)
+            for descriptor, before in kept.items():
+                os.dup2(before, descriptor)
                 os.close(before)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def _not_started(error: Exception, said: str) -> str:

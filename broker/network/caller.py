@@ -52,8 +52,8 @@ class Caller:
         self.served: dict[int, tuple[Route, RequestContext]] = {}
         """What serves a request of the client that spoke last, by `api_key << 16 | version`."""
         self.client_id: str | None = None
-        self.id_bytes: bytes | None = None
-        """The client id with its length, as it stands in requests; None: not known yet."""
+        self.id_bytes: bytes | tuple[()] = ()
+        """The client id with its length, as it stands in requests; (): not known yet."""
         self.header_end = 0
         """Where it ends in a request."""
         self._contexts: dict[int, RequestContext] = {}  # by version; of `client_id`
@@ -125,7 +125,7 @@ class Caller:
         """Serve this client from now on."""
         if client_id != self.client_id:
             self.client_id = client_id
-            self.id_bytes = None
+            self.id_bytes = ()
             self.hold_to_quotas()
 
     def _new_context(self, version: int) -> RequestContext:

@@ -368,15 +368,16 @@ class Requests:
             size_bytes = len(frame)
             # What differs from request to request, where the client says that it is who it was; else all of the header.
             found = None
-            if frame[CLIENT_ID_AT : caller.header_end] == caller.id_bytes:
+            if frame.startswith(
+                caller.id_bytes, CLIENT_ID_AT
+            ):  # not a slice: native ones must not end before they begin
                 api_and_version, correlation_id = read_route(frame)
                 found = caller.served.get(api_and_version)
             if found is not None:
                 route, context = found
                 position = caller.header_end
                 if route.has_tags:
-                    no_tags = frame[position : position + 1] == b"\0"
-                    position = position + 1 if no_tags else past_tags(frame, position)
+                    position = position + 1 if frame.startswith(b"\0", position) else past_tags(frame, position)
             else:
                 api_key, version, correlation_id, client_id, position = read_request_header(frame)
                 caller.named(client_id, frame)

@@ -40,7 +40,7 @@ from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.sync_group import SyncGroupResponse
-from protocol.records.consumer_protocol import MetadataError, encode_assignment, subscription
+from protocol.records.consumer_protocol import MetadataError, encode_assignment, subscription, subscription_version
 
 if TYPE_CHECKING:
     from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync
@@ -217,7 +217,7 @@ def sync(view: View, request: Sync, now_ms: int) -> AnyGroupOutcome:
     draft.cancel_timer("sync", member.member_id)
     draft.restart_session(member)
     named = {view.topics.topic_name(topic_id): sorted(held) for topic_id, held in member.assigned.items()}
-    version = min(subscription(member.classic.protocols[0][1]).version, 3)
+    version = min(subscription_version(member.classic.protocols[0][1]), 3)
     assignment = encode_assignment(version, {name: held for name, held in named.items() if name is not None})
     answer = SyncGroupResponse(
         error_code=ErrorCode.NONE,

@@ -25,7 +25,7 @@ from coordinator.events import GroupMigrated
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import CancelTimer, Outcome
 from coordinator.values import altered
-from protocol.records.consumer_protocol import MetadataError, encode_assignment, subscription
+from protocol.records.consumer_protocol import MetadataError, encode_assignment, subscription, subscription_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -236,7 +236,7 @@ def _classic(member: ConsumerMember, target: Partitions, topics: Topics) -> Memb
 def _assignment(protocols: tuple[tuple[str, bytes], ...], target: Partitions, topics: Topics) -> bytes:
     """In the version that the member itself speaks."""
     try:
-        version = subscription(protocols[0][1]).version
+        version = subscription_version(protocols[0][1])
     except (MetadataError, IndexError):
         version = 0
     named = {topics.topic_name(topic_id): partitions for topic_id, partitions in target.items()}

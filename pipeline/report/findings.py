@@ -50,10 +50,10 @@ def _behind(group: Row, spans: Sequence[Row], steps: Sequence[Row], *, single: b
         return None
     owned = [row for row in spans if row["owned_from"] <= at and (row["owned_to"] is None or row["owned_to"] >= at)]
     now = group["lag_messages"]
-    # What is known of the end is the sum of all partitions; and a group that keeps up is behind by what was written
-    # since its last commit.
+    # What is known of the end is the sum of all partitions, any one of which may have all of it; and a group that keeps
+    # up is behind by what was written since its last commit.
     several = (group.get("partitions") or 1) > 1
-    caught_up = now is not None and now < messages * (group.get("partitions") or 1) / 20
+    caught_up = now is not None and now < messages / 20
     left = f"; {now or 0:,} {'in all partitions together ' if several else ''}at the end"
     after = "" if now is None else "; it has caught up" if caught_up else left
     why = _cause(at - timedelta(seconds=waited or 0), at, steps)

@@ -131,9 +131,13 @@ def described(row: Row) -> str:
         lines.append(f"{text(look_of(row).name)}, took {span(row['duration_ms'])}")
     if row["reason"]:
         lines.append(f"“{text(row['reason'])}”")
-    lines.append(plural(row["members_after"], "member") + "".join(_people(row, what) for what in ("joined", "left")))
+    lines.append(
+        plural(row["members_after"] or 0, "member") + "".join(_people(row, what) for what in ("joined", "left"))
+    )
     if row["partitions_moved"] is not None:
-        lines.append(f"{row['partitions_moved']} of {plural(row['partitions_total'], 'partition')} moved")
+        moved, total = row["partitions_moved"], row["partitions_total"]  # None: nobody is in the group any more
+        of_all = plural(moved, "partition") if total is None else f"{moved} of {plural(total, 'partition')}"
+        lines.append(f"{of_all} moved")
     if row["stopped_ms"]:
         lines.append(f"stood still for up to {span(row['stopped_ms'])}")
     if row["slowest_member"]:

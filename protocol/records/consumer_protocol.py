@@ -83,6 +83,14 @@ def subscription(metadata: bytes) -> Subscription:
     return Subscription(reader.version, topics, user_data, owned, generation, rack_id)
 
 
+def subscription_version(metadata: bytes) -> int:
+    """The version alone, whatever follows.
+
+    Raises: MetadataError.
+    """
+    return _Reader(metadata).version
+
+
 def whole_assignment(assignment: bytes) -> Assignment:
     """All of an assignment, in its order; no bytes at all are an empty one.
 

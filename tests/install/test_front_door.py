@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from tests.support.broker_process import ROOT, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("install")]
-UVX = Path(sys.executable).with_name("uvx")
+UVX, LOCK = Path(sys.executable).with_name("uvx"), ROOT / "requirements.lock"
 ELSEWHERE = (
     "PYTHONPATH",
     "VIRTUAL_ENV",
@@ -44,9 +46,9 @@ def words(command: list[str]) -> list[str | Path]:
     """With this checkout for `.`, this Python, and a pipx that uvx brings."""
     first, *others = [word.replace(".[cli]", f"{ROOT}[cli]") for word in command]
     if first == "uvx":
-        return [UVX, "--python", sys.executable, *others]
+        return [UVX, "--python", sys.executable, "--constraints", LOCK, *others]
     if first == "pipx":
-        return [UVX, "--from", "pipx", "pipx", *others, "--python", sys.executable]
+        return [UVX, "--from", "pipx", "pipx", *others, "--python", sys.executable, "--pip-args", f"-c {LOCK}"]
     return [first, *others]
 
 
@@ -63,7 +65,9 @@ def test_a_broker_starts_as_the_readme_says(program: str, tmp_path: Path) -> Non
         assert done.returncode == 0, done.stdout + done.stderr
     log = tmp_path / "log"
     with log.open("w") as stream:
-        broker = subprocess.Popen([*serve, *ANYWHERE], cwd=tmp_path, env=environment, stdout=stream, stderr=stream)
+        broker = subprocess.Popen(
+            [*serve, *ANYWHERE], cwd=tmp_path, env=environment, stdout=stream, stderr=stream, start_new_session=True
+        )
     try:
         eventually(
             lambda: "kohort ready on " in log.read_text() or broker.poll() is not None,
@@ -72,6 +76,7 @@ def test_a_broker_starts_as_the_readme_says(program: str, tmp_path: Path) -> Non
         )
         assert broker.poll() is None, log.read_text()
     finally:
-        broker.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(broker.pid, signal.SIGTERM)  # uvx may be one more process before it
         broker.wait(60)
     assert "Traceback" not in log.read_text()

@@ -184,8 +184,14 @@ def test_one_look_and_one_click_need_no_scrolling(chromium: Chromium, tmp_path: 
     seen = "(element) => { const box = element.getBoundingClientRect(); return [box.top, box.bottom, innerHeight]; }"
     top, _, height = chromium.evaluate(f"({seen})(document.querySelector('[data-figure=lag-messages] .nsewdrag'))")
     assert height - top >= 200
-    chromium.evaluate("document.querySelector('.findings [data-choose]').click()")
-    chromium.evaluate("new Promise((done) => addEventListener('scrollend', done, { once: true }))")
+    chromium.evaluate(
+        "new Promise((done) => { addEventListener('scrollend', done, { once: true });"
+        " document.querySelector('.findings [data-choose]').click(); })"
+    )
+    chromium.evaluate(
+        "new Promise((done) => { const look = () => document.querySelector('#group-lag .nsewdrag') ? done(true)"
+        " : requestAnimationFrame(look); look(); })"
+    )
     parts = ("#group .findings[data-of]:not([hidden])", "#group-lag .nsewdrag")
     boxes = [chromium.evaluate(f"({seen})(document.querySelector('{part}'))") for part in parts]
     assert boxes[0][0] >= 0
