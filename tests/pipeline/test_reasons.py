@@ -113,7 +113,7 @@ def test_what_a_source_raises_is_said(fault: str, where: str, run: Any, log: Pat
     code, out, err = run("commits", "--from", log)
     assert (code, out) == (2 if fault == "package" else 1, "")
     assert SAID[fault] in err
-    assert len([line for line in err.splitlines() if " tasks, " not in line]) == 1
+    assert len([line for line in err.splitlines() if " task" not in line]) == 1
 
 
 def test_a_worker_that_dies_is_said(run: Any, log: Path, spark: SparkSession) -> None:
