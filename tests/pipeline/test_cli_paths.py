@@ -167,12 +167,12 @@ def test_what_failed_leaves_nothing_behind(
     assert made == [f"{out}.partial/offset_commits"]
 
     elsewhere: list[str] = []
-    steps = {name: lambda name=name: elsewhere.append(name) for name in ("begin", "abandon", "finish")}
+    steps = {name: lambda name=name: elsewhere.append(name) for name in ("clear", "finish")}
     place = SimpleNamespace(partial=str(tmp_path / "elsewhere.partial"), uri="hdfs://n/out", **steps)
     monkeypatch.setattr(output, "target", lambda *_: place)
     with pytest.raises(type(fails)):
         output.write(tables, SimpleNamespace(command=replace(command, to_uri="hdfs://n/out"), spark=None))  # type: ignore[arg-type]  # as above
-    assert elsewhere == ["begin", "abandon"]
+    assert elsewhere == ["clear", "clear"]
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
