@@ -21,7 +21,7 @@ _PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections
 _USUAL_RISES_BY = 20_000  # blocks a look: what stays allocated becomes usual
 _IN_FLIGHT = 200_000  # blocks above the usual: those of requests, which a collection would look at for nothing
 _COLLECTED_AT_MOST = 50_000  # blocks that have come since a generation was emptied: some 20,000 objects, 5 to 20 ms
-_STAYED_LOOKS = 30  # in a row with more than that: it is state (groups, topics), not requests
+_STAYED_LOOKS = 30  # with more than that, and no collection between them: it is state (groups, topics), not requests
 _OLDEST_EVERY = 300  # collections: at most once in five minutes
 
 

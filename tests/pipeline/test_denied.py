@@ -26,6 +26,7 @@ from pipeline.sources.fetch_client import LATEST, OffsetLookup, list_offsets
 from pipeline.sources.fetch_read import wanted
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse
 from tests.pipeline.test_cli import run  # noqa: F401  a fixture
+from tests.pipeline.told import told
 from tests.support.broker_process import QUICK_GROUPS, Kafka, Kohort, eventually, free_port, need
 from tests.support.java import NEWEST
 
@@ -141,11 +142,6 @@ def sentence(guarded: Guarded, denied: str) -> str:
     """What is said of it."""
     operation, topic = denied.split()
     return f"{guarded.bobs} denies {operation} on topic '{topic}' (TOPIC_AUTHORIZATION_FAILED)"
-
-
-def told(err: str) -> list[str]:
-    """The lines but for those of progress."""
-    return [line for line in err.splitlines() if " task" not in line]
 
 
 @pytest.mark.parametrize(

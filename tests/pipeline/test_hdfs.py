@@ -19,6 +19,7 @@ from pipeline.sources.read import read_splits
 from tests.pipeline.capture import unpack
 from tests.pipeline.test_cli import run
 from tests.pipeline.test_object_store import rows
+from tests.pipeline.told import told
 from tests.support.broker_process import eventually
 from tests.support.java import jars_of
 
@@ -158,7 +159,7 @@ def test_a_data_node_that_is_lost_in_the_middle_of_a_read_is_one_sentence(
             list(read_splits(task, options))
     for place in (source, f"{hdfs.over_http}/logs"):
         code, _, err = run("records", "--from", place, "--to", tmp_path / "out")
-        [said] = [line for line in err.splitlines() if " task" not in line]
+        [said] = told(err)
         assert (code, said.startswith("kohort pipeline: "), f"{place}/" in said) == (1, True, True), err
         assert "Proto" not in said
         assert not list(tmp_path.iterdir())

@@ -24,6 +24,7 @@ from pipeline.sources.options import parse
 from pipeline.sources.read import read_splits
 from tests.pipeline.capture import unpack
 from tests.pipeline.test_cli import run
+from tests.pipeline.told import told
 
 __all__ = ["run"]
 NAMES = ("kafka-4.3.1-compacted-zstd", "kohort")
@@ -181,7 +182,7 @@ def test_a_verb_whose_store_fails_in_the_middle_writes_nothing(run: Any, store: 
         config.write_text("".join(f"{key}={text}\n" for key, text in through.items()))
         words = ("--from", "s3://logs/kohort", "--fs-config", config, "--to", tmp_path / "out")
         code, out, err = run("commits", *words)
-    said = [line for line in err.splitlines() if " task" not in line]
+    said = told(err)
     assert (code, out, len(said)) == (1, "", 1), err
     assert re.match(r"kohort pipeline: s3://logs/kohort/__consumer_offsets-\d+/0+\.log", said[0])
     assert not (tmp_path / "out").exists()

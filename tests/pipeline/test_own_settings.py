@@ -17,6 +17,7 @@ from pipeline import command_line, session
 from pipeline.errors import UsageError
 from tests.pipeline.logs import Log, commit
 from tests.pipeline.test_cli import run
+from tests.pipeline.told import told
 from tests.support.broker_process import ROOT
 
 __all__ = ["run"]
@@ -150,7 +151,7 @@ def test_a_run_says_one_line_and_works_as_it_was_told(log: Path, tmp_path: Path)
     command = [sys.executable, "-m", "kohort", "pipeline", "groups", "--from", log, *words]
     code, out, err = process(*command, PYSPARK_PYTHON=str(python))
     assert (code, out) == (0, ""), err
-    lines = [line for line in err.splitlines() if " task" not in line]
+    lines = told(err)
     assert len(lines) == 1, err
     assert lines[0].startswith("kohort pipeline groups: 1 row from 3 records, ")
     assert "used" in (tmp_path / "workers").read_text()

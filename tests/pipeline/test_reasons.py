@@ -16,6 +16,7 @@ from protocol.records import consumer_group_records as cg
 from protocol.records import group_records as g
 from tests.pipeline.logs import Log, commit
 from tests.pipeline.test_cli import run
+from tests.pipeline.told import told
 
 __all__ = ["run"]
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def test_what_a_source_raises_is_said(fault: str, where: str, run: Any, log: Pat
     code, out, err = run("commits", "--from", log)
     assert (code, out) == (2 if fault == "package" else 1, "")
     assert SAID[fault] in err
-    assert len([line for line in err.splitlines() if " task" not in line]) == 1
+    assert len(told(err)) == 1
 
 
 def test_a_worker_that_dies_is_said(run: Any, log: Path, spark: SparkSession) -> None:
