@@ -48,7 +48,7 @@ class Program:
 
     def end(self) -> tuple[int, str, str]:
         """(exit code, standard output, standard error), once it has ended by itself or by a signal."""
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=300)
         return self.process.returncode, out, err
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ def serve(tmp_path: Path) -> Iterator[type[Program]]:
 
 def ask_versions(port: int) -> int:
     """Ask for the API versions; return how many APIs there are."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=300) as client:
         client.sendall(encode_request(ApiVersionsRequest(), 0, 1))
         head = client.recv(4, socket.MSG_WAITALL)
         frame = head + client.recv(int.from_bytes(head), socket.MSG_WAITALL)

@@ -96,7 +96,7 @@ def test_a_peer_that_never_reads_and_one_that_sends_garbage_disturb_nobody(tmp_p
 
 
 def test_a_frame_that_comes_byte_by_byte_is_answered(tmp_path: Path):
-    with Kohort(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
+    with Kohort(tmp_path) as broker, socket.create_connection(("127.0.0.1", broker.port), timeout=300) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in encode_request(MetadataRequest(topics=[]), 1, 77):
             client.send(bytes([byte]))

@@ -71,7 +71,7 @@ def kohort_process(*words: str, **environment: str) -> Ended:
         [sys.executable, "-m", "kohort", *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=180,
+        timeout=600,
         cwd=ROOT,
         env={**os.environ, **environment},
         check=False,

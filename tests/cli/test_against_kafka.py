@@ -38,7 +38,7 @@ def theirs(broker: BrokerProcess, tool: str, *words: str) -> Ended:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
     )
     return Ended(done.returncode, done.stdout, "")

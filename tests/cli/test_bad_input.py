@@ -88,7 +88,7 @@ def test_a_directory_of_another_user_is_named_with_its_owner(tmp_path: Path) -> 
     words = [sys.executable, "-m", "kohort", "serve", *(word for one in overrides for word in ("--override", one))]
     # Root may write everywhere; without these two rights it is a user like any other.
     like_others = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
-    done = subprocess.run([*like_others, *words], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*like_others, *words], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1, done.stderr
     assert f"{data} belongs to uid 65534, this process runs as uid 0: chown it" in one_sentence(done.stderr)
     assert list(data.iterdir()) == []
@@ -141,7 +141,7 @@ def test_what_a_verb_raises_is_its_exit_code(
 def test_a_full_disk_behind_standard_output_is_one_sentence(broker: BrokerProcess) -> None:
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "kohort", "groups", "list", "--json", "-b", broker.address]
-        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=400, check=False)
     assert done.returncode == 1
     assert one_sentence(done.stderr) == "kohort: cannot write: no space left on device"
 

@@ -35,7 +35,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offered(script: Path, words: str, folder: Path | None = None) -> set[str]:
     asked = _ASK.format(script=script, words=words)
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=120, check=True, cwd=folder)
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=400, check=True, cwd=folder)
     assert done.stderr == ""
     return set(done.stdout.split())
 
@@ -81,7 +81,7 @@ def test_other_shells_read_their_script(shell: str, tmp_path: Path) -> None:
     need(shell)
     path = tmp_path / "script"
     path.write_text(kohort("completion", shell).out)
-    done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([shell, "-n", str(path)], capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -92,7 +92,7 @@ def test_fish_offers_what_the_parsers_know(tmp_path: Path) -> None:
 
     def offers(words: str) -> set[str]:
         asked = ["fish", "-c", f"source {script}; complete -C '{words}'"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=300, check=True)
         return {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
     assert offers("kohort gr") == {"graduate", "groups"}

@@ -116,4 +116,4 @@ def test_why_does_not_take_another_clusters_group_for_its_own(
 
 def cluster_of(broker: BrokerProcess) -> str:
     """The broker's cluster id."""
-    return str(AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=120).cluster_id)
+    return str(AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=400).cluster_id)

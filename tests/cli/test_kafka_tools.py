@@ -32,7 +32,7 @@ def test_a_program_is_the_tool_that_it_is_called(tmp_path: Path, broker: BrokerP
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

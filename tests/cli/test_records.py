@@ -105,7 +105,7 @@ def test_a_reader_that_has_enough_is_no_trace(broker: BrokerProcess, run: Run, n
     command = (
         f"{sys.executable} -m kohort consume {name} --from-beginning --timeout-ms 3000 -b {broker.address} | head -1"
     )
-    ended = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert ended.stdout == "line of text\n"
     assert "Traceback" not in ended.stderr
     assert "BrokenPipe" not in ended.stderr

@@ -120,7 +120,7 @@ def test_what_hangs_is_found_and_ended_and_metrics_count_what_is_open(
         return [(row["ProducerId"], row["StartOffset"]) for row in found.rows("Topic")]
 
     assert hanging() == [("77777", "0")]
-    with urllib.request.urlopen(f"{broker.http}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{broker.http}/metrics", timeout=120) as answer:
         assert "\nkohort_transactions_open 1\n" in answer.read().decode()
     where = ("--topic", "t", "--partition", "0", "--start-offset", "0", "--bootstrap-server", broker.address)
     assert kohort("transactions", "abort", *where).code == 0

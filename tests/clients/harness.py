@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.broker_process import eventually, need
+from tests.support.broker_process import PATIENCE, eventually, need
 from tests.support.golang import program
 from tests.support.java import NEWEST, class_path
 
@@ -151,7 +151,7 @@ class Worker:
 
     def finish(self, deadline_s: float = 60) -> None:
         """Wait for the process's end, which must be a good one."""
-        code = self.process.wait(deadline_s)
+        code = self.process.wait(deadline_s * PATIENCE)
         self._reader.join(5)
         assert code == 0, self._ended()
 

@@ -24,7 +24,7 @@ def kcat(given: dict[str, Any], newer: Path | None = None) -> str:
     command = ["kcat", "-P", *_words(given)]
     environment = _environment(newer)
     ended = subprocess.run(
-        command, input="word\n", capture_output=True, text=True, timeout=60, check=False, env=environment
+        command, input="word\n", capture_output=True, text=True, timeout=300, check=False, env=environment
     )
     return "said" if ended.returncode == 0 and "failed" not in ended.stderr else ended.stderr
 

@@ -42,7 +42,7 @@ def why(address: str, *words: str) -> subprocess.CompletedProcess[str]:
     """`kohort why` as a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "kohort", "why", *words, "--bootstrap-server", address],
-        cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, timeout=180, check=False,
+        cwd=ROOT, env={**os.environ, "TZ": "UTC"}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
 
 

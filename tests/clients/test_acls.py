@@ -116,5 +116,5 @@ def test_acls_hold_after_a_restart(broker: Broker) -> None:
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     assert (
-        admin.list_topics("secret", timeout=60).topics["secret"].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        admin.list_topics("secret", timeout=300).topics["secret"].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
     )

@@ -67,7 +67,7 @@ def test_librdkafka_manages_topics(librdkafka: ck_admin.AdminClient, broker: Bro
     assert len(librdkafka.list_topics(f"{name}-2", 20).topics[f"{name}-2"].partitions) == 4
 
     done(librdkafka.delete_topics([name]))
-    assert name not in librdkafka.list_topics(timeout=120).topics
+    assert name not in librdkafka.list_topics(timeout=400).topics
     assert error_of(librdkafka.delete_topics([name])) == "UNKNOWN_TOPIC_OR_PART"
     assert error_of(librdkafka.create_topics([ck_admin.NewTopic(name, 1, 3)])) == "INVALID_REPLICATION_FACTOR"
     assert error_of(librdkafka.create_topics([ck_admin.NewTopic(name, 1, 1, config={"no": "1"})])) == "INVALID_CONFIG"
@@ -348,7 +348,7 @@ async def test_a_topic_is_created_by_the_metadata_request_of_each_client(broker:
     assert kafka_python.send(names["kafka_python"], b"x").get(20).offset == 0
     kafka_python.close()
 
-    topics = ck_admin.AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=120).topics
+    topics = ck_admin.AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=400).topics
     assert {client: len(topics[topic].partitions) for client, topic in names.items()} == dict.fromkeys(names, 4)
 
 

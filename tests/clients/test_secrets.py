@@ -29,7 +29,7 @@ def asked(url: str, shown: str) -> str:
     """What a page of the HTTP listener says to who shows this."""
     request = urllib.request.Request(url, headers={"Authorization": shown})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         return str(error.read().decode())

@@ -31,7 +31,7 @@ def run(broker: BrokerProcess) -> Run:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=90,
+            timeout=300,
             check=False,
         )
         assert ended.returncode == 0, f"{tool} {arguments}:\n{ended.stdout}\n{ended.stderr}"

@@ -150,7 +150,7 @@ def test_what_happened_once_is_told_once_and_in_one_way(broker: BrokerProcess, n
             took_ms = records[-1]["duration_ms"]
             assert records[-1]["ended_at_ms"] - records[-1]["began_at_ms"] == took_ms
             assert timeline(records, now_ms=int(time.time() * 1_000))[0].took_ms == took_ms
-            with urlopen(f"{broker.http}/groups/{name}/rebalances?last=1", timeout=20) as answer:
+            with urlopen(f"{broker.http}/groups/{name}/rebalances?last=1", timeout=120) as answer:
                 assert [one["duration_ms"] for one in json.load(answer)["records"] if "duration_ms" in one] == [took_ms]
             [line] = [line for line in why(broker.address, name).stdout.splitlines() if "c (127.0.0.1) joined" in line]
             assert line.split("  ")[2] == duration(took_ms)

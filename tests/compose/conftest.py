@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def engine() -> None:
     """Some Docker engine answers. Skips where none does, but in CI that is a failure."""
     probe = ["docker", "version", "--format", "{{.Server.Version}}"]
-    if shutil.which("docker") and subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode == 0:
+    if shutil.which("docker") and subprocess.run(probe, capture_output=True, timeout=300, check=False).returncode == 0:
         return
     (pytest.fail if os.environ.get("CI") else pytest.skip)("no Docker engine answers: `make test-all` brings one")
 
@@ -99,7 +99,7 @@ class Project:
         found = []
         for container in self.containers(service):
             said = subprocess.run(
-                ["docker", "logs", container["Name"]], capture_output=True, text=True, check=True, timeout=60
+                ["docker", "logs", container["Name"]], capture_output=True, text=True, check=True, timeout=300
             ).stdout
             owns = [line for line in said.splitlines() if line.startswith("owns ")]
             found.append(json.loads(owns[-1].removeprefix("owns ")) if owns else [])

@@ -91,7 +91,7 @@ def test_consumers_form_a_group_and_the_broker_can_be_killed(project: Callable[.
     running.up("consumer", scale="consumer=2")
     running.wait_until_shared(2)
     victim = running.containers("consumer")[0]["Name"]
-    subprocess.run(["docker", "kill", "-s", "KILL", victim], check=True, capture_output=True, timeout=60)
+    subprocess.run(["docker", "kill", "-s", "KILL", victim], check=True, capture_output=True, timeout=300)
     running.wait_until_shared(1)
     before = eventually(lambda: end_offset(running), deadline_s=60, what="records")
     running.compose("kill", "-s", "KILL", "broker")
@@ -224,15 +224,15 @@ def test_metrics_are_scraped_by_a_container_and_health_is_seen_from_this_machine
     one.up("broker")
     script = (
         "from urllib.request import Request, urlopen;"
-        "print(urlopen('http://broker:9644/metrics', timeout=60).read().decode());"
-        "print(urlopen('http://broker:9644/readyz', timeout=60).status)"
+        "print(urlopen('http://broker:9644/metrics', timeout=300).read().decode());"
+        "print(urlopen('http://broker:9644/readyz', timeout=300).status)"
     )
 
     printed = one.compose("run", "--rm", "--no-deps", "-T", "consumer", "python", "-c", script)
 
     assert "kafka_brokers 1\n" in printed
     assert printed.splitlines()[-1].strip() == "200"
-    with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=60) as answer:
+    with urlopen(f"http://127.0.0.1:{one.http_port}/readyz", timeout=300) as answer:
         assert answer.status == 200
 
 
@@ -286,7 +286,7 @@ def test_the_image_is_a_testbed(project: Callable[..., Project], tmp_path: Path)
 
     def post(path: str, body: object) -> dict[str, str]:
         data, kind = json.dumps(body).encode(), {"content-type": "application/json"}
-        with urlopen(Request(f"http://127.0.0.1:{running.http_port}{path}", data, kind), timeout=60) as answer:
+        with urlopen(Request(f"http://127.0.0.1:{running.http_port}{path}", data, kind), timeout=300) as answer:
             told: dict[str, dict[str, str]] = json.load(answer)
         return told["is"]
 

@@ -198,7 +198,7 @@ def check_records(broker: BrokerProcess, producers: Producers, acknowledged: dic
     )
     ends = {}
     for partition in range(PARTITIONS):
-        ends[partition] = consumer.get_watermark_offsets(ck.TopicPartition(producers.topic, partition), timeout=60)[1]
+        ends[partition] = consumer.get_watermark_offsets(ck.TopicPartition(producers.topic, partition), timeout=300)[1]
     consumer.assign([ck.TopicPartition(producers.topic, partition, 0) for partition in range(PARTITIONS)])
     position = dict.fromkeys(range(PARTITIONS), 0)
     found: dict[tuple[str, int], int] = defaultdict(int)

@@ -63,7 +63,7 @@ def put_source(port: int, file: Path) -> bool:
         method="PUT",
     )
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return bool(answer.status in (200, 201))  # 200: it had been taken when the answer was lost
     except (urllib.error.URLError, OSError):  # it is starting
         return False

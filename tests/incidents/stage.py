@@ -186,7 +186,7 @@ class Stage:
         }
 
     def _over_http(self, what: str) -> Any:
-        with urlopen(f"{self.broker.http}/groups/{self.group}/{what}", timeout=20) as answer:
+        with urlopen(f"{self.broker.http}/groups/{self.group}/{what}", timeout=120) as answer:
             return json.load(answer)
 
     def cable(self, source: str) -> Cable:

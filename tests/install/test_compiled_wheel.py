@@ -77,7 +77,7 @@ def test_it_says_which_tree_runs_and_serves(
             more = ["--from-beginning", "--max-messages", "2", "--group", "g"] if verb == "consume" else []
             done = subprocess.run(
                 [kohort, verb, "orders", "-b", address, *more],
-                input=given, capture_output=True, text=True, env=clean(**words), cwd=tmp_path, check=False, timeout=180,
+                input=given, capture_output=True, text=True, env=clean(**words), cwd=tmp_path, check=False, timeout=600,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
         assert done.stdout == "one\ntwo\n"

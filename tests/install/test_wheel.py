@@ -116,7 +116,7 @@ def run(*words: object, stdin: str = "", cwd: Path) -> str:
         env=clean_environment(),
         cwd=cwd,
         check=False,
-        timeout=180,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -245,7 +245,7 @@ def test_a_verb_without_its_extra_says_what_to_install(
     hide = f"import sys; sys.modules[{module!r}] = None; import kohort.__main__ as k; sys.exit(k.main())"
     command = [str(environment / "python"), "-c", hide, *words.split()]
     done = subprocess.run(
-        command, capture_output=True, text=True, env=clean_environment(), cwd=tmp_path, check=False, timeout=60
+        command, capture_output=True, text=True, env=clean_environment(), cwd=tmp_path, check=False, timeout=300
     )
     assert done.returncode == (2 if module == "pyspark" else 1)  # the pipeline's verbs tell the two apart
     assert done.stderr.strip().removeprefix("kohort: ") == says

@@ -28,7 +28,7 @@ def test_lag_is_what_kafka_consumer_groups_prints(tmp_path: Path):
                 [ROOT / "tools" / "kafka", *words],
                 capture_output=True,
                 text=True,
-                timeout=90,
+                timeout=300,
                 check=True,
             ).stdout
             metrics = Metrics(broker.http)

@@ -58,13 +58,13 @@ def test_lag_is_what_the_client_computes(broker: Kohort):
     for partition, count in enumerate((100, 50, 7)):
         produce(broker, "orders", count, partition)
     consumer = consume_and_commit(broker, GROUP, "orders", {0: 60, 1: 50})
-    committed = consumer.committed([TopicPartition("orders", index) for index in range(3)], timeout=120)
+    committed = consumer.committed([TopicPartition("orders", index) for index in range(3)], timeout=400)
     metrics = Metrics(broker.http)
 
     total = 0
     for entry in committed:
         labels = {"topic": "orders", "partition": str(entry.partition)}
-        start, end = consumer.get_watermark_offsets(TopicPartition("orders", entry.partition), timeout=120)
+        start, end = consumer.get_watermark_offsets(TopicPartition("orders", entry.partition), timeout=400)
         assert metrics.value("kafka_topic_partition_current_offset", **labels) == end
         assert metrics.value("kafka_topic_partition_oldest_offset", **labels) == start
         lag = metrics.value("kafka_consumergroup_lag", consumergroup=GROUP, **labels)

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.broker_process import PATIENCE
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
@@ -90,7 +92,7 @@ class Chromium:
         if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 60 * PATIENCE
         while True:
             for answer in self._messages(end):
                 if answer.get("id") == self._number:
@@ -124,7 +126,7 @@ class Chromium:
     def open(self, page: Path) -> None:
         """Load a file and wait until its figures are drawn."""
         self.call("Page.navigate", url=page.resolve().as_uri())
-        end = time.monotonic() + 60
+        end = time.monotonic() + 60 * PATIENCE
         while not self.evaluate("document.documentElement?.dataset.drawn || ''"):
             assert time.monotonic() < end, f"never drawn: {self.problems}"
             time.sleep(0.05)

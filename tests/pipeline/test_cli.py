@@ -344,7 +344,7 @@ def test_pl27_restore_puts_offsets_back_and_leaves_groups_at_work_alone(
         client.commit(offsets=[TopicPartition("orders", 0, offset)], asynchronous=False)
 
     def committed() -> int:
-        return int(client.committed([TopicPartition("orders", 0)], timeout=60)[0].offset)
+        return int(client.committed([TopicPartition("orders", 0)], timeout=300)[0].offset)
 
     commit(12)
     then = round(time.time() * 1000)

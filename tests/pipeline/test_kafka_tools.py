@@ -53,7 +53,7 @@ def test_pl27_kafkas_tool_takes_the_file_of_one_group_and_of_two(
 
     def stand(group: str) -> list[int]:
         requested = [TopicPartition("orders", n) for n in range(2)]
-        return [tp.offset for tp in clients[group].committed(requested, timeout=60)]
+        return [tp.offset for tp in clients[group].committed(requested, timeout=300)]
 
     commit(g=12, h=30)
     then = round(time.time() * 1000)

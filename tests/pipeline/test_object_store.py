@@ -44,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         address = "http://{}:{}".format(*server.get_host_and_port())
         settings = {"endpoint_override": address, "access_key": "reader", "secret_key": "s3cret", "region": "us-east-1"}
         made = urllib.request.Request(f"{address}/logs", method="PUT")
-        urllib.request.urlopen(made, timeout=30).close()
+        urllib.request.urlopen(made, timeout=120).close()
         there = fs.S3FileSystem(**settings)
         for name in NAMES:
             unpack(name, folder)
@@ -129,7 +129,7 @@ class Broken(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         try:
             asked = urllib.request.Request(f"{self.store}{self.path}", headers=dict(self.headers), method=self.command)
-            with urllib.request.urlopen(asked, timeout=30) as answer:
+            with urllib.request.urlopen(asked, timeout=120) as answer:
                 status, headers, body = answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as error:
             status, headers, body = error.code, dict(error.headers), error.read()

@@ -65,7 +65,7 @@ def commit(kafka: Kafka, group: str, topic: str, *offsets: int) -> None:
 
 
 def topics(kafka: Kafka) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=60).topics)
+    return set(AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=300).topics)
 
 
 @pytest.fixture(scope="module")

@@ -270,7 +270,7 @@ def committed(address: str, group: str, topic: str, partitions: int = PARTITIONS
 def topics(address: str) -> dict[str, tuple[str, int]]:
     """name -> (topic id, partitions)."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    names = [name for name in admin.list_topics(timeout=120).topics if not name.startswith("__")]
+    names = [name for name in admin.list_topics(timeout=400).topics if not name.startswith("__")]
     from confluent_kafka import TopicCollection
 
     described = admin.describe_topics(TopicCollection(names))
@@ -280,7 +280,7 @@ def topics(address: str) -> dict[str, tuple[str, int]]:
 def leaders(address: str) -> set[int]:
     """The nodes that lead any partition, as this broker tells; -1 where there is none."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
-    told = admin.list_topics(timeout=60).topics.values()
+    told = admin.list_topics(timeout=300).topics.values()
     return {partition.leader for topic in told for partition in topic.partitions.values()}
 
 
@@ -296,7 +296,7 @@ def create(address: str, name: str, partitions: int = PARTITIONS, **config: str)
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     wish = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
     admin.create_topics([wish])[name].result(120)
-    eventually(lambda: name in admin.list_topics(timeout=120).topics, deadline_s=120)
+    eventually(lambda: name in admin.list_topics(timeout=400).topics, deadline_s=120)
 
 
 def delete(address: str, name: str) -> None:

@@ -73,7 +73,7 @@ def end_of(peer: socket.socket) -> bytes:
 
 def _connected(address: str, source: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=20, source_address=(source, 0))
+    return socket.create_connection((host, int(port)), timeout=120, source_address=(source, 0))
 
 
 def _exactly(peer: socket.socket, count: int) -> bytes:

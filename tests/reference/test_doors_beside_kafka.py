@@ -75,7 +75,7 @@ class Caller:
         host, _, port = address.rpartition(":")
         try:
             with (
-                socket.create_connection((host, int(port)), timeout=20) as bare,
+                socket.create_connection((host, int(port)), timeout=120) as bare,
                 self._context.wrap_socket(bare) as peer,
             ):
                 peer.sendall(versions().said if request is None else encode_request(request, 9, 1, "k"))  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_what_is_no_tls_ends_as_with_kafka(both: Sides) -> None:
 def spoken(address: str, data: bytes) -> str:
     """`alert`, `nothing` or `something`, and then the end."""
     host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as peer:
+    with socket.create_connection((host, int(port)), timeout=120) as peer:
         peer.sendall(data)
         came = end_of(peer)
     return "nothing" if not came else "alert" if came[0] == 0x15 else f"something: {came.hex()}"
@@ -182,7 +182,7 @@ def spoken(address: str, data: bytes) -> str:
 
 def _called(address: str, source: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=20, source_address=(source, 0))
+    return socket.create_connection((host, int(port)), timeout=120, source_address=(source, 0))
 
 
 def test_a_ninth_connection_of_an_address_ends_as_with_kafka(both: Sides) -> None:

@@ -64,7 +64,7 @@ def first(sasl: str, key: int) -> str:
     if key == ApiKey.SASL_HANDSHAKE:
         body += b"\0\5PLAIN"
     host, _, port = sasl.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as peer:
+    with socket.create_connection((host, int(port)), timeout=120) as peer:
         peer.sendall(struct.pack(">i", len(body)) + body)
         try:
             return "answered" if peer.recv(8) else "closed"

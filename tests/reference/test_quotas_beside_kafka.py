@@ -97,7 +97,7 @@ def metered(side: Side) -> Quotas:
 def waits_ms(side: Side, user: str, client: str, size: int) -> int:
     """How long a client is told to wait for a request of about so many bytes, on a connection of its own."""
     topic = TopicProduceData(name="metered", partition_data=[PartitionProduceData(index=0, records=batch(b"v" * size))])
-    with logged_in(side.sasl, user, client_id=client, timeout_s=60) as wire:
+    with logged_in(side.sasl, user, client_id=client, timeout_s=300) as wire:
         answer: Any = wire.call(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=[topic]), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
     return int(answer.throttle_time_ms)

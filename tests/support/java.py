@@ -25,7 +25,7 @@ def class_path(source: Path, cache: Path, version: str = "", libraries: str = ""
         building = cache / f"classes-{source.stem}-{version}-{os.getpid()}"
         building.mkdir(parents=True, exist_ok=True)  # of a try that took too long
         command = ["javac", "-cp", f"{libraries}/*", "-d", str(building), str(source)]
-        subprocess.run(command, check=True, timeout=120)
+        subprocess.run(command, check=True, timeout=400)
         with contextlib.suppress(OSError):  # another was first
             building.rename(classes)
     return f"{classes}:{libraries}/*"

@@ -264,7 +264,7 @@ def test_a_test_run_that_is_killed_leaves_nothing(tmp_path: Path):
         text=True,
         check=False,
         env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
-        timeout=60,
+        timeout=300,
     )
     pid = int(done.stdout)
 

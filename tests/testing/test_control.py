@@ -29,7 +29,7 @@ class Testbed:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("kohort testbed on http://127.0.0.1:"), line
-        self.connection = http.client.HTTPConnection("127.0.0.1", int(line.rpartition(":")[2]), timeout=60)
+        self.connection = http.client.HTTPConnection("127.0.0.1", int(line.rpartition(":")[2]), timeout=300)
 
     def __call__(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, Any]:
         text = body if body is None or isinstance(body, str) else json.dumps(body)

@@ -32,7 +32,7 @@ def example(language: str) -> str:
 
 def run(*words: str, folder: Path, **environment: str) -> str:
     done = subprocess.run(
-        words, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=240
+        words, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

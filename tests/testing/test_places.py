@@ -99,7 +99,7 @@ def test_with_unittest(tmp_path: Path):
     command = [sys.executable, "-m", "unittest", "test_it"]
     environment = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=400
     )
     assert "Ran 3 tests" in done.stderr, done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
@@ -128,7 +128,7 @@ def run_cell(kernel: KernelManager, client: BlockingKernelClient, cell: str) -> 
     """What it has shown; the name of the error that has ended it. One that has printed something is interrupted."""
     asked, shown = client.execute(cell), ""
     while True:
-        message = client.get_iopub_msg(timeout=60)
+        message = client.get_iopub_msg(timeout=300)
         kind, content = message["msg_type"], message["content"]
         if message["parent_header"].get("msg_id") != asked:
             continue

@@ -221,7 +221,7 @@ def test_the_lists_are_whole_beside_kafkas_own(tmp_path: Path):
     """What KafkaConfig, SslConfigs, SaslConfigs and BrokerSecurityConfigs of 4.4.0 know."""
     source = Path(__file__).parent / "kafka" / "SecurityKeys.java"
     command = ["java", "-Xmx128m", "-cp", class_path(source, tmp_path, NEWEST), "SecurityKeys"]
-    keys = set(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout.split())
+    keys = set(subprocess.run(command, check=True, capture_output=True, text=True, timeout=400).stdout.split())
     assert {key for key in keys if key.startswith(DECIDES) and not is_on_a_list(key)} == set()
     of_brokers = {key for key in keys if not key.startswith(("org.", "sasl.", "ssl.", "security."))}
     known = {*Settings.definitions, *settings_ignored.REFUSED}

@@ -132,7 +132,7 @@ def test_https_with_a_token(tmp_path: Path) -> None:
             headers = {} if shown is None else {"Authorization": shown}
             asked = urllib.request.Request(f"{broker.http}{path}", headers=headers)
             try:
-                with urllib.request.urlopen(asked, context=context, timeout=20) as answer:
+                with urllib.request.urlopen(asked, context=context, timeout=120) as answer:
                     return answer.status, answer.read()
             except urllib.error.HTTPError as error:
                 return error.code, error.read()
@@ -144,7 +144,7 @@ def test_https_with_a_token(tmp_path: Path) -> None:
         assert get("/metrics", f"Basic {BASIC}")[0] == 200
         assert get("/metrics", "Bearer planted-wrong-77")[0] == 401
         with pytest.raises(OSError, match=r"(?i)certificate"):
-            urllib.request.urlopen(f"{broker.http}/healthz", context=ssl.create_default_context(), timeout=20)
+            urllib.request.urlopen(f"{broker.http}/healthz", context=ssl.create_default_context(), timeout=120)
     told = [line for line in broker.log().splitlines() if "authentication_failed" in line]
     assert len(told) == 2
     assert all("listener=HTTP" in line and "peer=127.0.0.1" in line for line in told)
@@ -171,7 +171,7 @@ def test_strangers_who_do_not_shake_hands_count_and_leave_in_time(tmp_path: Path
             stranger("127.0.0.2")
         with suppress(ConnectionError):
             assert stranger("127.0.0.2").recv(1) == b""
-        assert urllib.request.urlopen(f"{broker.http}/healthz", context=context, timeout=20).status == 200
+        assert urllib.request.urlopen(f"{broker.http}/healthz", context=context, timeout=120).status == 200
         first.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         with suppress(ConnectionError):
             while first.recv(1_000):

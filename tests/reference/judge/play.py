@@ -21,6 +21,7 @@ from protocol.records import batch
 from protocol.registry import APIS
 from protocol.schema import Array, Records, Struct, Uuid
 from protocol.types import ZERO_UUID
+from tests.support.broker_process import PATIENCE
 from tests.support.wire import Wire, is_ready
 
 ANSWER_WITHIN_S = 15.0
@@ -385,7 +386,7 @@ class Script:
 
     def until(self, state: str, members: int | None = None, group: str | None = None, within_s: float = 60.0) -> None:
         """Wait until the group is in `state` (with that many members); record it when that never comes."""
-        end = time.monotonic() + within_s
+        end = time.monotonic() + within_s * PATIENCE
         while True:
             now = self.described(group or self.name())
             if now.group_state == state and members in (None, len(now.members)):

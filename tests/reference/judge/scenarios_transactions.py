@@ -32,7 +32,7 @@ from protocol.messages.write_txn_markers import (
 from tests.reference.judge.catalog import each_version, scenario
 from tests.reference.judge.play import Script
 from tests.reference.judge.scenarios_data import list_offsets, produce, records, topic
-from tests.support.broker_process import eventually
+from tests.support.broker_process import PATIENCE, eventually
 
 Pair = tuple[int, int]
 NOBODY: Pair = (987_654, 0)
@@ -85,7 +85,7 @@ def end(s: Script, version: int, tid: str, pair: Pair, *, commit: bool) -> Pair:
 
 def settled(s: Script, tid: str, within_s: float = 30) -> None:
     """Wait until the markers are in; not recorded but for the state."""
-    until = time.monotonic() + within_s
+    until = time.monotonic() + within_s * PATIENCE
     while True:
         one = s.observer().call(DescribeTransactionsRequest(transactional_ids=[tid]), 0).transaction_states[0]
         if not one.transaction_state.startswith("Prepare") or time.monotonic() > until:
