@@ -12,7 +12,7 @@ import html
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import resources
 from typing import Any
 
@@ -23,6 +23,8 @@ from pipeline.report.drawing import moment, span
 from pipeline.report.tables import Cell, chosen, listed, named, number, table, when
 
 _FINDINGS_SHOWN = 3
+_TOGETHER = 3  # groups of which one rule says the same are one finding
+_AT_ONCE = timedelta(minutes=2)
 _SOURCES = {"ledger": "told by the ledger", "epoch": "by group epoch", "inferred": "inferred"}
 
 
@@ -169,14 +171,37 @@ def _findings(rows: Sequence[Row], group_index: Mapping[str, int]) -> str:
     order = sorted(
         rows, key=lambda row: (row.get("weight") != "warning", group_index.get(row["group_id"], len(group_index)))
     )
-    items = [_finding(row, group_index) for row in order]
+    items: list[str] = []
+    for first, *others in _together(order):
+        items += (
+            [_finding(row, group_index) for row in (first, *others)]
+            if len(others) < _TOGETHER - 1
+            else [_finding(first, group_index, others)]
+        )
     shown, more = items[:_FINDINGS_SHOWN], items[_FINDINGS_SHOWN:]
     # The lag must be on the first screen, under what is known of it.
     hidden = f"<details><summary>{len(more):,} more</summary><ul class=findings>{''.join(more)}</ul></details>"
     return f"<ul class=findings>{''.join(shown)}</ul>{hidden if more else ''}"
 
 
-def _finding(row: Row, group_index: Mapping[str, int]) -> str:
+def _together(rows: Iterable[Row]) -> list[list[Row]]:
+    """What one rule says of groups at about the same time, which most often has one cause. Keeps the order."""
+    found: list[list[Row]] = []
+    of: dict[tuple[str, str], list[list[Row]]] = defaultdict(list)
+    for row in rows:
+        began, alike = row.get("first_at"), of[row["rule"], row["weight"]]
+        for others in alike:
+            if began is not None and abs(began - others[0]["first_at"]) <= _AT_ONCE:
+                others.append(row)
+                break
+        else:
+            found.append([row])
+            if began is not None:
+                alike.append(found[-1])
+    return found
+
+
+def _finding(row: Row, group_index: Mapping[str, int], others: Sequence[Row] = ()) -> str:
     first, last = row.get("first_at"), row.get("last_at")
     clock = ""
     if first is not None:
@@ -184,7 +209,12 @@ def _finding(row: Row, group_index: Mapping[str, int]) -> str:
         clock = f" <span class=small>{when(first, '%m-%d %H:%M:%S')}{until}</span>"
     weight = "warning" if row.get("weight") == "warning" else "note"
     name = chosen(row["group_id"], group_index.get(row["group_id"]), first, last)
-    return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}</li>"
+    same = ""
+    if others:
+        each = "".join(_finding(other, group_index) for other in others)
+        same = f"<details><summary>the same at that time: {len(others):,} more groups</summary>"
+        same += f"<ul class=findings>{each}</ul></details>"
+    return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}{same}</li>"
 
 
 def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:

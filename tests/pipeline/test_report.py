@@ -431,6 +431,27 @@ def test_who_owned_what_is_said_only_where_it_is_known():
     assert "<summary>37 more</summary>" in render(ReportData("s", NOON, [], findings=found))
 
 
+def test_what_happened_to_many_groups_at_once_is_told_once():
+    """One cause takes many groups down; what else was wrong must not be below forty sentences of the same."""
+    found = [
+        {"group_id": f"g{i}", "rule": "behind", "weight": "warning", "text": f"was {i} behind", "first_at": at}
+        for i, at in enumerate([*(NOON + timedelta(seconds=i) for i in range(30)), NOON + timedelta(hours=2)])
+    ]
+    found += [dict(found[0], rule="reset", text="was set back", group_id=f"r{i}") for i in range(2)]
+
+    page = render(ReportData("s", NOON, [], findings=found))
+    first = page[page.index("<ul class=findings>") : page.index("<summary>1 more</summary>")]
+
+    assert "the same at that time: 29 more groups" in first
+    assert [name for name in ("was 0 behind", "was 29 behind", "was 30 behind", "r0") if name in first] == [
+        "was 0 behind",
+        "was 29 behind",
+        "was 30 behind",
+        "r0",
+    ]
+    assert first.index("was 29 behind") < first.index("</details>") < first.index("was 30 behind")
+
+
 def test_a_single_member_that_starts_and_stops_is_no_warning():
     """What waits while a batch job is not running; a member that hangs is one, alone or not."""
     rested = group("g", worst_lag_messages=80_000, worst_lag_seconds=3_600.0, worst_lag_at=NOON, lag_messages=80_000)
