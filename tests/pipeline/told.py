@@ -2,7 +2,10 @@
 
 import re
 
-_PROGRESS = re.compile(r"kohort pipeline [\w-]+: \d+ of [\d,]+ tasks?, \d+ s")
+# Tasks of a run; what a stream has done so far.
+_PROGRESS = re.compile(
+    r"kohort pipeline [\w-]+: (\d+ of [\d,]+ tasks?, \d+ s|[\d,]+ rows? in [\d,]+ batch(es)?)",
+)
 
 
 def told(err: str) -> list[str]:
