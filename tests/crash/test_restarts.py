@@ -13,7 +13,7 @@ from tests.crash import load
 from tests.support.broker_process import QUICK_GROUPS, BrokerProcess, Kohort, eventually
 from tests.support.wire import Wire
 
-RESTARTS = int(os.environ.get("KOHORT_RESTARTS", "100"))
+MANY = int(os.environ.get("KOHORT_RESTARTS", "100"))
 
 
 @pytest.mark.xdist_group("crash")
@@ -94,8 +94,9 @@ def members_of(broker: BrokerProcess, group: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("crash")
-def test_a_hundred_restarts_under_churn_forget_no_member_and_no_offset(
-    start_broker: Callable[..., BrokerProcess], spawn: Callable[..., Worker]
+@pytest.mark.parametrize("restarts", [12, pytest.param(MANY, marks=pytest.mark.long)])
+def test_restarts_under_churn_forget_no_member_and_no_offset(
+    start_broker: Callable[..., BrokerProcess], spawn: Callable[..., Worker], restarts: int
 ):
     """CR04: by SIGTERM and SIGKILL in turn. A member is acknowledged when its SyncGroup was answered."""
     broker = start_broker(QUICK_GROUPS)
@@ -107,7 +108,7 @@ def test_a_hundred_restarts_under_churn_forget_no_member_and_no_offset(
     writer = harness.Writer(broker.address, "load", per_second=200)
     everybody = list(churn.members)
 
-    for number in range(RESTARTS):
+    for number in range(restarts):
         if number % 4 == 3:
             churn.step(number // 4)
             everybody += [member for member in churn.members if member not in everybody]

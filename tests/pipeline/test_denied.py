@@ -212,6 +212,7 @@ def test_a_groups_offsets_are_told_to_who_may_not_see_their_log(guarded: Guarded
     assert json.loads(found) == {"orders": {"0": 30}, "payments": {"0": 30}}
 
 
+@pytest.mark.long
 def test_apache_kafka_denies_topics_in_the_same_words(run: Any, tmp_path: Path) -> None:  # noqa: F811
     """A topic that must not be read, one that must not be seen, and a ledger of which nobody can know."""
     need("java", "mvn")

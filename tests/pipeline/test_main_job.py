@@ -54,6 +54,7 @@ def run(words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_two_executors_say_what_one_says(tmp_path: Path):
     """`local-cluster[2,1,1024]`, executors and workers in processes of their own, and `local`: the oracle's commits."""
     directory, _ = unpack("kafka-4.3.1", tmp_path)

@@ -25,6 +25,7 @@ from tests.support.wire import Wire
 
 __all__ = ["run"]
 pytestmark = pytest.mark.slow
+LONG = pytest.mark.long
 NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -80,7 +81,7 @@ def orders(kafka: Kafka) -> Kafka:
     return kafka
 
 
-@pytest.mark.parametrize("verb", ["groups", "rebalances", "report"])
+@pytest.mark.parametrize("verb", [pytest.param("groups", marks=LONG), "rebalances", pytest.param("report", marks=LONG)])
 def test_verbs_that_look_for_a_ledger_work_where_there_is_none_and_make_none(
     verb: str, run: Any, orders: Kafka, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ class IdleTimes(StreamingQueryListener):
         pass
 
 
+@LONG
 def test_two_copies_of_a_partition_count_once(run: Any, orders: Kafka, tmp_path: Path) -> None:
     """As of two brokers' directories, one of which has more: the lag of each partition once, up to what is agreed."""
     create(orders, "copied", 1)
