@@ -327,6 +327,7 @@ def test_rl08_a_leader_that_plans_for_two_seconds(broker: BrokerProcess, name: s
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_rl17_fifty_members_churn_for_a_minute(broker: BrokerProcess, name: str):
     """RL17: the replayed ledger is what the members were told: owners, in order."""
     import random

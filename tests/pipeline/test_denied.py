@@ -149,7 +149,7 @@ def sentence(guarded: Guarded, denied: str) -> str:
     [
         (f"READ {OFFSETS}", "commits"),
         (f"DESCRIBE {OFFSETS}", "groups"),
-        (f"READ {LEDGER}", "rebalances"),
+        pytest.param(f"READ {LEDGER}", "rebalances", marks=pytest.mark.long),
         ("READ orders", "lag --now --exact"),
     ],
 )

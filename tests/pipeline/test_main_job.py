@@ -71,6 +71,7 @@ def test_two_executors_say_what_one_says(tmp_path: Path):
     assert printed[0] == printed[1]
 
 
+@pytest.mark.long
 def test_the_report_is_one_command(tmp_path: Path):
     """`kohort pipeline report --from DIR --to PAGE`; what stands there already is not overwritten unasked."""
     directory, _ = unpack("kohort", tmp_path)

@@ -131,6 +131,7 @@ def test_kafkas_own_metadata_log_is_decoded(spark: SparkSession, orders: Kafka) 
     assert {row.fields for row in rows if row.record_type == "no_op_record"} == {"{}"}
 
 
+@LONG
 def test_lag_of_topics_made_later_and_of_internal_ones_is_told_as_it_is(
     spark: SparkSession, orders: Kafka, tmp_path: Path
 ) -> None:
