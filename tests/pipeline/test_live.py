@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ def test_a_broker_that_is_started_again_is_waited_for(start_broker: Start):
     broker.start()
     assert fetcher.fetch(0) == first
 
-    fetcher.timeout_ms = 500
+    fetcher.access = replace(fetcher.access, timeout_ms=500)
     broker.kill()
     with pytest.raises(DataError, match=rf"{broker.address} broke off while orders-0 was read: "):
         fetcher.fetch(0)

@@ -182,6 +182,7 @@ def test_ledger_records_become_rows(spark: Any, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("spark")
 def test_several_executors_give_the_same_rows(tmp_path: Path):
     """`local-cluster`: workers in processes of their own read byte ranges of the same files."""

@@ -30,7 +30,17 @@ from tests.support.wire import Wire
 pytestmark = pytest.mark.slow
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
-VERSIONS = ("3.9.2", "4.3.1", "4.4.0")
+ENDED = pytest.mark.parametrize(
+    ("version", "killed"),
+    [
+        pytest.param("3.9.2", False, id="stopped-3.9.2", marks=pytest.mark.long),
+        pytest.param("3.9.2", True, id="killed-3.9.2"),
+        pytest.param("4.3.1", False, id="stopped-4.3.1"),
+        pytest.param("4.3.1", True, id="killed-4.3.1", marks=pytest.mark.long),
+        pytest.param("4.4.0", False, id="stopped-4.4.0"),
+        pytest.param("4.4.0", True, id="killed-4.4.0"),
+    ],
+)
 
 
 @pytest.fixture
@@ -40,8 +50,7 @@ def tidy(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
     yield from g.ending([])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@ENDED
 def test_kafka_goes_on_where_kohort_was_ended_under_load(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
     """DD32, DD33, DD34, DD35, DD44: the clients stay; what answers them is another broker.
 
@@ -160,7 +169,12 @@ def test_kafka_starts_on_a_snapshot_that_kohort_made(tmp_path: Path, tidy: Any, 
 @pytest.mark.parametrize(
     ("version", "standalone", "snapshots"),
     # Each two of the three together once.
-    [("4.3.1", False, False), ("4.3.1", True, True), ("4.4.0", False, True), ("4.4.0", True, False)],
+    [
+        pytest.param("4.3.1", False, False, marks=pytest.mark.long),
+        pytest.param("4.3.1", True, True, marks=pytest.mark.long),
+        ("4.4.0", False, True),
+        ("4.4.0", True, False),
+    ],
     ids=["4.3.1-kraft-0-log", "4.3.1-kraft-1-snapshots", "4.4.0-kraft-0-snapshots", "4.4.0-kraft-1-log"],
 )
 def test_a_round_trip_keeps_every_record_and_offset(
@@ -227,8 +241,7 @@ def test_a_round_trip_keeps_every_record_and_offset(
     again.stop()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@ENDED
 def test_kohort_goes_on_where_kafka_was_ended_under_load(tmp_path: Path, tidy: Any, version: str, killed: bool) -> None:
     """DD36, DD39: the clients stay; every record that was acknowledged is there once, the group goes on.
 
