@@ -212,7 +212,7 @@ def _finding(row: Row, group_index: Mapping[str, int], others: Sequence[Row] = (
     same = ""
     if others:
         each = "".join(_finding(other, group_index) for other in others)
-        same = f"<details><summary>the same at that time: {len(others):,} more groups</summary>"
+        same = f"<details><summary>the same at that time: {plural(len(others), 'more group')}</summary>"
         same += f"<ul class=findings>{each}</ul></details>"
     return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}{same}</li>"
 
