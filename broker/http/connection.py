@@ -212,6 +212,7 @@ class HttpConnection:
                     self._end()
         except h11.RemoteProtocolError as error:
             self._refuse(error.error_status_hint or 400, str(error))
+            error.__traceback__ = None  # h11 raises it from a frame that knows it, and that knows this connection
 
     def _respond(self) -> None:
         from broker.http.answers import Later  # noqa: PLC0415  json: loaded by now

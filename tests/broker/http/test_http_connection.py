@@ -1,6 +1,8 @@
 """One HTTP connection: what is answered, what is refused, who waits for whom."""
 
+import gc
 import io
+import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -83,6 +85,34 @@ def test_http_1_0_gets_its_answer_and_the_end_of_the_connection():
     assert harness.transport.written.endswith(b"\r\n\r\nxxx")
     assert b"chunked" not in harness.transport.written
     assert harness.transport.closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GET /a HTTP/1.1\r\n",
+        b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n" * 3,
+        b"no HTTP\r\n\r\n",
+        b"POST /a HTTP/1.1\r\nHost: b\r\nContent-Length: 5\r\n\r\nab",
+    ],
+)
+@pytest.mark.parametrize("body", [3, 3_000])
+def test_who_is_gone_leaves_nothing_behind(data: bytes, body: int):
+    """Not even until the collector comes: what has lived for long it does not look at any more."""
+    harness = HttpHarness(lambda *_: Answer(pieces(body, 1_000)))
+    if data:
+        harness.send(data)
+    harness.connection.connection_lost(None)
+    harness.runtime.turn()
+    gone = weakref.ref(harness.connection)
+    harness.transport.protocol = None  # transports of loops let go of it themselves
+    gc.disable()
+    try:
+        del harness.connection, harness.transport
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
