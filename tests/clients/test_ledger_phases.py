@@ -80,6 +80,7 @@ def test_rl04_rl05_one_leaves_and_one_is_frozen_while_they_are_waited_for(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_rl06_a_leader_that_plans_for_longer_than_it_may(broker: BrokerProcess, name: str):
     """RL06: it joined and never asked for its assignment: sync_timeout, and the rebalance before is superseded."""
     from aiokafka import AIOKafkaConsumer

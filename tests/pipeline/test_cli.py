@@ -369,7 +369,9 @@ def test_pl27_restore_puts_offsets_back_and_leaves_groups_at_work_alone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [verb for verb in command.VERBS if verb != "report"])
-@pytest.mark.parametrize("name", ["kohort", "kafka-4.3.1", "kafka-3.9.2-compacted-snappy"])
+@pytest.mark.parametrize(
+    "name", ["kohort", "kafka-4.3.1", pytest.param("kafka-3.9.2-compacted-snappy", marks=pytest.mark.long)]
+)
 def test_every_verb_answers_on_every_directory(run: Any, verb: str, name: str, tmp_path: Path) -> None:
     """A table on the screen, and the last line."""
     directory, said = unpack(name, tmp_path)

@@ -79,6 +79,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_executors_need_nothing_of_kohort(package: tuple[Path, Path], workers: tuple[str, Path], tmp_path: Path):
     """The recipes of docs/pipeline.md: the wheel for the driver, the zip for executors, PySpark's own needs there."""
     wheel, archive = package

@@ -126,6 +126,7 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
         walker.kill(name)
 
 
+@pytest.mark.long
 def test_from_one_kohort_to_three_nodes_of_kafka_one_of_which_dies(tmp_path: Path, walk: Walk) -> None:
     """The clients began on Kohort; they are told all three addresses, and nothing else, and never started again."""
     one, two, _ = walk.addresses

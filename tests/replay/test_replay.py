@@ -167,6 +167,7 @@ def test_a_crash_at_every_operation_on_what_kafka_left(always: bool, prefix: int
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=HISTORIES * 5, deadline=None)
 @given(histories, st.booleans(), prefixes, st.integers(0, 1 << 20))
 def test_whatever_happens_is_loaded_again_at_length(history: list[Step], always: bool, prefix: int, seed: int) -> None:
