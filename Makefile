@@ -41,7 +41,7 @@ BROUGHT := tools/shells && eval "$$(tools/docker start)" && tools/docker base &&
 test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
 	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not $(if $(CI),long,slow)" $(ARGS)
 
-test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow tests too; brings a Docker engine where there is none (as root on Debian)
+test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow and the long tests too; brings a Docker engine where there is none (as root on Debian)
 	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_STORES=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilities of what is pinned

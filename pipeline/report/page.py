@@ -172,16 +172,21 @@ def _findings(rows: Sequence[Row], group_index: Mapping[str, int]) -> str:
         rows, key=lambda row: (row.get("weight") != "warning", group_index.get(row["group_id"], len(group_index)))
     )
     items: list[str] = []
-    for first, *others in _together(order):
-        items += (
-            [_finding(row, group_index) for row in (first, *others)]
-            if len(others) < _TOGETHER - 1
-            else [_finding(first, group_index, others)]
-        )
+    for alike in _together(order):
+        if len(alike) >= _TOGETHER:
+            items.append(_finding(alike[0], group_index, alike[1:]))
+        else:
+            items += [_finding(row, group_index) for row in alike]
     shown, more = items[:_FINDINGS_SHOWN], items[_FINDINGS_SHOWN:]
     # The lag must be on the first screen, under what is known of it.
-    hidden = f"<details><summary>{len(more):,} more</summary><ul class=findings>{''.join(more)}</ul></details>"
-    return f"<ul class=findings>{''.join(shown)}</ul>{hidden if more else ''}"
+    return f"<ul class=findings>{''.join(shown)}</ul>{_folded(f'{len(more):,} more', more)}"
+
+
+def _folded(summary: str, items: Sequence[str]) -> str:
+    """Findings that a click unfolds; nothing where there are none."""
+    if not items:
+        return ""
+    return f"<details><summary>{summary}</summary><ul class=findings>{''.join(items)}</ul></details>"
 
 
 def _together(rows: Iterable[Row]) -> list[list[Row]]:
@@ -209,11 +214,8 @@ def _finding(row: Row, group_index: Mapping[str, int], others: Sequence[Row] = (
         clock = f" <span class=small>{when(first, '%m-%d %H:%M:%S')}{until}</span>"
     weight = "warning" if row.get("weight") == "warning" else "note"
     name = chosen(row["group_id"], group_index.get(row["group_id"]), first, last)
-    same = ""
-    if others:
-        each = "".join(_finding(other, group_index) for other in others)
-        same = f"<details><summary>the same at that time: {plural(len(others), 'more group')}</summary>"
-        same += f"<ul class=findings>{each}</ul></details>"
+    said = f"the same at that time: {plural(len(others), 'more group')}"
+    same = _folded(said, [_finding(other, group_index) for other in others])
     return f"<li class={weight}><b>{name}</b>{clock} {html.escape(row['text'])}{same}</li>"
 
 

@@ -198,7 +198,10 @@ def test_refused_operations_lose_nothing(tmp_path: Path, count: int, durability:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("durability", ["os", "always"])
-@pytest.mark.parametrize(("count", "every"), [pytest.param(1, 1, marks=pytest.mark.long), (2, 5), (40, 7)])
+@pytest.mark.parametrize(
+    ("count", "every"),
+    [pytest.param(1, 1, marks=pytest.mark.long), pytest.param(2, 3, marks=pytest.mark.long), (2, 5), (40, 7)],
+)
 def test_any_refused_operation_loses_nothing(tmp_path: Path, count: int, every: int, durability: str) -> None:
     assert sweep(tmp_path, every, count, durability) > 200 // every
 

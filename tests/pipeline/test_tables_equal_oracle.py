@@ -203,7 +203,7 @@ COMMON: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@settings(max_examples=int(os.environ.get("KOHORT_HISTORIES", "3")), **COMMON)
+@settings(max_examples=int(os.environ.get("KOHORT_HISTORIES", "6")), **COMMON)
 @given(steps=histories(min_size=60, max_size=250))
 def test_tables_of_random_histories_equal_the_oracle(steps: list[Step], spark: "SparkSession", tmp_path_factory):
     """PL08-PL11, PL18-PL22, PL36 and whatever else the steps make of them; a failure prints how to replay it."""

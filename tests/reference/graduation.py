@@ -296,7 +296,7 @@ def create(address: str, name: str, partitions: int = PARTITIONS, **config: str)
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     wish = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
     admin.create_topics([wish])[name].result(120)
-    eventually(lambda: name in admin.list_topics(timeout=400).topics, deadline_s=120)
+    eventually(lambda: name in admin.list_topics(timeout=120).topics, deadline_s=120)
 
 
 def delete(address: str, name: str) -> None:
