@@ -231,12 +231,13 @@ def test_rl16_a_broker_that_is_killed_in_the_middle(name: str):
         address = broker.bootstrap_servers
         with members(Member(address, name, "a", [name]), Member(address, name, "b", [name])) as (a, b):
             eventually(lambda: a.owned and b.owned and len(a.owned) + len(b.owned) == 3, deadline_s=60)
-            b.stall(6)
+            b.stall(100)
             late = Member(address, name, "late", [name])
             with members(late):
                 eventually(lambda: first_causes(address, name)[-1] == ("member_joined", "late"))
                 broker.kill()
                 broker.start()
+                b.stall(0)
                 eventually(lambda: late.owned and a.owned and b.owned, deadline_s=60)
             kinds = [(r["kind"], r.get("outcome")) for r in records(address, name) if r["kind"] != "partitions_read"]
             loaded = records(address, name, "coordinator_loaded")

@@ -40,9 +40,11 @@ def test_librdkafka_members_join_are_slow_and_leave(quick: BrokerProcess, name: 
     slow = member(quick.address, name, "slow", [name])
     with members(slow):
         eventually(lambda: slow.owned == [0, 1, 2, 3])
-        slow.stall(2.0)  # nobody answers the broker's wish to have partitions back
+        slow.stall(100)  # nobody answers the broker's wish to have partitions back
         quickly = member(quick.address, name, "quick", [name])
         with members(quickly):
+            eventually(lambda: ledger_reading.first_causes(quick.address, name)[-1] == ("member_joined", "quick"))
+            slow.stall(2)
             eventually(lambda: bool(quickly.owned))
             second = ended(quick, name, 2)[1]
     left = ended(quick, name, 3)[2]

@@ -48,7 +48,7 @@ def test_nobody_is_accused_of_what_administrators_and_settings_do(tmp_path: Path
         come_and_go(broker, deployed, 3)
         assert findings(broker, deployed)["deploy_churn"]["facts"]["stopped_ms"] < DELAY_MS
 
-        a, b = (Member(broker.address, name, one, [name]) for one in "ab")
+        a, b = (Member(broker.address, name, one, [name], max_poll_interval_ms=120_000) for one in "ab")
         with members(a, b):
             eventually(lambda: a.owned and b.owned)
             for count in (6, 9, 12):
@@ -58,9 +58,11 @@ def test_nobody_is_accused_of_what_administrators_and_settings_do(tmp_path: Path
             assert causes.count("partitions_changed") == 3
             assert findings(broker, name).keys() & {"repeat_offender", "storm", "slow_joiner"} == set()
 
-            b.stall(3)
+            b.stall(100)
             c = Member(broker.address, name, "c", [name])
             with members(c):
+                eventually(lambda: ledger_reading.first_causes(broker.address, name)[-1] == ("member_joined", "c"))
+                b.stall(2)
                 eventually(lambda: c.owned)
                 records = ledger_reading.records(broker.address, name, "rebalance_ended")
                 slow = max(records, key=lambda one: one["duration_ms"] or 0)
