@@ -48,14 +48,17 @@ def _described(
 ) -> Steps[DescribeLogDirsResponse]:
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[])
-    image = broker.catalogue.image
+    image, partitions = broker.catalogue.image, broker.partitions
     wanted: dict[str, dict[int, None]] = {}
     if request.topics is None:
         wanted = {topic.name: dict.fromkeys(range(topic.partition_count)) for topic in image}
     else:
         for requested in request.topics:
-            wanted.setdefault(requested.topic, {}).update(dict.fromkeys(requested.partitions))
-    partitions = broker.partitions
+            name, its = requested.topic, wanted.setdefault(requested.topic, {})
+            for index in requested.partitions:  # a megabyte of those that are not there is not kept
+                yield None
+                if partitions.has(name, index):
+                    its[index] = None
     found: dict[Path, dict[str, list[DescribeLogDirsPartition]]] = {one: {} for one in partitions.directories}
     for name, indexes in wanted.items():
         for index in indexes:

@@ -2,7 +2,8 @@
 
 Requests and connections leave no cycles behind, so that it finds hardly anything. But nobody is answered while it
 looks, for 0.2 to 0.8 us an object; and to ask it how many objects there are takes as long as to list them, 65 ms for a
-million. So their number is taken from how many blocks of memory have been allocated, which costs nothing.
+million. So their number is first taken from how many blocks of memory have been allocated, which costs nothing; objects
+are counted only when those are few, since as many others may have gone meanwhile.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections
 _USUAL_RISES_BY = 20_000  # blocks a look: what stays allocated becomes usual
 _IN_FLIGHT = 200_000  # blocks above the usual: those of requests, which a collection would look at for nothing
 _COLLECTED_AT_MOST = 50_000  # blocks that have come since a generation was emptied: some 20,000 objects, 5 to 20 ms
+_OBJECTS_AT_MOST = 30_000  # of the generations that would be collected
 _STAYED_LOOKS = 30  # with more than that, and no collection between them: it is state (groups, topics), not requests
 _OLDEST_EVERY = 300  # collections: at most once in five minutes
 
@@ -53,7 +55,7 @@ class Collector:
         self._usual = min(blocks, self._usual + _USUAL_RISES_BY)
         if passed < _PASSED_AT_LEAST or (passed < _PASSED_AT_MOST and in_flight > _IN_FLIGHT):
             return
-        if blocks - self._younger <= _COLLECTED_AT_MOST:
+        if blocks - self._younger <= _COLLECTED_AT_MOST and _few_in(1):
             self._collect()
         elif passed >= _PASSED_AT_MOST or self._large_looks >= _STAYED_LOOKS:
             self._keep()
@@ -66,7 +68,7 @@ class Collector:
         self._younger = sys.getallocatedblocks()
         self._collections += 1
         if self._collections % _OLDEST_EVERY == 0:  # nobody else does: what is old may be garbage, too
-            if self._younger - self._older <= _COLLECTED_AT_MOST:
+            if self._younger - self._older <= _COLLECTED_AT_MOST and _few_in(2):
                 gc.collect()
             self._keep()
 
@@ -81,3 +83,7 @@ class Collector:
             self._after_a_while()
 
         self._runtime.timers.set(("process", "collect"), self._runtime.now_ms() + _EVERY_MS, now)
+
+
+def _few_in(generation: int) -> bool:
+    return len(gc.get_objects(generation=generation)) <= _OBJECTS_AT_MOST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -91,3 +91,22 @@ def test_a_finalized_level_survives_and_other_brokers_can_be_forgotten(tmp_path:
         ErrorCode.INVALID_REQUEST,
         ErrorCode.BROKER_ID_NOT_REGISTERED,
     ]
+
+
+def test_a_feature_that_nobody_knows_refuses_a_large_request_at_once() -> None:
+    """A megabyte of names, all taken together first, held the loop for 50 ms."""
+
+    class NotAll(list[FeatureUpdateKey]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("all of them were looked at")
+
+    with pytest.raises(Refused, match="feature absent-0"):
+        features.update(ClusterState(), 1, NotAll(wish(f"absent-{number}", 1) for number in range(2_000)))
+
+
+def test_known_features_in_a_large_request_are_finalized_as_their_last_wishes_say() -> None:
+    wishes = [wish("group.version", level % 2) for level in range(2_000)]
+
+    made = features.update(ClusterState(), 1, wishes)
+
+    assert made == [records.FeatureLevelRecord(name="group.version", feature_level=1)]

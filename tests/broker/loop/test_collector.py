@@ -117,3 +117,20 @@ def test_the_objects_of_a_request_are_neither_looked_at_nor_kept(runtime: Virtua
     runtime.advance(SECOND_MS)
 
     assert garbage() is None
+
+
+def test_what_comes_while_as_much_goes_is_not_looked_at(runtime: VirtualRuntime, looked: Looked) -> None:
+    """Topics made while others are deleted: the blocks say that nothing has come, but all of it is new (55 ms once)."""
+    old = [[number] for number in range(300_000)]
+    for _ in range(100):
+        passing()
+        runtime.advance(SECOND_MS)
+    new = [[number] for number in range(300_000)]
+    del old
+    for _ in range(100):
+        passing()
+        runtime.advance(SECOND_MS)
+
+    assert len(new) == 300_000
+    assert all(objects < 50_000 for objects in [*looked.of(1), *looked.of(2)]), looked.seen
+    assert looked.of(1), "they are collected again afterwards"
