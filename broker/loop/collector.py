@@ -22,7 +22,8 @@ _PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections
 _USUAL_RISES_BY = 20_000  # blocks a look: what stays allocated becomes usual
 _IN_FLIGHT = 200_000  # blocks above the usual: those of requests, which a collection would look at for nothing
 _COLLECTED_AT_MOST = 50_000  # blocks that have come since a generation was emptied: some 20,000 objects, 5 to 20 ms
-_OBJECTS_AT_MOST = 30_000  # of the generations that would be collected
+_OBJECTS_AT_MOST = 30_000  # of the generation that would be collected
+_COUNTED_EVERY = 10  # looks that find much: to count a million takes 65 ms
 _STAYED_LOOKS = 30  # with more than that, and no collection between them: it is state (groups, topics), not requests
 _OLDEST_EVERY = 300  # collections: at most once in five minutes
 
@@ -55,7 +56,8 @@ class Collector:
         self._usual = min(blocks, self._usual + _USUAL_RISES_BY)
         if passed < _PASSED_AT_LEAST or (passed < _PASSED_AT_MOST and in_flight > _IN_FLIGHT):
             return
-        if blocks - self._younger <= _COLLECTED_AT_MOST and _few_in(1):
+        is_counted = self._large_looks % _COUNTED_EVERY == 0
+        if blocks - self._younger <= _COLLECTED_AT_MOST and is_counted and _few_in(1):
             self._collect()
         elif passed >= _PASSED_AT_MOST or self._large_looks >= _STAYED_LOOKS:
             self._keep()

@@ -34,6 +34,7 @@ CLOCK_CHECK_MS = 10_000
 _MAX_ROUNDS = 64
 _LOOK_EVERY_MS = 100
 _THREADS = 5  # for the disk, and one of them for what is taken from the loop in slices
+_TIMERS_NS = 2_000_000  # thousands may be due at once: sessions of one moment
 _LATE_MS = 250  # a timer that is later than this has not been waited for: something held the process up
 
 
@@ -153,7 +154,7 @@ class LoopRuntime(Runtime):
     def _run_due_timers(self) -> None:
         began_ns = perf_counter_ns()
         try:
-            self.timers.run_due(self.now_ms())
+            self.timers.run_due(self.now_ms(), lambda: perf_counter_ns() - began_ns > _TIMERS_NS)
         except Exception:
             log.exception("timer_failed")
         finally:

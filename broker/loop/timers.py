@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
 
+_LOOKED_AT = 64  # entries of the heap, of timers renewed or cancelled since, between two questions whether it is over
+
+
 class _Timer:
     """One key's deadline; `callback` is None once it ran or was cancelled, until the heap forgets it."""
 
@@ -112,11 +115,12 @@ class Timers:
         """When to call `run_due` next (perhaps in vain), or None when nothing is set."""
         return self._heap[0][0] + self.offset_ms if self._heap else None
 
-    def run_due(self, now_ms: int) -> int:
+    def run_due(self, now_ms: int, is_over: Callable[[], bool] = lambda: False) -> int:
         """Run every callback that is due, earliest first, and return how many ran.
 
         A callback may set and cancel timers. What it sets for `now_ms` or earlier runs at the next call, so that a
         timer that renews itself cannot hold the loop. An exception passes through; its timer is done, the others stay.
+        So do those that are left when `is_over`, which is asked after each and now and then between them.
         """
         now_ms -= self.offset_ms
         ran = 0
@@ -124,7 +128,11 @@ class Timers:
         heap = self._heap
         later: list[tuple[int, int, _Timer]] = []
         try:
+            looked_at = 0
             while heap and heap[0][0] <= now_ms:
+                looked_at += 1
+                if not looked_at % _LOOKED_AT and is_over():
+                    break
                 node = heappop(heap)
                 deadline_ms, sequence, timer = node
                 if deadline_ms != timer.heap_deadline_ms or self._by_key.get(timer.key) is not timer:
@@ -147,6 +155,8 @@ class Timers:
                     self.last_key = timer.key
                     callback()
                     heap = self._heap  # a sweep inside the callback makes a new one
+                    if is_over():
+                        break
         finally:
             for node in later:
                 heappush(self._heap, node)

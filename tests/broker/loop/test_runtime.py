@@ -8,6 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +254,38 @@ def test_what_came_while_the_process_stood_still_is_read_before_late_timers_fire
         runtime.close()
 
     assert happened == ["heartbeat", "timer"]
+
+
+def test_timers_that_are_due_at_once_do_not_hold_the_loop():
+    """Two hundred of a millisecond each: somebody else has his turns between them."""
+    loop = asyncio.new_event_loop()
+    runtime = LoopRuntime(loop)
+    ran: list[int] = []
+    turns: list[int] = []
+
+    def expire(number: int) -> None:
+        until_ns = time.perf_counter_ns() + 1_000_000
+        while time.perf_counter_ns() < until_ns:
+            pass
+        ran.append(number)
+
+    def other() -> None:
+        turns.append(len(ran))
+        if len(ran) < 200:
+            loop.call_soon(other)
+        else:
+            loop.stop()
+
+    now_ms = runtime.now_ms()
+    for number in range(200):
+        runtime.timers.set(number, now_ms, partial(expire, number))
+    loop.call_soon(other)
+    loop.run_forever()
+
+    assert ran == list(range(200))
+    assert max(after - before for before, after in pairwise(turns)) <= 3
+    runtime.close()
+    loop.close()
 
 
 @pytest.mark.parametrize("step_s", [3_600, -3_600])

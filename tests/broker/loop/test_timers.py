@@ -29,6 +29,36 @@ def test_a_renewed_timer_runs_once_at_its_last_deadline():
     assert len(timers) == 0
 
 
+def test_what_is_due_may_be_left_for_the_next_call():
+    """Ten thousand sessions of one moment: in their order, each once, a few at a time."""
+    timers, ran = Timers(), []
+    for number in range(10):
+        timers.set(number, 5, lambda number=number: ran.append(number))
+
+    assert timers.run_due(5, lambda: len(ran) % 4 == 0) == 4
+    assert timers.next_deadline_ms() == 5
+    timers.cancel(4)
+    assert timers.run_due(5, lambda: len(ran) % 4 == 0) == 4
+    assert timers.run_due(5) == 1
+
+    assert ran == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert timers.next_deadline_ms() is None
+
+
+def test_renewed_timers_are_looked_at_a_few_at_a_time_too():
+    timers, asked = Timers(), []
+    for number in range(1_000):
+        timers.set(number, 5, lambda: None)
+        timers.set(number, 50, lambda: None)
+
+    timers.run_due(5, lambda: asked.append(1) or len(asked) == 2)
+
+    assert len(asked) == 2
+    assert timers.next_deadline_ms() == 5
+    timers.run_due(5)
+    assert timers.next_deadline_ms() == 50
+
+
 def test_a_timer_set_to_an_earlier_moment_runs_then_and_only_then():
     timers, ran = Timers(), []
     timers.set("session", 50, lambda: ran.append(50))
