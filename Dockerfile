@@ -1,13 +1,13 @@
 # Kohort as an image: takes the settings that Apache Kafka's own image takes, so that only the image's name changes.
 #
-# `--build-arg KOHORT_COMPILED=1` compiles the path of a request (docs/compiled.md) where the base has a C compiler or
-# Debian's can be had, which takes minutes; without one the image is pure, and works as well.
+# The path of a request is compiled (docs/compiled.md) where the base has a C compiler or Debian's can be had, which takes
+# minutes, once; without one the image is pure, and works as well. `--build-arg KOHORT_COMPILED=0`: pure, in seconds.
 ARG KOHORT_BUILDER=python:3.11-slim
 FROM $KOHORT_BUILDER AS build
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
-ARG KOHORT_COMPILED=0
+ARG KOHORT_COMPILED=1
 RUN header="$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; \
     if [ "$KOHORT_COMPILED" = 1 ] && [ -e "$header" ] && ! command -v cc > /dev/null; then \
       { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; } || echo "no C compiler: the image is pure"; fi; \
@@ -27,7 +27,8 @@ print('\n'.join(['hatchling', *tools]), file=open('/tmp/build', 'w'))" \
     && for what in venv:run build:build; do \
          python -m pip --python /opt/${what%:*}/bin/python install --only-binary :all: -c requirements.lock -r /tmp/${what#*:} || exit 1; done
 COPY . .
-RUN KOHORT_COMPILED="$(cat /tmp/compiled)" python -m pip --python /opt/build/bin/python wheel --no-build-isolation --no-deps --wheel-dir /tmp/wheel . \
+RUN wheel() { KOHORT_COMPILED=$1 python -m pip --python /opt/build/bin/python wheel --no-build-isolation --no-deps --wheel-dir /tmp/wheel .; }; \
+    wheel "$(cat /tmp/compiled)" || { echo "it does not compile: the image is pure" && wheel 0; } \
     && python -m pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheel/*.whl \
     && { /opt/venv/bin/python -m compileall -q /opt/venv/lib || true; }
 
