@@ -21,8 +21,8 @@ METADATA_VERSION = "metadata.version"
 FEATURES = {"group.version": (0, 1), METADATA_VERSION: (7, 33), "transaction.version": (0, 2)}
 """Name -> the lowest and the highest level that is built."""
 
-_FIRST = 1_000
-"""Updates of which one that is unknown refuses all: to take 75,000 of them together held the loop for 50 ms."""
+_MANY = 1_000
+"""Updates of which the first that is unknown refuses all: to take 75,000 together first held the loop for 50 ms."""
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 # Those of Kafka's that are not here can be disabled, which changes nothing.
@@ -33,8 +33,8 @@ _NEW_RECORDS = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 
 def update(state: ClusterState, node_id: int, updates: Sequence[FeatureUpdateKey]) -> list[Any]:
     """The records that finalize these levels, all of them. Raises: Refused."""
-    if len(updates) > _FIRST:
-        for wish in updates[:_FIRST]:
+    if len(updates) > _MANY:
+        for wish in updates:
             if wish.feature not in FEATURES and wish.feature not in _ELSEWHERE:
                 _check(state, node_id, wish)
     made: list[Any] = []

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-
 _LOOKED_AT = 64  # entries of the heap, of timers renewed or cancelled since, between two questions whether it is over
 
 

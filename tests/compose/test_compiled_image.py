@@ -14,11 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.xdist_group("compose"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("compose")]
 _BUILDER = "python:3.11"  # what python:3.11-slim is, with a C compiler
 
 
