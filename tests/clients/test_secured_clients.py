@@ -61,8 +61,9 @@ TOLD_OF_TOKENS = {
     **TOLD,
     # It reads the empty answer to a request that comes before the log-in as one of no topics.
     "aiokafka": "UnknownTopicOrPartitionError or Unable to bootstrap",
-    # They expect nothing back, and go on where a token that is not taken has an error to be read.
-    "kafkajs": "Closed connection",
+    # They expect nothing back, and go on where a token that is not taken has an error to be read. What kafkajs sends
+    # then may lie unread when the connection is closed, which resets it.
+    "kafkajs": "Closed connection or ECONNRESET",
     "franz": "unexpected data in oauth response",
 }
 TOLD_OF_RIGHTS = {
