@@ -23,6 +23,7 @@ _USUAL_RISES_BY = 20_000  # blocks a look: what stays allocated becomes usual
 _IN_FLIGHT = 200_000  # blocks above the usual: those of requests, which a collection would look at for nothing
 _COLLECTED_AT_MOST = 50_000  # blocks that have come since a generation was emptied: some 20,000 objects, 5 to 20 ms
 _OBJECTS_AT_MOST = 30_000  # of the generation that would be collected
+_CALM = 20  # young collections between two looks: 100,000 objects have come at most, which are counted in 10 ms
 _COUNTED_EVERY = 10  # looks that find much: to count a million takes 65 ms
 _STAYED_LOOKS = 30  # with more than that, and no collection between them: it is state (groups, topics), not requests
 _OLDEST_EVERY = 300  # collections: at most once in five minutes
@@ -36,6 +37,7 @@ class Collector:
         self._usual = 0  # blocks
         self._younger = self._older = 0  # blocks when the middle and the oldest generation were emptied
         self._collections = self._large_looks = 0
+        self._passed = 0  # young collections when it last looked
 
     def calm(self) -> None:
         """What is there now lives as long as the process: it is never looked at again."""
@@ -54,9 +56,10 @@ class Collector:
         passed, blocks = gc.get_count()[1], sys.getallocatedblocks()
         in_flight = blocks - self._usual
         self._usual = min(blocks, self._usual + _USUAL_RISES_BY)
+        is_calm, self._passed = passed - self._passed <= _CALM, passed
         if passed < _PASSED_AT_LEAST or (passed < _PASSED_AT_MOST and in_flight > _IN_FLIGHT):
             return
-        is_counted = self._large_looks % _COUNTED_EVERY == 0
+        is_counted = is_calm and self._large_looks % _COUNTED_EVERY == 0
         if blocks - self._younger <= _COLLECTED_AT_MOST and is_counted and _few_in(1):
             self._collect()
         elif passed >= _PASSED_AT_MOST or self._large_looks >= _STAYED_LOOKS:
@@ -66,7 +69,7 @@ class Collector:
 
     def _collect(self) -> None:
         gc.collect(1)
-        self._large_looks = 0
+        self._large_looks = self._passed = 0
         self._younger = sys.getallocatedblocks()
         self._collections += 1
         if self._collections % _OLDEST_EVERY == 0:  # nobody else does: what is old may be garbage, too

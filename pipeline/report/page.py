@@ -147,10 +147,8 @@ def _worst(groups: Sequence[Row]) -> tuple[str, str]:
     known = [row for row in groups if row.get("worst_lag_messages") is not None or row["lag_messages"] is not None]
     if not known:
         return "unknown", "no log of a committed topic is here"
-    # A partition's at its worst moment, where that is known, and not the sum of all, which is what is known of the end.
-    at_worst = [row for row in known if row.get("worst_lag_at")]
-    value = "worst_lag_messages" if at_worst else "lag_messages"
-    worst = max(at_worst or known, key=lambda row: row.get(value) or 0)
+    # A partition's at its worst moment, where that is known of a group, and not the sum of all, which is known of the end.
+    worst = max(known, key=lambda row: row["worst_lag_messages" if row.get("worst_lag_at") else "lag_messages"] or 0)
     if not worst.get("worst_lag_at"):
         return number(worst["lag_messages"]), "messages of one group, at the end"
     waited = worst.get("worst_lag_seconds")

@@ -257,6 +257,14 @@ def test_the_worst_lag_is_that_of_a_partition_whatever_all_of_another_group_are_
     assert "<dt>worst lag</dt><dd>10,000</dd>" in page
 
 
+def test_a_group_is_the_worst_also_where_only_its_end_is_known():
+    """The moments before are not known where its topics' logs were not read."""
+    hour = {"worst_lag_seconds": 9.0, "worst_lag_at": NOON}
+    rows = [group("known", worst_lag_messages=10, **hour), group("at the end", lag_messages=20_000)]
+    page = render(ReportData("s", NOON, rows))
+    assert "<dt>worst lag</dt><dd>20,000</dd><dd class=small>messages of one group, at the end</dd>" in page
+
+
 def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():
     rows = [
         {"group_id": "g", "at": NOON + timedelta(minutes=i), "lag_messages": None if i == 1 else 5} for i in range(3)
