@@ -1,15 +1,18 @@
 """When Python's garbage collector looks at what: at little at a time, and never at what stays.
 
 Requests and connections leave no cycles behind, so that it finds hardly anything. But nobody is answered while it
-looks, for 0.2 to 0.8 us an object; and to ask it how many objects there are takes as long as to list them, 65 ms for a
-million. So their number is first taken from how many blocks of memory have been allocated, which costs nothing; objects
-are counted only when those are few, since as many others may have gone meanwhile.
+looks, for 0.1 to 0.8 us an object. How many it would look at, nothing says that costs little: listing them takes 100 ms
+for two million, and so does Python's count of its allocated blocks where the memory was once used for as many. But what
+a generation holds has been looked at once, when it was younger, and no more of it is left than took so long.
+
+Always true: an older generation is looked at if that took no longer than `_YOUNG_NS` and `_MIDDLE_NS` when it was
+younger, and is else kept for good.
 """
 
 from __future__ import annotations
 
 import gc
-import sys
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,16 +20,10 @@ if TYPE_CHECKING:
 
 _YOUNG_OBJECTS = 5_000  # that are new between two young collections
 _NEVER = 1_000_000  # older generations are not collected by themselves
-_EVERY_MS = 1_000
-_PASSED_AT_LEAST, _PASSED_AT_MOST = 20, 50_000  # young collections
-_USUAL_RISES_BY = 20_000  # blocks a look: what stays allocated becomes usual
-_IN_FLIGHT = 200_000  # blocks above the usual: those of requests, which a collection would look at for nothing
-_COLLECTED_AT_MOST = 50_000  # blocks that have come since a generation was emptied: some 20,000 objects, 5 to 20 ms
-_OBJECTS_AT_MOST = 30_000  # of the generation that would be collected
-_CALM = 20  # young collections between two looks: 100,000 objects have come at most, which are counted in 10 ms
-_COUNTED_EVERY = 10  # looks that find much: to count a million takes 65 ms
-_STAYED_LOOKS = 30  # with more than that, and no collection between them: it is state (groups, topics), not requests
-_OLDEST_EVERY = 300  # collections: at most once in five minutes
+_EVERY_MS = 100
+_YOUNG_NS = 2_000_000  # at most; it takes five times as long when it is no longer in the processor's caches
+_MIDDLE_NS = 8_000_000  # at most
+_ENOUGH_YOUNG, _ENOUGH_MIDDLE = 20, 300  # collections, if they did not take half of that before
 
 
 class Collector:
@@ -34,53 +31,53 @@ class Collector:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._usual = 0  # blocks
-        self._younger = self._older = 0  # blocks when the middle and the oldest generation were emptied
-        self._collections = self._large_looks = 0
-        self._passed = 0  # young collections when it last looked
+        self._began_ns = 0  # of the collection that is under way
+        self._young_ns = self._middle_ns = 0  # what collections took, of what is in the next generation
+        self._young = self._middle = 0  # how many of them
 
     def calm(self) -> None:
         """What is there now lives as long as the process: it is never looked at again."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS, _NEVER, _NEVER)
-        self._usual = self._younger = self._older = sys.getallocatedblocks()
+        gc.callbacks.append(self._collecting)
         self._after_a_while()
 
+    def close(self) -> None:
+        """Look no more."""
+        gc.callbacks.remove(self._collecting)
+        self._runtime.timers.cancel(("process", "collect"))
+
     def look(self) -> None:
-        """Collect what has outlived young collections, if there was enough of it, and if it is few.
+        """Collect what has outlived young collections, if there is enough of it, and if it cannot be much.
 
-        Put off while it is much: a megabyte of names is a hundred thousand objects as long as it is answered. What is
-        much for long will stay, and so is looked at no more.
+        A megabyte of names is much as long as it is answered, and goes without a collector; groups and topics stay.
         """
-        passed, blocks = gc.get_count()[1], sys.getallocatedblocks()
-        in_flight = blocks - self._usual
-        self._usual = min(blocks, self._usual + _USUAL_RISES_BY)
-        is_calm, self._passed = passed - self._passed <= _CALM, passed
-        if passed < _PASSED_AT_LEAST or (passed < _PASSED_AT_MOST and in_flight > _IN_FLIGHT):
-            return
-        is_counted = is_calm and self._large_looks % _COUNTED_EVERY == 0
-        if blocks - self._younger <= _COLLECTED_AT_MOST and is_counted and _few_in(1):
-            self._collect()
-        elif passed >= _PASSED_AT_MOST or self._large_looks >= _STAYED_LOOKS:
+        if self._young_ns > _YOUNG_NS or self._middle_ns > _MIDDLE_NS:
             self._keep()
-        else:
-            self._large_looks += 1
-
-    def _collect(self) -> None:
-        gc.collect(1)
-        self._large_looks = self._passed = 0
-        self._younger = sys.getallocatedblocks()
-        self._collections += 1
-        if self._collections % _OLDEST_EVERY == 0:  # nobody else does: what is old may be garbage, too
-            if self._younger - self._older <= _COLLECTED_AT_MOST and _few_in(2):
+        elif self._young_ns * 2 > _YOUNG_NS or self._young >= _ENOUGH_YOUNG:
+            if self._middle_ns * 2 > _MIDDLE_NS or self._middle >= _ENOUGH_MIDDLE:
                 gc.collect()
-            self._keep()
+                self._keep()  # what is so old stays
+            else:
+                gc.collect(1)
 
     def _keep(self) -> None:
         gc.freeze()
-        self._large_looks = 0
-        self._younger = self._older = sys.getallocatedblocks()
+        self._young_ns = self._middle_ns = self._young = self._middle = 0
+
+    def _collecting(self, phase: str, facts: dict[str, int]) -> None:
+        if phase == "start":
+            self._began_ns = perf_counter_ns()
+            return
+        took_ns = perf_counter_ns() - self._began_ns
+        if facts["generation"] == 0:
+            self._young_ns += took_ns
+            self._young += 1
+        elif facts["generation"] == 1:
+            self._young_ns = self._young = 0
+            self._middle_ns += took_ns
+            self._middle += 1
 
     def _after_a_while(self) -> None:
         def now() -> None:
@@ -88,7 +85,3 @@ class Collector:
             self._after_a_while()
 
         self._runtime.timers.set(("process", "collect"), self._runtime.now_ms() + _EVERY_MS, now)
-
-
-def _few_in(generation: int) -> bool:
-    return len(gc.get_objects(generation=generation)) <= _OBJECTS_AT_MOST

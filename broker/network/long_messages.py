@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.context import Encoded
-from broker.loop.slices import InThread
+from broker.loop.slices import InThread, Until
+from broker.network.places import needs_place
 from protocol.schema import Struct
 
 if TYPE_CHECKING:
@@ -18,29 +19,41 @@ if TYPE_CHECKING:
 
     from broker.handlers.context import AnswerRoute
     from broker.handlers.dispatch import Route
+    from broker.network.places import Place, Places
 
 _FREED_A_STEP = 512
 
 
 class Decoded:
-    """A request, the position after it, and all the objects that it consists of."""
+    """A request, the position after it, all the objects that it consists of, and its place if it is large."""
 
-    __slots__ = ("end", "parts", "request")
+    __slots__ = ("end", "parts", "place", "request")
 
-    def __init__(self, request: Any, end: int, parts: list[object]) -> None:
+    def __init__(self, request: Any, end: int, parts: list[object], place: Place | None) -> None:
         self.request = request
         self.end = end
         self.parts = parts
+        self.place = place
 
 
-def decoded(route: Route, frame: bytes, position: int) -> Generator[InThread, Any, Decoded]:
-    """The request in `frame`. Raises: ProtocolError."""
+def decoded(
+    route: Route, frame: bytes, position: int, places: Places
+) -> Generator[InThread | Until | None, Any, Decoded]:
+    """The request in `frame`; a large one waits for its place. Raises: ProtocolError."""
+    place = places.enter() if needs_place(route.api_key, len(frame)) else None
 
     def read() -> Decoded:
         request, end = route.decode_long(frame, position)
-        return Decoded(request, end, parts_of(request))
+        return Decoded(request, end, parts_of(request), place)
 
-    result: Decoded = yield InThread(read)
+    try:
+        if place is not None and not place.is_taken:
+            yield Until(place.wait)
+        result: Decoded = yield InThread(read)
+    except BaseException:  # nobody may wait for the answer any more
+        if place is not None:
+            place.leave()
+        raise
     return result
 
 

@@ -447,7 +447,7 @@ class Requests:
         self._answers.held = True
         caller = self._caller
         self._broker.runtime.in_slices(
-            decoded(route, frame, position),
+            decoded(route, frame, position, self._memory.places),
             partial(self._handle_long, promise, route, caller.client_id, len(frame)),
             partial(self.failed, route),
             owner=caller.session,
@@ -458,6 +458,8 @@ class Requests:
         self, promise: Deferred, route: Route, client_id: str | None, size_bytes: int, read: Decoded
     ) -> None:
         promise.parts = read.parts
+        if read.place is not None:
+            promise.place = read.place
         if read.end != size_bytes:
             self._owner.counters.requests_with_trailing_bytes += 1
         response: Message | Deferred | Exception | Encoded | None
