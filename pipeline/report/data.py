@@ -78,19 +78,22 @@ def shortened(text: str, length: int) -> str:
 
 def choose_groups(groups: Iterable[Row], limit: int = GROUPS_SHOWN) -> tuple[list[Row], list[Row]]:
     """(the groups to show, the others): those that were furthest behind at their worst moment, in messages and in
-    seconds in turn; then those that rebalance most."""
+    seconds, and those that rebalance most, in turn."""
     rows = list(groups)
 
     def worst(row: Row, value: str) -> float:
         return max(row.get(f"worst_{value}") or 0, row.get(value) or 0)
 
     orders = [
-        sorted((row for row in rows if worst(row, value)), key=lambda row: (-worst(row, value), row["group_id"]))
-        for value in ("lag_messages", "lag_seconds")
+        sorted(
+            (row for row in rows if worst(row, value)),
+            key=lambda row: (-worst(row, value), -worst(row, "lag_messages"), row["group_id"]),
+        )
+        for value in ("lag_messages", "lag_seconds", "rebalances_24h")
     ]
-    quiet = sorted(rows, key=lambda row: (-(row["rebalances_24h"] or 0), -row["partitions"], row["group_id"]))
-    behind = [row for pair in zip_longest(*orders) for row in pair if row is not None]
-    order = list({row["group_id"]: row for row in [*behind, *quiet]}.values())
+    quiet = sorted(rows, key=lambda row: (-row["partitions"], row["group_id"]))
+    first = [row for each in zip_longest(*orders) for row in each if row is not None]
+    order = list({row["group_id"]: row for row in [*first, *quiet]}.values())
     return order[:limit], order[limit:]
 
 

@@ -43,7 +43,7 @@ def render(data: ReportData) -> str:
         "groups": _groups(data, group_index),
         "lag": _figure("lag-messages", drawn, no_lag) + _figure("lag-seconds", drawn, ""),
         "group": _one_group(data, names, drawn),
-        "rebalances": _figure("rebalances", drawn, "No rebalance left a trace in these logs."),
+        "rebalances": _figure("rebalances", drawn, _no_rebalance(data)),
         "growth": _figure("growth", drawn, "Nothing was written.")
         + _figure("commits", drawn, "")
         + _growth_table(data.growth),
@@ -100,7 +100,8 @@ def _window(data: ReportData) -> str:
     """What the time axes show at first, as JSON: a pair of moments, or null where nothing has a time."""
     moments = [row["at"] for row in data.lag] + [row["finished_at"] for row in data.rebalances]
     moments += [row["started_at"] for row in data.rebalances if row["started_at"]]
-    moments += [row["window_start"] for row in data.growth]
+    # Growth is told by hours: the first of them may have begun long before the first record.
+    moments = moments or [row["window_start"] for row in data.growth]
     since, until = data.since or min(moments, default=None), data.until or max([*moments, _end(data)], default=None)
     if since is None or until is None or since >= until:
         return "null"
@@ -147,13 +148,20 @@ def _worst(groups: Sequence[Row]) -> tuple[str, str]:
     known = [row for row in groups if row.get("worst_lag_messages") is not None or row["lag_messages"] is not None]
     if not known:
         return "unknown", "no log of a committed topic is here"
-    # A partition's at its worst moment, where that is known of a group, and not the sum of all, which is known of the end.
+    # A partition's at its worst moment, where a group's is known, and not the sum of all, which is known of the end.
     worst = max(known, key=lambda row: row["worst_lag_messages" if row.get("worst_lag_at") else "lag_messages"] or 0)
     if not worst.get("worst_lag_at"):
         return number(worst["lag_messages"]), "messages of one group, at the end"
     waited = worst.get("worst_lag_seconds")
     oldest = "" if waited is None else f", the oldest {span(waited * 1000)}"
     return number(worst["worst_lag_messages"]), f"messages, at {when(worst['worst_lag_at'])}{oldest}"
+
+
+def _no_rebalance(data: ReportData) -> str:
+    told = sum(data.facts.get(source, 0) for source in _SOURCES)
+    if told:
+        return f"None of the groups with figures; {plural(told, 'rebalance')} of others."
+    return "No rebalance left a trace in these logs."
 
 
 def _told(of: Mapping[str, int]) -> str:
@@ -242,7 +250,8 @@ def _groups(data: ReportData, group_index: Mapping[str, int]) -> str:
         columns.append(("@offsets expire", lambda row: when(row.get("offsets_expire_at"), "%Y-%m-%d %H:%M")))
     notes = ""
     if data.others:
-        notes = f"<p class=small>Figures show the {len(data.groups)} that were furthest behind at their worst moment; "
+        notes = f"<p class=small>Figures show the {len(data.groups)} that were furthest behind at their worst moment "
+        notes += "or rebalanced most; "
         notes += "a report with <code>--group</code> shows others.</p>"
     if data.left_out:
         notes += f"<p class=small>{plural(data.left_out, 'more group has', 'more groups have')} no row: "

@@ -1,5 +1,6 @@
 """The report page: what is in it, what is escaped, what is left out. No Spark: a page is made of rows."""
 
+import html
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -291,6 +292,33 @@ def test_a_group_is_chosen_by_its_worst_moment_and_not_by_its_end():
     shown, _ = choose_groups([*(group(f"g{i}", lag_messages=10 + i) for i in range(87)), caught_up, slow])
 
     assert {row["group_id"] for row in shown[:2]} == {"was-down", "few-but-old"}
+
+
+def test_a_group_that_rebalances_is_shown_though_all_others_are_behind():
+    """Among 300 groups with a lag the only one that rebalanced had no figure."""
+    behind = [group(f"g{i}", lag_messages=10 + i, rebalances_24h=0) for i in range(300)]
+    shown, _ = choose_groups([*behind, group("restless", lag_messages=0, rebalances_24h=5)])
+
+    assert "restless" in [row["group_id"] for row in shown[:3]]
+
+
+def test_rebalances_of_groups_without_a_figure_are_not_denied():
+    page = render(ReportData("s", NOON, [group("g")], facts={"ledger": 5}))
+    assert "None of the groups with figures; 5 rebalances of others." in page
+    assert "No rebalance left a trace" not in page
+    assert "No rebalance left a trace" in render(ReportData("s", NOON, [group("g")]))
+
+
+def test_the_time_axes_begin_with_what_happened_and_not_with_its_hour():
+    """A minute of lag was a stroke at the right edge: growth is told by hours, and the hour had begun long before."""
+    at = NOON + timedelta(minutes=50)
+    rows = [{"group_id": "g", "at": at + timedelta(seconds=i), "lag_messages": i, "lag_seconds": 0.0} for i in range(9)]
+    hour = evil_data().growth[0] | {"group_id": "g"}
+    page = render(ReportData("s", NOON, [group("g", last_commit_at=at)], lag=rows, growth=[hour]))
+    shown = re.search(r'data-window="([^"]*)"', page)
+
+    assert shown is not None
+    assert json.loads(html.unescape(shown[1]))[0].startswith(f"{at - timedelta(seconds=1):%Y-%m-%d %H:%M:%S}")
 
 
 def test_colour_tells_nothing_alone_and_a_dash_is_never_a_gap():
