@@ -105,13 +105,6 @@ class Answering(Protocol):
         """It will never be there: a fault of ours."""
 
 
-class Leaving(Protocol):
-    """A place that a large request has while it is answered."""
-
-    def leave(self) -> None:
-        """It is."""
-
-
 class Deferred:
     """An answer that comes later, exactly once.
 
@@ -133,7 +126,6 @@ class Deferred:
         "holds",
         "on_gone",
         "parts",
-        "place",
         "response",
         "route",
         "size_bytes",
@@ -152,7 +144,6 @@ class Deferred:
         self.size_bytes: int
         self.began_ns: int  # when its request came, by the clock of `time.perf_counter_ns`
         self.parts: list[object]  # of its request, if that is a long one
-        self.place: Leaving  # of its request, if that is a large one
 
     def complete(self, response: Message | Exception | Encoded | None) -> None:
         """Answer with `response`, a message of `protocol.messages` complete but for its version; first call wins."""

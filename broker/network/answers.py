@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.context import CloseConnection, Deferred, Encoded
 from broker.network.long_messages import encoded, let_go
-from broker.network.places import LARGE_BYTES
 from protocol.api_keys import ApiKey
 from protocol.errors import LongMessage
 
 if TYPE_CHECKING:
-    from broker.handlers.context import Answering, AnswerRoute, Leaving, Session
+    from broker.handlers.context import Answering, AnswerRoute, Session
     from broker.handlers.dispatch import Route
     from broker.loop.runtime import Runtime
     from broker.network.transport_side import TransportSide
@@ -76,7 +75,8 @@ class Answers:
                 if type(response) is Encoded:
                     self._side.put(response.buffers)
                 elif type(response) is CloseConnection:  # raised, it would know this frame, and the frame it
-                    _fail(deferred, response)
+                    assert deferred.connection is not None
+                    deferred.connection.failed(route, response)
                     alive = False
                     break
                 elif response is not None:
@@ -87,11 +87,10 @@ class Answers:
                 waiting.appendleft(self._write_in_thread(deferred))
                 break
             except Exception as error:
-                _fail(deferred, error)
+                assert deferred.connection is not None
+                deferred.connection.failed(route, error)
                 alive = False
                 break
-            if deferred.size_bytes >= LARGE_BYTES:
-                _leave(deferred)
             self.inflight_bytes -= deferred.size_bytes
             if route is not answered or deferred.began_ns != began_ns:
                 if answered is not None:
@@ -114,7 +113,6 @@ class Answers:
         waiting, self.waiting = self.waiting, deque()
         for deferred in waiting:
             deferred.abandon()
-            _leave(deferred)
 
     def _write_in_thread(self, deferred: Deferred) -> Deferred:
         """What stands in the place of an answer that is too long, while it is written."""
@@ -146,20 +144,6 @@ def _take_place(later: Deferred, deferred: Deferred) -> None:
     later.correlation_id = deferred.correlation_id
     later.size_bytes = deferred.size_bytes
     later.began_ns = deferred.began_ns
-    if getattr(deferred, "place", None) is not None:
-        later.place = deferred.place
-
-
-def _leave(deferred: Deferred) -> None:
-    place: Leaving | None = getattr(deferred, "place", None)
-    if place is not None:
-        place.leave()
-
-
-def _fail(deferred: Deferred, error: Exception) -> None:
-    _leave(deferred)
-    assert deferred.connection is not None
-    deferred.connection.failed(deferred.route, error)
 
 
 def _nothing(_: object) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers.context import Encoded
 from broker.loop.slices import InThread, Until
-from broker.network.places import needs_place
 from protocol.schema import Struct
 
 if TYPE_CHECKING:
@@ -19,38 +18,36 @@ if TYPE_CHECKING:
 
     from broker.handlers.context import AnswerRoute
     from broker.handlers.dispatch import Route
-    from broker.network.places import Place, Places
+    from broker.network.places import Place
 
 _FREED_A_STEP = 512
 
 
 class Decoded:
-    """A request, the position after it, all the objects that it consists of, and its place if it is large."""
+    """A request, the position after it, and all the objects that it consists of."""
 
-    __slots__ = ("end", "parts", "place", "request")
+    __slots__ = ("end", "parts", "request")
 
-    def __init__(self, request: Any, end: int, parts: list[object], place: Place | None) -> None:
+    def __init__(self, request: Any, end: int, parts: list[object]) -> None:
         self.request = request
         self.end = end
         self.parts = parts
-        self.place = place
 
 
 def decoded(
-    route: Route, frame: bytes, position: int, places: Places
+    route: Route, frame: bytes, position: int, place: Place | None
 ) -> Generator[InThread | Until | None, Any, Decoded]:
-    """The request in `frame`; a large one waits for its place. Raises: ProtocolError."""
-    place = places.enter() if needs_place(route.api_key, len(frame)) else None
+    """The request in `frame`, once it has its `place`, which it leaves if that fails. Raises: ProtocolError."""
 
     def read() -> Decoded:
         request, end = route.decode_long(frame, position)
-        return Decoded(request, end, parts_of(request), place)
+        return Decoded(request, end, parts_of(request))
 
     try:
-        if place is not None and not place.is_taken:
+        if place is not None and not place.goes_on:
             yield Until(place.wait)
         result: Decoded = yield InThread(read)
-    except BaseException:  # nobody may wait for the answer any more
+    except BaseException:  # GeneratorExit: nobody waits for the answer any more
         if place is not None:
             place.leave()
         raise

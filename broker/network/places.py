@@ -4,15 +4,15 @@ A megabyte of names or partitions is tens of megabytes of objects while it is an
 through what is new of it in one go: through the lists of twenty requests, 262,144 numbers each, for 76 ms. One core is
 through with four at a time no later than with twenty, so four have a place, and the next to come wait for one in turn.
 
-Who waits for others (a JoinGroup does) keeps nobody else waiting: a place is lost after `KEPT_MS`.
+A place is given up when the handler has done its work, whether it has answered or waits for others, as a JoinGroup
+does. Nobody waits for longer than `WAITED_MS`: large requests that take little would wait for all that take much.
 
-Always true: a place is given up once, however often that is said.
+Always true: a place is given up once, however often that is said; who has gone waits no longer.
 Source: Kafka's num.io.threads: so many requests are handled at once, and the others wait in its queue.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from protocol.api_keys import ApiKey
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4
 LARGE_BYTES = 131_072
-KEPT_MS = 500
+WAITED_MS = 2_000
 _ANYWHERE = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
 """They are records, or wait for those, and few objects for their size."""
 
@@ -35,32 +35,37 @@ def needs_place(api_key: int, size_bytes: int) -> bool:
 
 
 class Place:
-    """One request's: it waits for it, has it, or has given it up."""
+    """One request's: it waits for it, or goes on, with a place or because it has waited for long enough."""
 
-    __slots__ = ("_is_over", "_places", "_wake", "is_taken")
+    __slots__ = ("_places", "_wake", "goes_on")
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._wake: Callable[[], None] | None = None
-        self._is_over = False
-        self.is_taken = False
+        self.goes_on = False
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once it is taken."""
+        """Call `wake` once it goes on."""
         self._wake = wake
 
-    def taken(self) -> None:
-        """It is its turn. For `Places`."""
-        self.is_taken = True
+    def go_on(self) -> None:
+        """For `Places`."""
+        self.goes_on = True
+        self._awake()
+
+    def gone(self) -> None:
+        """Nobody waits for the answer: the request, if it waits itself, is woken to be forgotten."""
+        if self._places.withdraw(self):
+            self._awake()
+
+    def leave(self) -> None:
+        """Its work is done, or not wanted."""
+        self._places.left(self)
+
+    def _awake(self) -> None:
         wake, self._wake = self._wake, None
         if wake is not None:
             wake()
-
-    def leave(self) -> None:
-        """The request is answered, or nobody waits for that any more."""
-        if not self._is_over:
-            self._is_over = True
-            self._places.left(self)
 
 
 class Places:
@@ -68,34 +73,45 @@ class Places:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._free = AT_ONCE
-        self._waiting: deque[Place] = deque()
+        self._taken: set[Place] = set()
+        self._waiting: dict[Place, None] = {}  # in the order in which they came
 
     def __len__(self) -> int:
         """How many are taken."""
-        return AT_ONCE - self._free
+        return len(self._taken)
 
     def enter(self) -> Place:
         """A place that is taken, or one to wait for."""
         place = Place(self)
-        if self._free:
-            self._free -= 1
-            self._give(place)
+        if len(self._taken) < AT_ONCE:
+            self._taken.add(place)
+            place.go_on()
         else:
-            self._waiting.append(place)
+            self._waiting[place] = None
+            self._runtime.timers.set(
+                ("place", id(place)), self._runtime.now_ms() + WAITED_MS, lambda: self._waited(place)
+            )
         return place
 
-    def left(self, place: Place) -> None:
-        """For `Place`, which says so once."""
-        if not place.is_taken:
-            self._waiting.remove(place)
-            return
+    def withdraw(self, place: Place) -> bool:
+        """Whether it still waited; it does so no more. For `Place`."""
+        if place not in self._waiting:
+            return False
+        del self._waiting[place]
         self._runtime.timers.cancel(("place", id(place)))
-        if self._waiting:
-            self._give(self._waiting.popleft())
-        else:
-            self._free += 1
+        return True
 
-    def _give(self, place: Place) -> None:
-        self._runtime.timers.set(("place", id(place)), self._runtime.now_ms() + KEPT_MS, place.leave)
-        place.taken()
+    def left(self, place: Place) -> None:
+        """For `Place`."""
+        self.withdraw(place)
+        if place in self._taken:
+            self._taken.remove(place)
+            if self._waiting:
+                following = next(iter(self._waiting))
+                self.withdraw(following)
+                self._taken.add(following)
+                following.go_on()
+
+    def _waited(self, place: Place) -> None:
+        if self.withdraw(place):
+            place.go_on()

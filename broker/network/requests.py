@@ -22,6 +22,7 @@ from broker.loop.stalls import NOTED_NS
 from broker.network.answers import LARGE_REQUEST_BYTES
 from broker.network.gate import SHUT
 from broker.network.long_messages import decoded
+from broker.network.places import needs_place
 from broker.network.ports import GONE
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from broker.network.caller import Caller
     from broker.network.gate import Gate, Shut
     from broker.network.long_messages import Decoded
+    from broker.network.places import Place
     from broker.network.ports import Owner, Served
     from broker.network.transport_side import TransportSide
     from protocol.schema import Message
@@ -446,20 +448,28 @@ class Requests:
         self._park(promise, route, correlation_id, len(frame))
         self._answers.held = True
         caller = self._caller
+        place: Place | None = None
+        if needs_place(route.api_key, len(frame)):
+            place = self._memory.places.enter()
+            promise.on_gone = place.gone
         self._broker.runtime.in_slices(
-            decoded(route, frame, position, self._memory.places),
-            partial(self._handle_long, promise, route, caller.client_id, len(frame)),
+            decoded(route, frame, position, place),
+            partial(self._handle_long, promise, place, route, caller.client_id, len(frame)),
             partial(self.failed, route),
             owner=caller.session,
             wanted=lambda: not promise.gone,
         )
 
     def _handle_long(
-        self, promise: Deferred, route: Route, client_id: str | None, size_bytes: int, read: Decoded
+        self,
+        promise: Deferred,
+        place: Place | None,
+        route: Route,
+        client_id: str | None,
+        size_bytes: int,
+        read: Decoded,
     ) -> None:
         promise.parts = read.parts
-        if read.place is not None:
-            promise.place = read.place
         if read.end != size_bytes:
             self._owner.counters.requests_with_trailing_bytes += 1
         response: Message | Deferred | Exception | Encoded | None
@@ -469,6 +479,11 @@ class Requests:
         except Exception as error:
             self.failed(route, error)
             return
+        finally:
+            if place is not None:
+                # Behind what the handler does in slices: works of one owner follow each other.
+                runtime, owner = self._broker.runtime, self._caller.session
+                runtime.in_slices(_leave(place), _nothing, _nothing, owner=owner, at_once=False)
         if isinstance(response, Deferred):
             if not response.done:
                 response.parts = read.parts
@@ -476,6 +491,11 @@ class Requests:
                 return
             response = response.response
         promise.complete(response)
+
+
+def _leave(place: Place) -> Generator[None, None, None]:
+    place.leave()
+    yield
 
 
 def _api_of(frame: bytes) -> str:

@@ -78,11 +78,12 @@ def shortened(text: str, length: int) -> str:
 
 def choose_groups(groups: Iterable[Row], limit: int = GROUPS_SHOWN) -> tuple[list[Row], list[Row]]:
     """(the groups to show, the others): those that were furthest behind at their worst moment, in messages and in
-    seconds, and those that rebalance most, in turn."""
+    seconds, and those that rebalance most, in turn. One rebalance in a day is no reason."""
     rows = list(groups)
 
     def worst(row: Row, value: str) -> float:
-        return max(row.get(f"worst_{value}") or 0, row.get(value) or 0)
+        most = max(row.get(f"worst_{value}") or 0, row.get(value) or 0)
+        return 0 if value == "rebalances_24h" and most == 1 else most
 
     orders = [
         sorted(

@@ -100,8 +100,11 @@ def _window(data: ReportData) -> str:
     """What the time axes show at first, as JSON: a pair of moments, or null where nothing has a time."""
     moments = [row["at"] for row in data.lag] + [row["finished_at"] for row in data.rebalances]
     moments += [row["started_at"] for row in data.rebalances if row["started_at"]]
-    # Growth is told by hours: the first of them may have begun long before the first record.
-    moments = moments or [row["window_start"] for row in data.growth]
+    windows = sorted({row["window_start"] for row in data.growth})
+    if moments:
+        # The window in which something else happened first may have begun long before the first record.
+        windows = [start for start in windows if start <= min(moments)][:-1]
+    moments += windows
     since, until = data.since or min(moments, default=None), data.until or max([*moments, _end(data)], default=None)
     if since is None or until is None or since >= until:
         return "null"
@@ -148,8 +151,14 @@ def _worst(groups: Sequence[Row]) -> tuple[str, str]:
     known = [row for row in groups if row.get("worst_lag_messages") is not None or row["lag_messages"] is not None]
     if not known:
         return "unknown", "no log of a committed topic is here"
-    # A partition's at its worst moment, where a group's is known, and not the sum of all, which is known of the end.
-    worst = max(known, key=lambda row: row["worst_lag_messages" if row.get("worst_lag_at") else "lag_messages"] or 0)
+    # A partition's at its worst moment, where that is known of a group, and not the sum of all, which is known of the
+    # end. Where that is all that is known of the worst at the end, it is said, unless a partition was worse.
+    worst = max(known, key=lambda row: row["lag_messages"] or 0)
+    at_worst = max(
+        (row for row in known if row.get("worst_lag_at")), key=lambda row: row["worst_lag_messages"] or 0, default=None
+    )
+    if at_worst is not None and (worst.get("worst_lag_at") or at_worst["worst_lag_messages"] >= worst["lag_messages"]):
+        worst = at_worst
     if not worst.get("worst_lag_at"):
         return number(worst["lag_messages"]), "messages of one group, at the end"
     waited = worst.get("worst_lag_seconds")

@@ -264,6 +264,8 @@ def test_a_group_is_the_worst_also_where_only_its_end_is_known():
     rows = [group("known", worst_lag_messages=10, **hour), group("at the end", lag_messages=20_000)]
     page = render(ReportData("s", NOON, rows))
     assert "<dt>worst lag</dt><dd>20,000</dd><dd class=small>messages of one group, at the end</dd>" in page
+    rows.append(group("behind, too", lag_messages=30_000, worst_lag_messages=9_000, **hour))
+    assert "<dt>worst lag</dt><dd>9,000</dd>" in render(ReportData("s", NOON, rows)), "the worst at the end is another"
 
 
 def test_a_log_that_is_unknown_for_a_while_is_a_gap_and_not_a_zero():
@@ -300,6 +302,9 @@ def test_a_group_that_rebalances_is_shown_though_all_others_are_behind():
     shown, _ = choose_groups([*behind, group("restless", lag_messages=0, rebalances_24h=5)])
 
     assert "restless" in [row["group_id"] for row in shown[:3]]
+    once = [group(f"deployed-{i}", lag_messages=0, rebalances_24h=1) for i in range(100)]
+    shown, _ = choose_groups([*behind, *once])
+    assert not [row for row in shown if row["group_id"].startswith("deployed")], "a deployment is no news"
 
 
 def test_rebalances_of_groups_without_a_figure_are_not_denied():
@@ -319,6 +324,14 @@ def test_the_time_axes_begin_with_what_happened_and_not_with_its_hour():
 
     assert shown is not None
     assert json.loads(html.unescape(shown[1]))[0].startswith(f"{at - timedelta(seconds=1):%Y-%m-%d %H:%M:%S}")
+
+    days = [hour | {"window_start": NOON - timedelta(hours=hours)} for hours in range(72)]
+    page = render(ReportData("s", NOON, [group("g", last_commit_at=at)], lag=rows, growth=days))
+    shown = re.search(r'data-window="([^"]*)"', page)
+    assert shown is not None
+    assert json.loads(html.unescape(shown[1]))[0] < f"{days[-1]['window_start']:%Y-%m-%d %H:%M:%S}", (
+        "three days of growth"
+    )
 
 
 def test_colour_tells_nothing_alone_and_a_dash_is_never_a_gap():
