@@ -3,8 +3,8 @@
 Requests and connections leave no cycles behind, so that it finds hardly anything. But nobody is answered while it
 looks, for 0.1 to 0.8 us an object. How many it would look at, nothing says that costs little: listing them takes 100 ms
 for two million, and so does Python's count of its allocated blocks where the memory was once used for as many. But what
-a generation holds has been looked at once, when it was younger, and no more of it is left than took so long; lists that
-have grown since then aside.
+a generation holds has been looked at once, when it was younger, and no more of it is left than took so long; but for
+lists that have grown since then, which are those of large requests, so while there are any it is put off.
 
 Always true: an older generation is looked at if that took no longer than `_YOUNG_NS` and `_MIDDLE_NS` when it was
 younger, and is else kept for good.
@@ -26,15 +26,24 @@ _NEVER = 1_000_000  # older generations are not collected by themselves
 _EVERY_MS = 100
 _YOUNG_NS = 2_000_000  # at most; it takes five times as long when it is no longer in the processor's caches
 _MIDDLE_NS = 8_000_000  # at most
+_PUT_OFF_LOOKS = 50  # at most: what is there for five seconds is kept
 _ENOUGH_YOUNG, _ENOUGH_MIDDLE = 20, 300  # collections, if they did not take half of that before
 
 
 class Collector:
     """The collector of a process that serves. `calm()` when what the process starts with has been loaded."""
 
-    def __init__(self, runtime: Runtime, clock_ns: Callable[[], int] = thread_time_ns) -> None:
-        """`clock_ns`: the CPU time of whoever asks; what others take meanwhile says nothing of the objects."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        is_busy: Callable[[], bool] = lambda: False,
+        clock_ns: Callable[[], int] = thread_time_ns,
+    ) -> None:
+        """`is_busy`: whether large requests are being answered. `clock_ns`: the CPU time of the thread that asks; what
+        others take meanwhile says nothing of the objects."""
         self._runtime = runtime
+        self._is_busy = is_busy
+        self._put_off = 0
         self._clock_ns = clock_ns
         self._began_ns = 0  # of the collection that is under way
         self._young_ns = self._middle_ns = 0  # what collections took, of what is in the next generation
@@ -61,16 +70,21 @@ class Collector:
         if self._young_ns > _YOUNG_NS or self._middle_ns > _MIDDLE_NS:
             self._keep()
         elif self._young_ns * 2 > _YOUNG_NS or self._young >= _ENOUGH_YOUNG:
-            if self._middle_ns * 2 > _MIDDLE_NS or self._middle >= _ENOUGH_MIDDLE:
+            if self._is_busy():
+                self._put_off += 1
+                if self._put_off >= _PUT_OFF_LOOKS:
+                    self._keep()
+            elif self._middle_ns * 2 > _MIDDLE_NS or self._middle >= _ENOUGH_MIDDLE:
                 gc.collect()
                 self._keep()  # what is so old stays
             else:
                 gc.collect(1)
+                self._put_off = 0
 
     def _keep(self) -> None:
         gc.collect(0)  # what nobody has looked at yet
         gc.freeze()
-        self._young_ns = self._middle_ns = self._young = self._middle = 0
+        self._young_ns = self._middle_ns = self._young = self._middle = self._put_off = 0
 
     def _collecting(self, phase: str, facts: dict[str, int]) -> None:
         if phase == "start":

@@ -4,8 +4,9 @@ A megabyte of names or partitions is tens of megabytes of objects while it is an
 through what is new of it in one go: through the lists of twenty requests, 262,144 numbers each, for 76 ms. One core is
 through with four at a time no later than with twenty, so four have a place, and the next to come wait for one in turn.
 
-A place is given up when the handler has done its work, whether it has answered or waits for others, as a JoinGroup
-does. Nobody waits for longer than `WAITED_MS`: large requests that take little would wait for all that take much.
+A place is given up when the answer is written, and before if the handler has done its work and waits for others, as
+that of a JoinGroup does. Nobody waits for longer than `WAITED_MS`: large requests that take little would wait for all
+that take much.
 
 Always true: a place is given up once, however often that is said; who has gone waits no longer.
 Source: Kafka's num.io.threads: so many requests are handled at once, and the others wait in its queue.

@@ -460,6 +460,11 @@ class Requests:
             wanted=lambda: not promise.gone,
         )
 
+    def _behind(self, callback: Callable[[], None]) -> None:
+        """Call it when the works of this connection that there are now have ended."""
+        owner = self._caller.session
+        self._broker.runtime.in_slices(_one_step(callback), _nothing, _nothing, owner=owner, at_once=False)
+
     def _handle_long(
         self,
         promise: Deferred,
@@ -481,9 +486,9 @@ class Requests:
             return
         finally:
             if place is not None:
-                # Behind what the handler does in slices: works of one owner follow each other.
-                runtime, owner = self._broker.runtime, self._caller.session
-                runtime.in_slices(_leave(place), _nothing, _nothing, owner=owner, at_once=False)
+                # Behind what the handler does in slices, and then behind the writing of its answer, if that is there:
+                # works of one owner follow each other.
+                self._behind(partial(self._broker.runtime.next_turn, partial(self._behind, place.leave)))
         if isinstance(response, Deferred):
             if not response.done:
                 response.parts = read.parts
@@ -493,8 +498,8 @@ class Requests:
         promise.complete(response)
 
 
-def _leave(place: Place) -> Generator[None, None, None]:
-    place.leave()
+def _one_step(callback: Callable[[], None]) -> Generator[None, None, None]:
+    callback()
     yield
 
 

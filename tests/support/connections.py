@@ -95,9 +95,10 @@ class Harness:
         broker: Broker | None = None,
         shares: Shares = NO_BOUND,
         security: ListenerSecurity | None = None,
+        runtime: VirtualRuntime | None = None,
     ) -> None:
         self.security = security
-        self.runtime = VirtualRuntime()
+        self.runtime = runtime or VirtualRuntime()
         self.broker = broker or Broker(Settings(settings or {}), self.runtime)
         table: dict[int, Callable[..., Any]] = {
             ApiKey.API_VERSIONS: api_versions.api_versions,

@@ -13,8 +13,11 @@ from protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
 )
 from tests.support.connections import Harness
+from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -24,7 +27,15 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from tests.support.connections import FakeTransport
 
-ANSWER = DescribeLogDirsResponse(error_code=0, results=[])
+SHORT_ANSWER = DescribeLogDirsResponse(error_code=0, results=[])
+LONG_ANSWER = DescribeLogDirsResponse(
+    error_code=0,
+    results=[
+        DescribeLogDirsResult(
+            error_code=0, log_dir="/", topics=[DescribeLogDirsTopic(name=f"t{n}", partitions=[]) for n in range(1_000)]
+        )
+    ],
+)
 
 
 def asking(partitions: int) -> bytes:
@@ -39,10 +50,12 @@ LARGE, LONG = asking(40_000), asking(1_000)
 class Asked:
     """Connections that ask, of a broker whose handler works until it is told to answer, or only waits for others."""
 
-    def __init__(self, *connections: bytes, works: bool = True) -> None:
+    def __init__(self, *connections: bytes, works: bool = True, answer: Any = SHORT_ANSWER) -> None:
         self.handled = 0
+        self.response = answer
         self.answers: list[Callable[[], None]] = []
-        self.made = Harness({ApiKey.DESCRIBE_LOG_DIRS: self._works if works else self._waits})
+        runtime = VirtualRuntime(eager_workers=False)
+        self.made = Harness({ApiKey.DESCRIBE_LOG_DIRS: self._works if works else self._waits}, runtime=runtime)
         self.connections: list[tuple[Connection, FakeTransport]] = []
         for data in connections:
             self.connections.append(self.made.connect(port=50_001 + len(self.connections)))
@@ -58,7 +71,7 @@ class Asked:
 
         broker.runtime.in_slices(
             steps(),
-            lambda _: deferred.complete(ANSWER),
+            lambda _: deferred.complete(self.response),
             deferred.fail,
             owner=context.session,
             wanted=lambda: not deferred.gone,
@@ -110,6 +123,20 @@ def test_few_large_requests_are_handled_at_once_and_the_next_when_one_is_answere
         asked.answer(at)
     assert asked.answered == [0, 1, 2, 3, 4, 5]
     assert not asked.taken
+
+
+def test_a_place_is_kept_until_a_long_answer_is_written() -> None:
+    asked = Asked(*[LARGE] * (AT_ONCE + 1), answer=LONG_ANSWER)
+    asked.answers[0]()
+    for _ in range(10):
+        asked.made.runtime.turn()
+    asked.made.runtime.run_work()
+    asked.made.runtime.turn()
+    assert asked.answered == [0], "the thread writes the answer before it reads the next request"
+    assert asked.handled == asked.taken == AT_ONCE
+    asked.settle()
+    assert asked.handled == AT_ONCE + 1
+    assert asked.answered == [0]
 
 
 def test_those_that_are_only_long_need_no_place() -> None:
