@@ -208,7 +208,11 @@ def _check_segment(log: LogState, segment: Segment) -> str:
 
 
 def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
-    """Take each batch into what is derived from batches; stop at one that its segment cannot hold, and say why."""
+    """Take each batch into what is derived from batches; stop at one that its segment cannot hold, and say why.
+
+    The CRC does not cover the base offset: of a batch across two pages the first may be lost and the rest kept, and its
+    records are sound then, at offset 0. Kafka takes such a batch, and answers the producer's retry as a duplicate there.
+    """
     segment.start_indexes()
     segment.start_aborted()
     base, note = segment.base_offset, segment.note_batch
@@ -218,6 +222,8 @@ def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
         last_offset = header[0] + header[6]
         if header[0] < base or not 0 <= last_offset - base <= INT32_MAX:
             return f"a batch has offset {header[0]}, outside of what its segment may hold"
+        if header[0] < log.log_end_offset:
+            return f"a batch has offset {header[0]}, and the one before ends at {log.log_end_offset - 1}"
         note(position, len(batch), last_offset, header[8])
         if header[2] > epoch:
             epoch = header[2]

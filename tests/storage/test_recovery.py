@@ -53,6 +53,32 @@ def test_c11_a_torn_last_batch_is_cut_at_every_byte(tmp_path: Path) -> None:
         shutil.rmtree(directory)
 
 
+@pytest.mark.parametrize("lost_bytes", [7, 8])
+def test_a_batch_whose_base_offset_was_lost_ends_the_log(tmp_path: Path, lost_bytes: int) -> None:
+    """The page of a batch's first bytes did not reach the disk, and its CRC does not cover them (simulated, 72126).
+
+    It is nobody's: a producer whose newest batch it was would get its retry answered as a duplicate, at offset 0.
+    """
+    log = opened(tmp_path, LogConfig())
+    for sequence in range(0, 600, 2):
+        log.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=0)
+    good = log.size_bytes
+    log.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=600), leader_epoch=0)
+    path = tmp_path / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[good : good + lost_bytes] = bytes(lost_bytes)
+    path.write_bytes(data)
+
+    again = opened(tmp_path, LogConfig())
+
+    assert (again.log_end_offset, again.size_bytes) == (600, good)
+    left = int.from_bytes(data[good : good + 8])
+    why = f"a batch has offset {left}, and the one before ends at 599"
+    assert [cut.why for cut in again.recovery.cuts] == [why]
+    assert again.producers.entries[7].last_sequence == 599
+    assert again.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=600), leader_epoch=0) == 600
+
+
 def test_c11_segments_after_a_cut_are_removed(tmp_path: Path) -> None:
     """C11, C12: a flipped byte above the recovery point ends the log there."""
     log = filled(tmp_path)
