@@ -146,8 +146,13 @@ def _clean_group(
     output = _Output(plan, group[0].base_offset)
     transactions.kept = []
     changed = len(group) > 1
+    end_offset = plan.sources[0].base_offset
     for source in group:
         for header, batch in batches(plan, source):
+            if header.base_offset < end_offset:
+                changed = True  # a segment that a crash has left beside what it was merged into
+                continue
+            end_offset = header.next_offset
             kept = _clean_batch(plan, header, batch, found, transactions)
             changed = changed or kept != batch
             if kept is not None:

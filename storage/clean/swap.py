@@ -1,8 +1,10 @@
 """Taking over what a cleaning wrote, one output segment after the other.
 
-Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`,
-`.swap` to its final name. A crash before the first rename leaves the sources, one after the last leaves the output, and
-in between a start finishes the job (`segment_files.tidy`).
+Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`, fsync
+of the folder, `.swap` to its final name. The log reads the output from the third step on. A crash before the first
+rename leaves the sources, one after the last leaves the output, and in between a start finishes the job
+(`storage.recovery.tidy`). A file system may keep later renames and lose earlier ones: without the second fsync a power
+loss could leave the output under its final name, and beside it some of the sources, with nothing that says so.
 
 Always true: only one output has `.swap` names. Of several Apache Kafka, started on what a crash left, would take all
 that lies between the first and the last for replaced, and remove segments that a pass had left as they were.
@@ -13,7 +15,6 @@ Source: Kafka's LocalLog.replaceSegments, LogLoader.load.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import StorageError
@@ -41,22 +42,25 @@ class Swap:
     def __init__(self, log: LogState, result: CleanResult) -> None:
         self._log = log
         self._waiting = list(result.groups)[::-1]
+        self._taken: Segment | None = None  # the next output, in its place in the log, under its `.swap` names
         self.possible = all(_still_there(log, group) for group in result.groups)
         self.prepared = False
         self.error: StorageError | None = None
 
     def prepare(self) -> None:
-        """Give the next output its `.swap` names, durably: a start goes forward with it. Raises: StorageError."""
+        """Make the renames up to now durable, of the next output those to `.swap` too: a start goes forward with it.
+
+        Raises: StorageError.
+        """
         log = self._log
         try:
             if self.possible and self._waiting:
-                base_offset = self._waiting[-1].base_offset
-                for suffix in _TO_SWAP:
-                    path = log.directory / f"{base_offset:020d}{suffix}{CLEANED}"
-                    if suffix != ".txnindex" or path.exists():
-                        log.disk.rename(path, path.with_suffix(SWAP))
-                # The sources must not be gone before this is on the disk: a file system may keep later renames and
-                # lose earlier ones. It makes the output before this one durable, too.
+                if self._taken is None:
+                    base_offset = self._waiting[-1].base_offset
+                    for suffix in _TO_SWAP:
+                        path = log.directory / f"{base_offset:020d}{suffix}{CLEANED}"
+                        if suffix != ".txnindex" or path.exists():
+                            log.disk.rename(path, path.with_suffix(SWAP))
                 sync_directory(log.directory, log.disk)
         except OSError as error:
             self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error)
@@ -64,7 +68,7 @@ class Swap:
         self.prepared = True
 
     def take(self) -> bool:
-        """Put the output that was prepared in the place of its sources; True when it was the last.
+        """Put the output that was prepared in the place of its sources, or give it its name; True when all have theirs.
 
         In between the log is whole, partly cleaned. Output of which sources were not there any more is removed.
         Raises: StorageError.
@@ -77,10 +81,14 @@ class Swap:
                 discard(log, group)
         elif self._waiting:
             try:
-                _replace(log, self._waiting[-1])
+                if self._taken is None:
+                    self._taken = _replace(log, self._waiting[-1])
+                else:
+                    _name(self._taken)
+                    self._taken = None
+                    self._waiting.pop()
             except OSError as error:
                 raise StorageError("cannot swap in a cleaned segment in", log.directory, error) from error
-            self._waiting.pop()
         return not self._waiting or not self.possible
 
     def settle(self) -> None:
@@ -106,21 +114,27 @@ def _still_there(log: LogState, group: CleanedGroup) -> bool:
     )
 
 
-def _replace(log: LogState, group: CleanedGroup) -> None:
+def _replace(log: LogState, group: CleanedGroup) -> Segment:
     at = log.segment_index(group.base_offset)
     sources = log.segments[at : at + len(group.sources)]
-    base = log.directory / f"{group.base_offset:020d}"
     for segment in sources:
         snapshots = () if segment.base_offset == group.base_offset else (".snapshot",)
         set_aside(log, segment, (".log", *INDEX_SUFFIXES, *snapshots))
-    for suffix in (".log", *INDEX_SUFFIXES):
-        path = Path(f"{base}{suffix}{SWAP}")
-        if suffix != ".txnindex" or path.exists():
-            log.disk.rename(path, Path(f"{base}{suffix}"))
     interval = log.config.index_interval_bytes
     cleaned = Segment(log.directory, group.base_offset, group.size_bytes, -1, interval, log.disk)
+    cleaned.rename(SWAP)
     log.segments[at : at + len(sources)] = [cleaned]
     log.bases[at : at + len(sources)] = [group.base_offset]
+    return cleaned
+
+
+def _name(segment: Segment) -> None:
+    """Give the output its final names."""
+    paths = {suffix: segment.path(suffix) for suffix in (".log", *INDEX_SUFFIXES)}
+    segment.rename("")
+    for suffix, path in paths.items():
+        if suffix != ".txnindex" or path.exists():
+            segment.disk.rename(path, segment.path(suffix))
 
 
 def discard(log: LogState, group: CleanedGroup) -> None:

@@ -31,6 +31,7 @@ class BatchFile:
         "base_offset",
         "directory",
         "disk",
+        "ending",
         "mapped_bytes",
         "size_bytes",
         "was_mapped",
@@ -42,6 +43,7 @@ class BatchFile:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.disk = disk
+        self.ending = ""
         self.mapped_bytes = 0
         self.was_mapped = False
         self.was_read = False
@@ -68,9 +70,15 @@ class BatchFile:
         if self._file is not None:
             self._file.path = self.path(".log")
 
+    def rename(self, ending: str) -> None:
+        """Its files end so now, behind their suffixes: `.swap`, or in nothing."""
+        self.ending = ending
+        if self._file is not None:
+            self._file.path = self.path(".log")
+
     def path(self, suffix: str) -> Path:
         """Where the segment's file with this suffix lies."""
-        return segment_path(self.directory, self.base_offset, suffix)
+        return segment_path(self.directory, self.base_offset, suffix + self.ending)
 
     @property
     def file(self) -> LogFile:

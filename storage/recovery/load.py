@@ -211,7 +211,7 @@ def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
     """Take each batch into what is derived from batches; stop at one that its segment cannot hold, and say why.
 
     The CRC does not cover the base offset: of a batch across two pages the first may be lost and the rest kept, and its
-    records are sound then, at offset 0. Kafka takes such a batch, and answers the producer's retry as a duplicate there.
+    records are sound then, at offset 0. Kafka takes it, and answers the producer's retry as a duplicate there.
     """
     segment.start_indexes()
     segment.start_aborted()

@@ -382,7 +382,33 @@ def test_segments_are_grouped_up_to_the_segment_size(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_ino for path in tmp_path.glob("*.log")} == names
 
 
-@pytest.mark.parametrize("pieces", [0, 1, 3, 100])
+def test_a_segment_left_beside_what_it_was_merged_into_is_not_written_again(tmp_path: Path) -> None:
+    """As a crash of another broker may leave it: offsets never step back in a segment."""
+    log = opened(tmp_path, COMPACT)
+    for at in range(6):
+        log.append(keyed((b"k%d" % (at % 3), b"%d" % at)), leader_epoch=0)
+        log.roll()
+    stale = {name: (tmp_path / name).read_bytes() for name in (f"{base:020d}.log" for base in (3, 4, 5))}
+    last = {key: value for _, key, value in pairs(log)}
+    cleaned(log)
+    assert log.bases == [0, 6]
+    log.append(keyed((b"k9", b"x")), leader_epoch=0)
+    log.roll()
+    log.close()
+    for name, content in stale.items():
+        (tmp_path / name).write_bytes(content)
+
+    log = opened(tmp_path, COMPACT, clean=True)
+    assert log.bases == [0, 3, 4, 5, 6, 7]
+    cleaned(log)
+
+    assert log.bases == [0, 7]
+    offsets = [header[0] for _, header in log.segments[0].headers()]
+    assert offsets == sorted(set(offsets)) == [3, 4, 5, 6]
+    assert {key: value for _, key, value in pairs(log)} == {**last, b"k9": b"x"}
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 3, 6, 100])
 def test_a_swap_may_be_made_in_pieces_and_end_anywhere(tmp_path: Path, pieces: int) -> None:
     """C10: after each piece a reader finds the last values, and a start finishes what was begun."""
     log = opened(tmp_path, replace(COMPACT, segment_bytes=300))
@@ -412,5 +438,10 @@ def test_a_swap_may_be_made_in_pieces_and_end_anywhere(tmp_path: Path, pieces: i
         swapping.prepare()
     again = opened(tmp_path, COMPACT)
     assert {key: value for _, key, value in pairs(again)} == last
-    assert len(pairs(again)) < left if done is None else [at for at, key, _ in pairs(again) if key == b"0"] == [40]
+    if done is not None:
+        assert [at for at, key, _ in pairs(again) if key == b"0"] == [40]
+    elif pieces % 2:
+        assert len(pairs(again)) == left, "in its place already, and given its name"
+    else:
+        assert len(pairs(again)) < left
     assert not [path for path in tmp_path.iterdir() if path.suffix in {".cleaned", ".swap", ".deleted"}]

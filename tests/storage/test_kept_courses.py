@@ -342,7 +342,7 @@ def test_of_cleaning(course: Course) -> None:
         if number == 1:
             swapping = course.step("begin", lambda r=result: log.begin_swap(r), log.state)
             course.step("no retention meanwhile", lambda: log.apply_retention(9_999_999_999_999, end))
-            for _ in result.groups:
+            for _ in range(2 * len(result.groups)):
                 course.step("prepare", swapping.prepare)
                 course.step("finish", lambda s=swapping, r=result: log.finish_swap(s, r), log.state)
             course.step("settle", swapping.settle)
