@@ -35,14 +35,7 @@ CLIENT_ID_AT = 12
 read_route = Struct(">4xIi").unpack_from
 """(API key << 16 | version, correlation id) of a request that is known to be as long as its header."""
 
-# API key -> the versions whose request header is version 2.
-_FLEXIBLE = {
-    key: range(api.request.FLEXIBLE_FROM, api.request.VERSIONS[1] + 1)
-    for key, api in APIS.items()
-    if api.request.FLEXIBLE_FROM is not None
-}
-_NEVER = range(0)
-
+_flexible: dict[int, range] = {}  # by API key: the versions whose request header is version 2
 _encoders: dict[int, Callable[[Any, int], list[Buffer]]] = {}  # by API key and version, in one number
 
 
@@ -61,7 +54,10 @@ def read_request_header(frame: bytes) -> RequestHeader:
             if position > len(frame):
                 raise ProtocolError(f"client id of {length} bytes ends behind its frame of {len(frame)}")
             client_id = frame[_HEAD_BYTES:position].decode()
-        if version in _FLEXIBLE.get(api_key, _NEVER):
+        versions = _flexible.get(api_key)
+        if versions is None:
+            versions = _flexible_versions(api_key)
+        if version in versions:
             tag_count = frame[position]
             position += 1
             if tag_count:
@@ -83,7 +79,16 @@ def past_tags(frame: bytes, position: int) -> int:
 
 def has_tags(api_key: int, version: int) -> bool:
     """Whether the header of this request ends with tagged fields."""
-    return version in _FLEXIBLE.get(api_key, _NEVER)
+    return version in _flexible_versions(api_key)
+
+
+def _flexible_versions(api_key: int) -> range:
+    if api_key not in APIS:
+        return range(0)
+    request = APIS[api_key].request
+    first = request.FLEXIBLE_FROM
+    versions = _flexible[api_key] = range(0) if first is None else range(first, request.VERSIONS[1] + 1)
+    return versions
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> list[Buffer]:

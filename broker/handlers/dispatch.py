@@ -6,36 +6,21 @@ resource. An API is advertised when it stands here: its versions are those of `p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Never, cast
 
 from broker.handlers import (
-    acls,
-    altered_configs,
     api_versions,
-    cluster,
-    config_resources,
-    configs,
     consumer_groups,
-    delegation_tokens,
-    delete_records,
-    features,
     fetch,
     groups,
     list_offsets,
-    log_dirs,
     metadata,
     offsets,
-    partition_transactions,
     produce,
     producer_ids,
-    quorum,
-    quotas,
     sasl,
-    telemetry,
-    topics,
-    transactions,
-    txn_offsets,
-    users,
 )
 from broker.handlers.dividing import Divided
 from broker.handlers.durations import DURATION_BUCKETS, DURATION_SHIFT
@@ -44,7 +29,7 @@ from protocol.frames import encode_response, has_tags, short_request_decoder, sh
 from protocol.registry import APIS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator
 
     from broker.broker import Broker
     from broker.handlers.context import Deferred, RequestContext
@@ -55,6 +40,32 @@ if TYPE_CHECKING:
     Handler = Callable[[Broker, RequestContext, Never], Answer]
     """Takes the request of its own API and no other; `Handle` is the same for `Route`, which decodes just that."""
     Handle = Callable[[Broker, RequestContext, Message], Answer]
+
+
+class Handlers(Mapping[int, "Handler"]):
+    """Handlers by API, each found when it is first looked up."""
+
+    def __init__(self, served: Collection[int], find: Callable[[int], Handler]) -> None:
+        self._served = served
+        self._find = find
+        self._found: dict[int, Handler] = {}
+
+    def __getitem__(self, api_key: int) -> Handler:
+        handler = self._found.get(api_key)
+        if handler is None:
+            if api_key not in self._served:
+                raise KeyError(api_key)
+            handler = self._found[api_key] = self._find(api_key)
+        return handler
+
+    def __contains__(self, api_key: object) -> bool:
+        return api_key in self._served
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._served)
+
+    def __len__(self) -> int:
+        return len(self._served)
 
 
 def _commit(handle: Handler) -> Divided:
@@ -69,7 +80,7 @@ def _commit(handle: Handler) -> Divided:
     )
 
 
-HANDLERS: dict[int, Handler] = {
+_TABLE: dict[int, Handler | str] = {
     ApiKey.PRODUCE: Divided(
         produce.produce,
         lists="topic_data",
@@ -92,55 +103,68 @@ HANDLERS: dict[int, Handler] = {
     ApiKey.LIST_GROUPS: groups.list_groups,
     ApiKey.SASL_HANDSHAKE: sasl.sasl_handshake,
     ApiKey.API_VERSIONS: api_versions.api_versions,
-    ApiKey.CREATE_TOPICS: topics.create_topics,
-    ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.DELETE_RECORDS: delete_records.delete_records,
+    ApiKey.CREATE_TOPICS: "topics",
+    ApiKey.DELETE_TOPICS: "topics",
+    ApiKey.DELETE_RECORDS: "delete_records",
     ApiKey.INIT_PRODUCER_ID: producer_ids.init_producer_id,
-    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn,
-    ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn,
-    ApiKey.END_TXN: transactions.end_txn,
-    ApiKey.WRITE_TXN_MARKERS: partition_transactions.write_txn_markers,
-    ApiKey.TXN_OFFSET_COMMIT: _commit(txn_offsets.txn_offset_commit),
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
+    ApiKey.END_TXN: "transactions",
+    ApiKey.WRITE_TXN_MARKERS: "partition_transactions",
+    ApiKey.TXN_OFFSET_COMMIT: "txn_offsets",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
-    ApiKey.DESCRIBE_ACLS: acls.describe_acls,
-    ApiKey.CREATE_ACLS: acls.create_acls,
-    ApiKey.DELETE_ACLS: acls.delete_acls,
-    ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
-    ApiKey.ALTER_CONFIGS: altered_configs.alter_configs,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: log_dirs.alter_replica_log_dirs,
-    ApiKey.DESCRIBE_LOG_DIRS: log_dirs.describe_log_dirs,
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
+    ApiKey.DESCRIBE_CONFIGS: "configs",
+    ApiKey.ALTER_CONFIGS: "altered_configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: "log_dirs",
+    ApiKey.DESCRIBE_LOG_DIRS: "log_dirs",
     ApiKey.SASL_AUTHENTICATE: sasl.sasl_authenticate,
-    ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+    ApiKey.CREATE_PARTITIONS: "topics",
     ApiKey.DELETE_GROUPS: groups.delete_groups,
-    ApiKey.ELECT_LEADERS: cluster.elect_leaders,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: altered_configs.incremental_alter_configs,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: cluster.alter_partition_reassignments,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: cluster.list_partition_reassignments,
+    ApiKey.ELECT_LEADERS: "cluster",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "altered_configs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "cluster",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "cluster",
     ApiKey.OFFSET_DELETE: Divided(
         offsets.offset_delete, lists="topics", entries="partitions", answers="topics", answer_entries="partitions"
     ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: quotas.describe_client_quotas,
-    ApiKey.ALTER_CLIENT_QUOTAS: quotas.alter_client_quotas,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: users.describe_user_scram_credentials,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users.alter_user_scram_credentials,
-    ApiKey.DESCRIBE_QUORUM: quorum.describe_quorum,
-    ApiKey.UPDATE_FEATURES: features.update_features,
-    ApiKey.UNREGISTER_BROKER: quorum.unregister_broker,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: telemetry.get_telemetry_subscriptions,
-    ApiKey.PUSH_TELEMETRY: telemetry.push_telemetry,
-    ApiKey.LIST_CONFIG_RESOURCES: config_resources.list_config_resources,
-    ApiKey.CREATE_DELEGATION_TOKEN: delegation_tokens.create_delegation_token,
-    ApiKey.RENEW_DELEGATION_TOKEN: delegation_tokens.renew_delegation_token,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: delegation_tokens.expire_delegation_token,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: delegation_tokens.describe_delegation_token,
-    ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
-    ApiKey.DESCRIBE_PRODUCERS: partition_transactions.describe_producers,
-    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: "quotas",
+    ApiKey.ALTER_CLIENT_QUOTAS: "quotas",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "users",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "users",
+    ApiKey.DESCRIBE_QUORUM: "quorum",
+    ApiKey.UPDATE_FEATURES: "features",
+    ApiKey.UNREGISTER_BROKER: "quorum",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "telemetry",
+    ApiKey.PUSH_TELEMETRY: "telemetry",
+    ApiKey.LIST_CONFIG_RESOURCES: "config_resources",
+    ApiKey.CREATE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.RENEW_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.DESCRIBE_CLUSTER: "cluster",
+    ApiKey.DESCRIBE_PRODUCERS: "partition_transactions",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transactions",
+    ApiKey.LIST_TRANSACTIONS: "transactions",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_groups.consumer_group_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: consumer_groups.consumer_group_describe,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: metadata.describe_topic_partitions,
 }
+"""Handlers, or the modules of those that a broker may live long without: they and their messages would be a megabyte,
+and a part of its start. It has them from their first request on."""
+
+
+def _handler(api_key: int) -> Handler:
+    found = _TABLE[api_key]
+    if isinstance(found, str):
+        handler: Handler = getattr(import_module(f"broker.handlers.{found}"), ApiKey(api_key).name.lower())
+        return _commit(handler) if api_key == ApiKey.TXN_OFFSET_COMMIT else handler
+    return found
+
+
+HANDLERS = Handlers(_TABLE, _handler)
 """What is advertised and served."""
 
 FLOWING = frozenset({ApiKey.PRODUCE, ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT})

@@ -19,7 +19,9 @@ def bind(listener: Listener | Address, *, send_buffer: int = -1, receive_buffer:
     Raises: OSError, its text naming the address.
     """
     if listener.host:
-        infos = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # As bytes, where it can be: of text Python asks the tables of IDNA, half a megabyte with them.
+        host = listener.host.encode() if listener.host.isascii() else listener.host
+        infos = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         infos = sorted(infos, key=lambda info: info[0] != socket.AF_INET)[:1]
     else:
         infos = socket.getaddrinfo(None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

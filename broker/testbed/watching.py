@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.handlers.dispatch import Handlers
 from broker.testbed.acts import Call
 from broker.testbed.faults import Faults, api_key
 from broker.testbed.patience import patient
@@ -31,10 +32,13 @@ class Watch:
         self.audit: Audit | None = None
         self._seen: deque[tuple[int, int, int, str, Any]] = deque(maxlen=_KEPT)
 
-    def over(self, handlers: Mapping[int, Any]) -> dict[int, Any]:
+    def over(self, handlers: Mapping[int, Any]) -> Mapping[int, Any]:
         """The table of handlers that a broker under test has."""
-        patiently = {**handlers, ApiKey.FIND_COORDINATOR: patient(handlers[ApiKey.FIND_COORDINATOR])}
-        return {api: self._over(api, handler) for api, handler in patiently.items()}
+
+        def find(api: int) -> Any:
+            return self._over(api, patient(handlers[api]) if api == ApiKey.FIND_COORDINATOR else handlers[api])
+
+        return Handlers(handlers, find)
 
     def _over(self, api: int, handler: Any) -> Callable[[Broker, RequestContext, Any], Any]:
         seen, faults = self._seen, self.faults

@@ -9,12 +9,11 @@ from typing import TypedDict
 
 from coordinator.why import inferred_departures
 from coordinator.why.terms import Facts, duration, who
+from coordinator.why.window import TRACED_AFTER_MS
 
 DEPARTURES = frozenset(
     {"session_expired", "member_left", "join_timeout", "sync_timeout", "poll_timeout", "rebalance_timeout"}
 )
-TRACED_AFTER_MS = 3_000
-"""So long after a departure the broker looks at its connection: who closes in good order has closed it by then."""
 _WRITTEN_MS = 1_000  # what was seen then is in the topic
 _HELD_SHARE = 0.3
 _HELD_MS = 1_000

@@ -14,6 +14,9 @@ Record = TypeVar("Record", bound=Facts)
 JUDGED = 100
 """Rebalances that findings look at when nobody says how many: on the command line, over HTTP and in the pipeline."""
 
+TRACED_AFTER_MS = 3_000
+"""So long after a departure the broker looks at its connection: who closes in good order has closed it by then."""
+
 
 def of_last_rebalances(records: Sequence[Record], count: int) -> Sequence[Record]:
     """The last so many rebalances, with what happened between them and since; `records` are the oldest first."""

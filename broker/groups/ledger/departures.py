@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.events import DepartureTraced, MemberExpelled, MemberLeft, SessionExpired
 from coordinator.values import altered
-from coordinator.why.verdicts import TRACED_AFTER_MS
+from coordinator.why.window import TRACED_AFTER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

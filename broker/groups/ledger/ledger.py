@@ -23,10 +23,6 @@ from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionLoading
 from coordinator.events import CommitRefused, GroupRemoved, JoinRefused, PartitionsTaken
 from coordinator.routing import partition_for
-from coordinator.why.findings import findings
-from coordinator.why.live import in_progress, live_state
-from coordinator.why.live_consumer import epoch_in_progress, live_consumer_state
-from coordinator.why.verdicts import verdicts
 from protocol.errors import ErrorCode, KafkaError
 from protocol.records.batch_encoder import encode_batch
 from protocol.records.batch_reader import Record
@@ -374,6 +370,9 @@ class Ledger:
 
     def in_progress(self, group_id: str) -> dict[str, Any] | None:
         """The rebalance that goes on, with who is missing and for how long (`coordinator.why.live`)."""
+        from coordinator.why.live import in_progress  # noqa: PLC0415  for who asks why, as all of that room
+        from coordinator.why.live_consumer import epoch_in_progress  # noqa: PLC0415
+
         shard, now_ms = self._groups.leader_of(group_id).shard, self._runtime.now_ms()
         consumer_group = shard.consumer_groups.get(group_id)
         if consumer_group is not None:
@@ -389,6 +388,9 @@ class Ledger:
 
     def live_in_steps(self, group_id: str) -> reading.Steps[dict[str, Any] | None]:
         """As `live`, for who must let others have their turn."""
+        from coordinator.why.live import live_state  # noqa: PLC0415
+        from coordinator.why.live_consumer import live_consumer_state  # noqa: PLC0415
+
         leader = self._groups.leader_of(group_id)
         group, consumer_group = leader.shard.groups.get(group_id), leader.shard.consumer_groups.get(group_id)
         if consumer_group is not None:
@@ -417,6 +419,9 @@ class Ledger:
         self, group_id: str, last: int = 50, *, since_ms: int = 0
     ) -> reading.Steps[tuple[list[Finding], list[Verdict]]]:
         """As `findings`, for who must let others have their turn; and what became of those who are gone."""
+        from coordinator.why.findings import findings  # noqa: PLC0415
+        from coordinator.why.verdicts import verdicts  # noqa: PLC0415
+
         records = yield from self.records_in_steps(group_id, last)
         records = [record for record in records if record["at_ms"] >= since_ms]
         live = yield from self.live_in_steps(group_id)

@@ -8,7 +8,7 @@ from broker.groups.ledger.departures import TRACES_MAX, WATCHED_MS, Departures
 from broker.groups.peers import CLOSED_MAX, KEPT_MS, Peer, Peers
 from coordinator.cause import Cause
 from coordinator.events import DepartureTraced, GroupEvent, MemberLeft, SessionExpired
-from coordinator.why.verdicts import TRACED_AFTER_MS
+from coordinator.why.window import TRACED_AFTER_MS
 from tests.support.virtual_runtime import VirtualRuntime
 
 

@@ -113,7 +113,7 @@ def test_of_a_names_addresses_the_first_of_ipv4_is_bound(
     (sock,) = bind(Listener("PLAINTEXT", "localhost", 0, "localhost", 0))
     with sock:
         assert sock.getsockname()[0] == bound
-    assert asked == ["localhost"]
+    assert asked == [b"localhost"], "of text, Python loads the tables of IDNA"
 
 
 def test_a_port_in_use_is_an_error_before_anything_else_happens():

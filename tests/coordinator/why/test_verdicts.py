@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.why.verdicts import TRACED_AFTER_MS, traces_of, verdict, verdicts
+from coordinator.why.verdicts import traces_of, verdict, verdicts
+from coordinator.why.window import TRACED_AFTER_MS
 from tests.coordinator.why.records import NOW, cause, rebalance
 
 SILENT = {"session_timeout_ms": 10_000, "last_heard_ms": 10_000}
