@@ -1,8 +1,8 @@
 """Taking over what a cleaning wrote, one output segment after the other.
 
-Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`, fsync
-of the folder, `.swap` to its final name. The log reads the output from the third step on. A crash before the first
-rename leaves the sources, one after the last leaves the output, and in between a start finishes the job
+Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`,
+fsync of the folder, `.swap` to its final name. The log reads the output from the third step on. A crash before the
+first rename leaves the sources, one after the last leaves the output, and in between a start finishes the job
 (`storage.recovery.tidy`). A file system may keep later renames and lose earlier ones: without the second fsync a power
 loss could leave the output under its final name, and beside it some of the sources, with nothing that says so.
 
