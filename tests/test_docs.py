@@ -84,6 +84,8 @@ def test_every_api_was_added_as_contributing_says() -> None:
         assert api_key in APIS, name
         assert handler.__name__ == name
         assert handler.__module__.startswith("broker.handlers.")
+        *_, takes = [takes for one, takes in handler.__annotations__.items() if one != "return"]
+        assert takes == f"{APIS[api_key].name}Request", "no type checker looks at what is found by its name"
 
 
 @pytest.mark.parametrize("package", ["classic", "consumer", "offsets", "transactions"])
