@@ -303,6 +303,7 @@ class Partitions:
                 because=cut.why,
                 log_end_offset=opened.log_end_offset,
             )
+        opened.forget_recovery()
         return partition
 
     def settings_of(self, topic: Topic) -> PartitionSettings:

@@ -30,6 +30,7 @@ from storage.recovery.load import load
 from storage.state.flush import FlushTicket
 from storage.state.log_state import LogState
 from storage.state.producer_snapshot import write_snapshot
+from storage.state.recovery_report import UNEVENTFUL
 from storage.state.tail import TailBudget
 
 if TYPE_CHECKING:
@@ -161,8 +162,12 @@ class PartitionLog:
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening the log changed on disk."""
+        """What opening the log changed on disk, until `forget_recovery`."""
         return self.state.recovery
+
+    def forget_recovery(self) -> None:
+        """What opening the log changed was told: three paths and eight lists a log."""
+        self.state.recovery = UNEVENTFUL
 
     @property
     def size_bytes(self) -> int:

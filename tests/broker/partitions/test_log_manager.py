@@ -17,6 +17,7 @@ from storage.errors import StorageError
 from storage.files import DISK
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, RECOVERY_POINT, read_offsets
+from storage.state.recovery_report import RecoveryReport
 from tests.support.data_plane import NOW_MS, DataPlane, batch
 from tests.support.virtual_runtime import VirtualRuntime
 
@@ -286,8 +287,11 @@ def test_after_a_crash_logs_are_recovered_behind_the_open_doors(tmp_path: Path) 
     assert second.plane.produce("t", batch(b"c")).base_offset == 1
 
 
-def test_recovery_begins_at_the_recovery_point(tmp_path: Path) -> None:
+def test_recovery_begins_at_the_recovery_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a checkpoint says was fsynced is not read again."""
+    reports: list[RecoveryReport] = []
+    forget = PartitionLog.forget_recovery
+    monkeypatch.setattr(PartitionLog, "forget_recovery", lambda log: (reports.append(log.recovery), forget(log)))
     first = Kept(tmp_path / "data")
     first.plane.create("t", segment_bytes="1048576")
     first.log_manager.start()
@@ -297,9 +301,10 @@ def test_recovery_begins_at_the_recovery_point(tmp_path: Path) -> None:
     first.plane.produce("t", batch(b"b" * 600_000))
     second = Kept(tmp_path / "data")
     second.plane.create("t", segment_bytes="1048576")
-    checked = second.plane.partition("t").log.recovery.checked_segments
-    assert [path.name for path in checked] == [f"{4:020d}.log"]
-    assert second.plane.partition("t").log_end_offset == 5
+    partition = second.plane.partition("t")
+    assert [path.name for path in reports[-1].checked_segments] == [f"{4:020d}.log"]
+    assert partition.log.recovery.checked_segments == [], "a broker of ten thousand logs keeps none of that"
+    assert partition.log_end_offset == 5
 
 
 def test_a_log_that_cannot_be_opened_is_a_storage_error_until_it_can(tmp_path: Path) -> None:
