@@ -58,7 +58,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": 10_000,
     "offsets.retention.check.interval.ms": 10_000,
     "offsets.retention.minutes": 5,  # of groups that could not be deleted: else they are growth
-    "offsets.topic.segment.bytes": 16 << 20,  # what hostile clients commit, 10 MB a minute, is compacted: so are indexes
+    "offsets.topic.segment.bytes": 16 << 20,  # hostile clients commit 10 MB a minute: compacted, it is no growth
 }
 
 
