@@ -79,7 +79,8 @@ def past_tags(frame: bytes, position: int) -> int:
 
 def has_tags(api_key: int, version: int) -> bool:
     """Whether the header of this request ends with tagged fields."""
-    return version in _flexible_versions(api_key)
+    versions = _flexible.get(api_key)
+    return version in (_flexible_versions(api_key) if versions is None else versions)
 
 
 def _flexible_versions(api_key: int) -> range:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from protocol.schema import Message
 
 
+_ROOM = __name__.rpartition(".")[0]  # an installed one has a longer name
+
+
 class Api:
     """One API. Ranges of versions are inclusive.
 
@@ -47,7 +50,7 @@ class Api:
         return self._response
 
     def _message(self, kind: str) -> type[Message]:
-        found: Any = getattr(import_module(f"protocol.messages.{self.key.name.lower()}"), self.name + kind)
+        found: Any = getattr(import_module(f"{_ROOM}.messages.{self.key.name.lower()}"), self.name + kind)
         message: type[Message] = found
         return message
 

@@ -156,10 +156,13 @@ _TABLE: dict[int, Handler | str] = {
 and a part of its start. It has them from their first request on."""
 
 
+_ROOM = __name__.rpartition(".")[0]  # an installed one has a longer name
+
+
 def _handler(api_key: int) -> Handler:
     found = _TABLE[api_key]
     if isinstance(found, str):
-        handler: Handler = getattr(import_module(f"broker.handlers.{found}"), ApiKey(api_key).name.lower())
+        handler: Handler = getattr(import_module(f"{_ROOM}.{found}"), ApiKey(api_key).name.lower())
         return _commit(handler) if api_key == ApiKey.TXN_OFFSET_COMMIT else handler
     return found
 

@@ -15,6 +15,7 @@ from offline.dump.text import line_of
 from storage.directory.meta_properties import FILE as META_PROPERTIES
 from storage.errors import CorruptFile
 from storage.reading.checkpoints import LEADER_EPOCHS, OFFSET_CHECKPOINTS
+from storage.reading.folder import SWAP
 
 if TYPE_CHECKING:
     import argparse
@@ -79,7 +80,7 @@ def _files(path: Path) -> Iterator[tuple[Path, str, Any]]:
                 yield from _files(entry)
             elif entry.is_file():
                 known = _reader(entry)
-                if known is not None and not entry.name.endswith(_LATER):
+                if known is not None and (not entry.name.endswith(_LATER) or _has_no_other_name(entry)):
                     yield entry, *known
         return
     if not path.exists():
@@ -88,6 +89,11 @@ def _files(path: Path) -> Iterator[tuple[Path, str, Any]]:
     if known is None:
         raise DumpRefused(f"{path}: no file of a data directory is called so")
     yield path, *known
+
+
+def _has_no_other_name(path: Path) -> bool:
+    """Whether it is what a log that is being cleaned has in the place of files that are gone already."""
+    return path.name.endswith(SWAP) and not path.with_suffix("").exists()
 
 
 def _reader(path: Path) -> tuple[str, Any] | None:

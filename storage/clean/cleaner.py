@@ -61,8 +61,9 @@ def clean(plan: CleanPlan) -> CleanResult:
     sources = [source for source in plan.sources if source.base_offset < end_offset]
     transactions = CleanedTransactions(plan.aborted)
     groups = []
+    written = _Written()
     for group in group_sources(plan, sources):
-        cleaned = _clean_group(plan, group, found, transactions)
+        cleaned = _clean_group(plan, group, found, transactions, written)
         if cleaned is not None:
             groups.append(cleaned)
     if groups:
@@ -139,20 +140,25 @@ class _Output:
             sync_file(path, DISK)
 
 
+class _Written:
+    """How far a pass has come. What a crash of another broker leaves beside what it was merged into is below that."""
+
+    end_offset = 0
+
+
 def _clean_group(
-    plan: CleanPlan, group: list[Source], found: OffsetMap, transactions: CleanedTransactions
+    plan: CleanPlan, group: list[Source], found: OffsetMap, transactions: CleanedTransactions, written: _Written
 ) -> CleanedGroup | None:
     """Rewrite a group; None when it is one segment that stays as it is."""
     output = _Output(plan, group[0].base_offset)
     transactions.kept = []
     changed = len(group) > 1
-    end_offset = plan.sources[0].base_offset
     for source in group:
         for header, batch in batches(plan, source):
-            if header.base_offset < end_offset:
-                changed = True  # a segment that a crash has left beside what it was merged into
+            if header.base_offset < written.end_offset:
+                changed = True
                 continue
-            end_offset = header.next_offset
+            written.end_offset = header.next_offset
             kept = _clean_batch(plan, header, batch, found, transactions)
             changed = changed or kept != batch
             if kept is not None:

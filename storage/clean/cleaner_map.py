@@ -67,6 +67,8 @@ def _map_batch(found: OffsetMap, plan: CleanPlan, header: BatchHeader, batch: by
         if len(offsets) >= room and key not in offsets:
             found.is_full = True
             return
+        if offset < offsets.get(key, -1):
+            continue  # of a segment that lies beside what it was merged into
         offsets[key] = found.latest_offset = offset
         if over and value is None:
             found.over.add(key)

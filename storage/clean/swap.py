@@ -2,9 +2,10 @@
 
 Order, for each: output `.cleaned` (fsynced by the cleaner) to `.swap`, fsync of the folder, sources to `.deleted`,
 fsync of the folder, `.swap` to its final name. The log reads the output from the third step on. A crash before the
-first rename leaves the sources, one after the last leaves the output, and in between a start finishes the job
-(`storage.recovery.tidy`). A file system may keep later renames and lose earlier ones: without the second fsync a power
-loss could leave the output under its final name, and beside it some of the sources, with nothing that says so.
+first rename leaves the sources, one after the last leaves the output, and in between a start finishes the job, with an
+fsync in the same place (`storage.recovery.tidy`). A file system may keep later renames and lose earlier ones: without
+the second fsync a power loss could leave the output under its final name, and beside it some of the sources, with
+nothing that says so.
 
 Always true: only one output has `.swap` names. Of several Apache Kafka, started on what a crash left, would take all
 that lies between the first and the last for replaced, and remove segments that a pass had left as they were.
@@ -32,8 +33,8 @@ _TO_SWAP = (*INDEX_SUFFIXES, ".log")
 
 
 class Swap:
-    """A cleaning on its way into its log: `prepare` (any thread) and `take` (the log's owner) for each output, and
-    `settle` (any thread) at the end.
+    """A cleaning on its way into its log: `prepare` (any thread) and `take` (the log's owner), twice for each output,
+    and `settle` (any thread) at the end.
 
     What waits for the disk is in the first and the last of the three. From `PartitionLog.begin_swap` to the last `take`
     the log gives no segment away.
@@ -42,6 +43,7 @@ class Swap:
     def __init__(self, log: LogState, result: CleanResult) -> None:
         self._log = log
         self._waiting = list(result.groups)[::-1]
+        self._count = len(self._waiting)
         self._taken: Segment | None = None  # the next output, in its place in the log, under its `.swap` names
         self.possible = all(_still_there(log, group) for group in result.groups)
         self.prepared = False
@@ -56,6 +58,8 @@ class Swap:
         try:
             if self.possible and self._waiting:
                 if self._taken is None:
+                    if len(self._waiting) < self._count:
+                        sync_directory(log.directory, log.disk)  # the name of the output before this one
                     base_offset = self._waiting[-1].base_offset
                     for suffix in _TO_SWAP:
                         path = log.directory / f"{base_offset:020d}{suffix}{CLEANED}"
@@ -84,7 +88,7 @@ class Swap:
                 if self._taken is None:
                     self._taken = _replace(log, self._waiting[-1])
                 else:
-                    _name(self._taken)
+                    _name(log, self._taken)
                     self._taken = None
                     self._waiting.pop()
             except OSError as error:
@@ -128,13 +132,14 @@ def _replace(log: LogState, group: CleanedGroup) -> Segment:
     return cleaned
 
 
-def _name(segment: Segment) -> None:
+def _name(log: LogState, segment: Segment) -> None:
     """Give the output its final names."""
-    paths = {suffix: segment.path(suffix) for suffix in (".log", *INDEX_SUFFIXES)}
-    segment.rename("")
-    for suffix, path in paths.items():
+    for suffix in (".log", *INDEX_SUFFIXES):
+        path = segment.path(suffix)
         if suffix != ".txnindex" or path.exists():
-            segment.disk.rename(path, segment.path(suffix))
+            log.disk.rename(path, path.with_suffix(""))
+    segment.rename("")
+    log.add_unsynced([])
 
 
 def discard(log: LogState, group: CleanedGroup) -> None:

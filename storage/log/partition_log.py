@@ -30,7 +30,7 @@ from storage.recovery.load import load
 from storage.state.flush import FlushTicket
 from storage.state.log_state import LogState
 from storage.state.producer_snapshot import write_snapshot
-from storage.state.recovery_report import UNEVENTFUL
+from storage.state.recovery_report import RecoveryReport
 from storage.state.tail import TailBudget
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from storage.state.leader_epochs import LeaderEpochs
     from storage.state.log_config import LogConfig
     from storage.state.producer_state import ProducerState
-    from storage.state.recovery_report import RecoveryReport
     from storage.state.segment import Segment
 
 __all__ = ["FlushTicket", "PartitionLog", "ReadResult", "TimestampedOffset"]
@@ -166,8 +165,8 @@ class PartitionLog:
         return self.state.recovery
 
     def forget_recovery(self) -> None:
-        """What opening the log changed was told: three paths and eight lists a log."""
-        self.state.recovery = UNEVENTFUL
+        """What opening the log changed was told. A report names each file that was looked at."""
+        self.state.recovery = RecoveryReport()
 
     @property
     def size_bytes(self) -> int:

@@ -61,6 +61,7 @@ class BatchFile:
     def as_it_is(self) -> BatchFile:
         """The batches that are in the file now, to be read in any thread, whatever becomes of the segment."""
         made = BatchFile(self.directory, self.base_offset, self.size_bytes, self.disk)
+        made.ending = self.ending
         made.file = self.file
         return made
 

@@ -32,6 +32,7 @@ from storage.state.recovery_report import Cut
 from storage.state.segment import Segment
 
 if TYPE_CHECKING:
+    from storage.reading.walk import Header
     from storage.state.log_state import LogState
 
 
@@ -211,18 +212,24 @@ def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
     """Take each batch into what is derived from batches; stop at one that its segment cannot hold, and say why.
 
     The CRC does not cover the base offset: of a batch across two pages the first may be lost and the rest kept, and its
-    records are sound then, at offset 0. Kafka takes it, and answers the producer's retry as a duplicate there.
+    records are sound then, at offset 0. Kafka takes it, and answers the producer's retry as a duplicate there. What is
+    there twice in a closed segment is something else: a cleaning merged it with what an earlier one had made of it.
     """
     segment.start_indexes()
     segment.start_aborted()
     base, note = segment.base_offset, segment.note_batch
     epoch = log.epochs.latest
     log.log_end_offset = base
+    earlier: set[tuple[int, ...]] = set()
     for position, header, batch in walk.batches():
         last_offset = header[0] + header[6]
         if header[0] < base or not 0 <= last_offset - base <= INT32_MAX:
             return f"a batch has offset {header[0]}, outside of what its segment may hold"
         if header[0] < log.log_end_offset:
+            if segment is not log.segments[-1]:
+                earlier = earlier or {_identity(before) for _, before in Walk(segment.file.pread, position).headers()}
+                if _identity(header) in earlier:
+                    continue
             return f"a batch has offset {header[0]}, and the one before ends at {log.log_end_offset - 1}"
         note(position, len(batch), last_offset, header[8])
         if header[2] > epoch:
@@ -234,6 +241,11 @@ def _rebuild_from(log: LogState, segment: Segment, walk: Walk) -> str:
                 segment.aborted.append(aborted)
         log.log_end_offset = last_offset + 1
     return ""
+
+
+def _identity(header: Header) -> tuple[int, ...]:
+    """What a cleaning leaves as it is: base offset, leader epoch, span of offsets, producer, its epoch and sequence."""
+    return header[0], header[2], header[6], header[9], header[10], header[11]
 
 
 def _note_what_is_missing(log: LogState, found: Found, checked_from: int) -> None:

@@ -59,6 +59,7 @@ def _finish_swaps(directory: Path, swaps: list[Path], found: Found, disk: Disk, 
             if any(offset in covered[own:] for covered in ranges):
                 _remove(directory / f"{offset:020d}{suffix}", disk, report)
                 found.drop(suffix, offset)
+    sync_directory(directory, disk)  # as `storage.clean.swap`: they are gone before the replacement has its final name
     for path in sorted(swaps):
         final = path.with_suffix("")
         size = path.stat().st_size

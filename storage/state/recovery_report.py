@@ -37,7 +37,3 @@ class RecoveryReport:
     def removed_bytes(self) -> int:
         """Bytes of batches that are gone."""
         return sum(cut.removed_bytes for cut in [*self.cuts, *self.removed_segments])
-
-
-UNEVENTFUL = RecoveryReport()
-"""Of logs whose own was told, so that thousands of logs do not keep thousands of reports."""

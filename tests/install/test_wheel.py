@@ -152,7 +152,25 @@ def short_names(source: str) -> list[str]:
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in ROOMS]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ROOMS:
             found.append(node.module or "")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            if isinstance(first, ast.Constant) and str(first.value).split(".")[0] in ROOMS:
+                found.append(str(first.value))
     return found
+
+
+def test_modules_named_in_text_are_found_too():
+    assert short_names('import_module(f"protocol.messages.{name}")') == ["protocol.messages."]
+    assert short_names('importlib.import_module("broker.handlers.acls")') == ["broker.handlers.acls"]
+    assert short_names('import_module(f"{__name__}.{verb}"), import_module(name), import_module("json.tool")') == []
+
+
+def test_no_room_names_another_in_text():
+    """The build rewrites import statements alone."""
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            assert not [name for node in imports for name in short_names(ast.unparse(node))], path
 
 
 @pytest.mark.slow

@@ -382,6 +382,30 @@ def test_segments_are_grouped_up_to_the_segment_size(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_ino for path in tmp_path.glob("*.log")} == names
 
 
+def test_stale_segments_bring_no_old_value_back(tmp_path: Path) -> None:
+    """As below, where the next pass makes several segments: who reads all of them ends with the newest values."""
+    config = replace(COMPACT, segment_bytes=700, index_interval_bytes=100)
+    log = opened(tmp_path, config)
+    for at in range(12):
+        log.append(keyed((b"g%d" % (at // 4), b"%d" % at), (b"only%d" % at, b"x" * 60)), leader_epoch=0)
+        log.roll()
+    stale = {base: (tmp_path / f"{base:020d}.log").read_bytes() for base in (2, 4)}
+    last = {key: value for _, key, value in pairs(log)}
+    cleaned(log)
+    assert not set(stale) & set(log.bases)
+    log.close()
+    for base, content in stale.items():
+        (tmp_path / f"{base:020d}.log").write_bytes(content)
+
+    log = opened(tmp_path, config, clean=True)
+    for _ in range(3):
+        cleaned(log)
+        found = {}
+        for segment in log.segments:
+            found.update({one.key: one.value for one in records_in(segment.read(0, segment.size_bytes))})
+        assert found == last
+
+
 def test_a_segment_left_beside_what_it_was_merged_into_is_not_written_again(tmp_path: Path) -> None:
     """As a crash of another broker may leave it: offsets never step back in a segment."""
     log = opened(tmp_path, COMPACT)

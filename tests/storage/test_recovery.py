@@ -79,6 +79,28 @@ def test_a_batch_whose_base_offset_was_lost_ends_the_log(tmp_path: Path, lost_by
     assert again.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=600), leader_epoch=0) == 600
 
 
+def test_what_a_cleaning_has_written_twice_is_no_end_of_the_log(tmp_path: Path) -> None:
+    """Before there was an fsync amid a swap, a power loss could leave a source beside what it had been merged into, and
+    the next cleaning wrote its batches once more.
+    """
+    log = opened(tmp_path, LogConfig())
+    sizes = []
+    for at in range(6):
+        log.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=2 * at), leader_epoch=0)
+        sizes.append(log.size_bytes)
+    log.roll()
+    log.append(batch(2, producer_id=7, producer_epoch=0, base_sequence=12), leader_epoch=0)
+    path = tmp_path / f"{0:020d}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: sizes[3]] + data[sizes[1] :])  # batches 0 to 3, then 2 and 3 again, 4 and 5
+
+    again = opened(tmp_path, LogConfig())
+
+    assert (again.log_end_offset, again.bases, again.recovery.cuts) == (14, [0, 12], [])
+    assert again.producers.entries[7].last_sequence == 13
+    assert [record.offset for record in records_in(all_bytes(again, 8))] == [*range(8, 14)]
+
+
 def test_c11_segments_after_a_cut_are_removed(tmp_path: Path) -> None:
     """C11, C12: a flipped byte above the recovery point ends the log there."""
     log = filled(tmp_path)

@@ -60,6 +60,13 @@ class RecordingDisk(Disk):
             setattr(self, name, getattr(self, f"_{name}"))
         setattr(self, "fdatasync", self._fsync)  # noqa: B010  mypy: a function of the class
 
+    def found(self, path: Path) -> tuple[int, str]:
+        """A file that is there already: its number and its name."""
+        self._made += 1
+        name = self._name(path)
+        self._names[name] = self._made
+        return self._made, name
+
     def _note(self, kind: str, **what: Any) -> None:
         self.journal.append(Op(kind, told=self.tell(), **what))
 
