@@ -12,11 +12,13 @@ import pytest
 
 from protocol.records import transaction_records
 from protocol.records.batch import Record, encode_batch
+from storage.clean.cleaner import clean
 from storage.reading.transaction_index import AbortedTransaction, pack_transaction_index
 from storage.state.producer_snapshot import pack_snapshot
 from storage.state.producer_state import ProducerEntry, SentBatch
 from tests.cli.conftest import Ended, committed_group, fill, kohort
 from tests.protocol.records.test_transaction_records import GOLDEN as TRANSACTIONS
+from tests.storage.logs import COMPACT, keyed, opened
 from tests.support.broker_process import QUICK_GROUPS, Kohort
 
 if TYPE_CHECKING:
@@ -63,6 +65,27 @@ def test_a_whole_directory_is_dumped(data: Path) -> None:
         for line in found
         if line["file"].endswith("recovery-point-offset-checkpoint")
     ]
+
+
+def test_a_log_that_is_being_cleaned_is_dumped_whole(tmp_path: Path) -> None:
+    """What a cleaning wrote has `.swap` names for a moment, and what it replaces has none of a segment any more."""
+    log = opened(tmp_path / "t-0", COMPACT)
+    for at in range(6):
+        log.append(keyed((b"k%d" % (at % 3), b"%d" % at)), leader_epoch=0)
+        log.roll()
+    log.append(keyed((b"active", b"x")), leader_epoch=0)
+    log.flush()
+    result = clean(log.plan_cleaning(log.dirty_range(None, 2_000, log.log_end_offset), 2_000))
+    swapping = log.begin_swap(result)
+    swapping.prepare()
+    both = [line["offset"] for line in dumped(tmp_path / "t-0", "--only", "log") if line["kind"] == "record"]
+    assert sorted(both) == [0, 1, 2, 3, 4, 5, 6], "what is replaced is there, and shown alone"
+    assert log.finish_swap(swapping, result) is None
+
+    found = dumped(tmp_path / "t-0", "--only", "log")
+
+    assert sorted(line["offset"] for line in found if line["kind"] == "record") == [3, 4, 5, 6]
+    assert any(line["file"].endswith(".log.swap") for line in found)
 
 
 def test_a_partition_is_dumped_from_an_offset(data: Path) -> None:

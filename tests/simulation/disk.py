@@ -77,9 +77,8 @@ class SimulatedDisk(RecordingDisk):
         self._names = {}
         for path in sorted(root.rglob("*")):
             if path.is_file():
-                self._made += 1
-                self._names[str(path.relative_to(root))] = self._made
-                self._recorded.found(str(path.relative_to(root)), self._made, path.read_bytes())
+                number, name = self.found(path)
+                self._recorded.found(name, number, path.read_bytes())
 
     def _catch_up(self) -> None:
         for op in self.journal:

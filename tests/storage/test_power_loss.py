@@ -113,10 +113,9 @@ def segments_overlap(log: PartitionLog) -> bool:
 
 
 def before_syncs(disk: RecordingDisk, begin: int = 0) -> list[int]:
-    """Where in the journal a power loss has most to take: in front of each fsync of the folder, and at the end."""
-    return [at for at in range(begin, len(disk.journal)) if disk.journal[at].kind == "sync_folder"] or [
-        len(disk.journal)
-    ]
+    """Where in the journal a power loss has most to take: in front of each fsync of the folder; if none, at the end."""
+    end = len(disk.journal)
+    return [at for at in range(begin, end) if disk.journal[at].kind == "sync_folder"] or [end]
 
 
 @pytest.mark.parametrize("at", range(60))
