@@ -7,6 +7,7 @@ counted by address: nobody else is to wait for them.
 """
 
 import contextlib
+import multiprocessing
 import os
 import random
 import ssl
@@ -81,6 +82,7 @@ class Attack:
 def life(attack: Attack, seed: int) -> None:
     """Until its end: two connections ask the worst of one API for some seconds, then of the next; others beside."""
     os.nice(10)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     rng = random.Random(seed)
     trusting = ssl.create_default_context(cadata=attack.authority_pem)
     apis: list[str] = []
@@ -96,6 +98,14 @@ def life(attack: Attack, seed: int) -> None:
         while attack.rest.is_set() and not attack.end.is_set():
             time.sleep(_PAUSE_S)
         attack.resting.clear()
+
+
+def end_with_parent() -> None:
+    """End this process when who has started it is gone, without a word: nobody is there to set `Attack.end`."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _apis() -> list[str]:

@@ -1,7 +1,9 @@
 """The soak of `make test-all`, ten minutes of it; `make soak HOURS=8` for more. And what it calls growth."""
 
+import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -15,7 +17,7 @@ from tests.fuzz.doors import DOORS
 from tests.soak import __main__ as soak
 from tests.soak.hostile import KINDS
 from tests.soak.measures import MEGABYTE, Measure, grown
-from tests.support.broker_process import ROOT
+from tests.support.broker_process import ROOT, eventually
 
 HOURS = os.environ.get("KOHORT_SOAK_HOURS")
 USED = 30 * MEGABYTE
@@ -128,6 +130,35 @@ def test_hostile_clients_come_before_and_behind_each_lock():
     assert {door for door, way in before if way == "stranger"} == set(DOORS) - {"PLAINTEXT"}
     assert {door for door, way in before if way == "shaking hands"} == {door for door in DOORS if "SSL" in door}
     assert {door for door, way in before if way == "logging in"} == {door for door in DOORS if "SASL" in door}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+def test_who_is_hostile_ends_with_the_soak():
+    """By SIGTERM too, of which no `finally` hears: it would ask a broker that is gone as fast as it can, for ever."""
+    code = (
+        "import multiprocessing as m; from tests.soak.hostile import DOORS, KINDS, Attack, life\n"
+        "if __name__ == '__main__':\n"
+        " c = m.get_context('spawn')\n"
+        " attack = Attack(dict.fromkeys(DOORS, 9), '', [0] * len(KINDS), c.Event(), c.Event(), c.Event())\n"
+        " p = c.Process(target=life, args=(attack, 1), daemon=True); p.start(); print(p.pid, flush=True); p.join()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.terminate()
+    try:
+        eventually(lambda: _has_ended(pid), what="the hostile process has ended")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _has_ended(pid: int) -> bool:
+    """Also when nobody has asked for its exit code yet, as who inherits orphans may not for minutes."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def test_a_kind_of_hostile_client_that_never_came_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
