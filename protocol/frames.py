@@ -54,10 +54,7 @@ def read_request_header(frame: bytes) -> RequestHeader:
             if position > len(frame):
                 raise ProtocolError(f"client id of {length} bytes ends behind its frame of {len(frame)}")
             client_id = frame[_HEAD_BYTES:position].decode()
-        versions = _flexible.get(api_key)
-        if versions is None:
-            versions = _flexible_versions(api_key)
-        if version in versions:
+        if has_tags(api_key, version):
             tag_count = frame[position]
             position += 1
             if tag_count:
@@ -80,16 +77,13 @@ def past_tags(frame: bytes, position: int) -> int:
 def has_tags(api_key: int, version: int) -> bool:
     """Whether the header of this request ends with tagged fields."""
     versions = _flexible.get(api_key)
-    return version in (_flexible_versions(api_key) if versions is None else versions)
-
-
-def _flexible_versions(api_key: int) -> range:
-    if api_key not in APIS:
-        return range(0)
-    request = APIS[api_key].request
-    first = request.FLEXIBLE_FROM
-    versions = _flexible[api_key] = range(0) if first is None else range(first, request.VERSIONS[1] + 1)
-    return versions
+    if versions is None:
+        if api_key not in APIS:
+            return False
+        request = APIS[api_key].request
+        first = request.FLEXIBLE_FROM
+        versions = _flexible[api_key] = range(0) if first is None else range(first, request.VERSIONS[1] + 1)
+    return version in versions
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> list[Buffer]:

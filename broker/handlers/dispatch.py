@@ -21,6 +21,7 @@ from broker.handlers import (
     produce,
     producer_ids,
     sasl,
+    txn_offsets,
 )
 from broker.handlers.dividing import Divided
 from broker.handlers.durations import DURATION_BUCKETS, DURATION_SHIFT
@@ -111,7 +112,7 @@ _TABLE: dict[int, Handler | str] = {
     ApiKey.ADD_OFFSETS_TO_TXN: "transactions",
     ApiKey.END_TXN: "transactions",
     ApiKey.WRITE_TXN_MARKERS: "partition_transactions",
-    ApiKey.TXN_OFFSET_COMMIT: "txn_offsets",
+    ApiKey.TXN_OFFSET_COMMIT: _commit(txn_offsets.txn_offset_commit),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: list_offsets.offset_for_leader_epoch,
     ApiKey.DESCRIBE_ACLS: "acls",
     ApiKey.CREATE_ACLS: "acls",
@@ -163,7 +164,7 @@ def _handler(api_key: int) -> Handler:
     found = _TABLE[api_key]
     if isinstance(found, str):
         handler: Handler = getattr(import_module(f"{_ROOM}.{found}"), ApiKey(api_key).name.lower())
-        return _commit(handler) if api_key == ApiKey.TXN_OFFSET_COMMIT else handler
+        return handler
     return found
 
 
