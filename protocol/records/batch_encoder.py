@@ -12,10 +12,8 @@ from protocol.records.batch_header import (
     DELETE_HORIZON,
     HEADER_BYTES,
     LOG_APPEND_TIME,
-    MAGIC,
     TRANSACTIONAL,
-    BatchHeader,
-    pack_header,
+    write_header,
 )
 from protocol.records.compression import compress
 from protocol.records.varint import SMALL_VARINTS, encode_varint
@@ -87,23 +85,18 @@ def encode_batch(
     out = bytearray(HEADER_BYTES)
     out += compress(compression, body, compression_level) if compression else body
     assert base_timestamp is not None
-    pack_header(
+    write_header(
         out,
-        BatchHeader(
-            base_offset,
-            0,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            last_offset - base_offset,
-            base_timestamp,
-            newest,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            count,
-        ),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=newest,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
     )
     return out
 
@@ -161,23 +154,18 @@ def encode_pairs(
         attributes |= TRANSACTIONAL
     if control:
         attributes |= CONTROL
-    pack_header(
+    write_header(
         out,
-        BatchHeader(
-            base_offset,
-            0,
-            leader_epoch,
-            MAGIC,
-            0,
-            attributes,
-            delta - 1,
-            timestamp,
-            timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            delta,
-        ),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=delta - 1,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=delta,
     )
     return out
 

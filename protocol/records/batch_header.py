@@ -165,11 +165,39 @@ def iterate_headers(buffer: Buffer, position: int = 0, end: int | None = None) -
         position += size_bytes
 
 
-def pack_header(out: bytearray, fields: BatchHeader) -> None:
-    """Write `fields` over the first 61 bytes of `out`, with length and CRC computed from the bytes of `out`."""
-    _HEADER.pack_into(out, 0, *fields)
-    _INT32.pack_into(out, 8, len(out) - 12)
-    write_crc(out)
+def write_header(
+    batch: bytearray,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> None:
+    """Write the first 61 bytes of one whole batch, length and CRC computed from the others."""
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_BYTES,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    write_crc(batch)
 
 
 def write_crc(batch: bytearray | memoryview) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import BatchHeader
-from protocol.records.batch_header import HEADER_BYTES, pack_header
+from protocol.records.batch_header import HEADER_BYTES, write_header
 from protocol.records.compression import compress
 from protocol.records.varint import encode_varint
 
@@ -42,7 +41,19 @@ def batch_of(
     """A batch around `payload`, which is as it goes over the wire; its CRC is right."""
     out = bytearray(HEADER_BYTES) + payload
     last = count - 1 if last_delta is None else last_delta
-    pack_header(out, BatchHeader(0, 0, -1, 2, 0, codec, last, now_ms, now_ms, -1, -1, -1, count))
+    write_header(
+        out,
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=codec,
+        last_offset_delta=last,
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=count,
+    )
     return bytes(out)
 
 
