@@ -172,9 +172,9 @@ class Effects(Generic[ShardT]):
                 timers.cancel(timer.key)
             elif kind in self._pulses:
                 # Between two heartbeats or commits a member may have been silent; after anything else it waited for us.
-                timers.renew(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
+                timers.renew(timer.key, timer.deadline_ms, self._on_due, timer.then, kind)
             else:
-                timers.set(timer.key, timer.deadline_ms, partial(self._on_due, timer.then, kind))
+                timers.set(timer.key, timer.deadline_ms, self._on_due, timer.then, kind)
         if outcome.records and not self._stage(event, key, outcome):
             return
         waiting = self._waiting

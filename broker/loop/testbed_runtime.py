@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -130,15 +130,15 @@ class _ClockedTimers(Timers):
         self._call_in = call_in
         self._real: dict[Hashable, asyncio.TimerHandle] = {}
 
-    def set(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
+    def set(self, key: Hashable, deadline_ms: int, callback: Callable[..., None], *args: Any) -> None:
         if _is_of_the_broker(key):
-            super().set(key, deadline_ms, callback)
+            super().set(key, deadline_ms, callback, *args)
             return
         self.cancel(key)
 
         def run() -> None:
             self._real.pop(key, None)
-            callback()
+            callback(*args)
 
         self._real[key] = self._call_in(deadline_ms, run)
 

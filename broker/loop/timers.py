@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+    from typing import Any
 
 _LOOKED_AT = 64  # entries of the heap, of timers renewed or cancelled since, between two questions whether it is over
 
@@ -24,13 +25,14 @@ _LOOKED_AT = 64  # entries of the heap, of timers renewed or cancelled since, be
 class _Timer:
     """One key's deadline; `callback` is None once it ran or was cancelled, until the heap forgets it."""
 
-    __slots__ = ("callback", "deadline_ms", "heap_deadline_ms", "key", "longest_rise_ms")
+    __slots__ = ("args", "callback", "deadline_ms", "heap_deadline_ms", "key", "longest_rise_ms")
 
-    def __init__(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
+    def __init__(self, key: Hashable, deadline_ms: int, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.key = key
         self.deadline_ms = deadline_ms
         self.heap_deadline_ms = deadline_ms
-        self.callback: Callable[[], None] | None = callback
+        self.callback: Callable[..., None] | None = callback
+        self.args = args
         self.longest_rise_ms = 0  # of those by `renew`
 
 
@@ -62,33 +64,33 @@ class Timers:
         timer = self._by_key.get(key)
         return timer.deadline_ms + self.offset_ms if timer is not None and timer.callback is not None else None
 
-    def set(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` once at `deadline_ms`; replaces what was set for `key`."""
+    def set(self, key: Hashable, deadline_ms: int, callback: Callable[..., None], *args: Any) -> None:
+        """Call `callback(*args)` once at `deadline_ms`; replaces what was set for `key`."""
         deadline_ms -= self.offset_ms
         timer = self._by_key.get(key)
         if timer is None:
-            self._by_key[key] = timer = _Timer(key, deadline_ms, callback)
+            self._by_key[key] = timer = _Timer(key, deadline_ms, callback, args)
         else:
             if timer.callback is None:
                 self._cancelled -= 1
-            timer.callback = callback
+            timer.callback, timer.args = callback, args
             timer.deadline_ms = deadline_ms
             if deadline_ms >= timer.heap_deadline_ms:
                 return
             timer.heap_deadline_ms = deadline_ms
         self._push(timer, deadline_ms)
 
-    def renew(self, key: Hashable, deadline_ms: int, callback: Callable[[], None]) -> None:
+    def renew(self, key: Hashable, deadline_ms: int, callback: Callable[..., None], *args: Any) -> None:
         """As `set`, and remember by how much the deadline rose at most: the longest pause between two renewals."""
         timer = self._by_key.get(key)
         if timer is None or timer.callback is None:
-            self.set(key, deadline_ms, callback)
+            self.set(key, deadline_ms, callback, *args)
             return
         deadline_ms -= self.offset_ms
         rise_ms = deadline_ms - timer.deadline_ms
         if rise_ms > timer.longest_rise_ms:  # noqa: PLR1730  every heartbeat comes here: a call less
             timer.longest_rise_ms = rise_ms
-        timer.callback = callback
+        timer.callback, timer.args = callback, args
         timer.deadline_ms = deadline_ms
         if deadline_ms < timer.heap_deadline_ms:
             timer.heap_deadline_ms = deadline_ms
@@ -104,7 +106,7 @@ class Timers:
         timer = self._by_key.get(key)
         if timer is None or timer.callback is None:
             return
-        timer.callback = None
+        timer.callback, timer.args = None, ()
         self._cancelled += 1
         # Cancelled timers wait in the heap for their moment; many of them (every fetch sets one) are swept at once.
         if self._cancelled > 1_000 and self._cancelled * 2 > len(self._by_key):
@@ -149,10 +151,11 @@ class Timers:
                     heappush(heap, (timer.deadline_ms, self._sequence, timer))
                 else:
                     del self._by_key[timer.key]
+                    args, timer.args = timer.args, ()
                     timer.callback = None  # an older node may still have it, to a later moment
                     ran += 1
                     self.last_key = timer.key
-                    callback()
+                    callback(*args)
                     heap = self._heap  # a sweep inside the callback makes a new one
                     if is_over():
                         break

@@ -1,5 +1,7 @@
 """One heap of deadlines: at most one call per `set`, never early, never after `cancel`."""
 
+import weakref
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,3 +199,21 @@ def test_a_renewed_timer_knows_its_longest_pause():
     timers.renew("k", 90, lambda: None)
     assert timers.run_due(90) == 1
     assert timers.longest_rise_ms("k") == 0
+
+
+def test_what_a_timer_was_called_with_is_let_go_of_when_it_ran_though_an_older_node_still_waits() -> None:
+    class Large:
+        """What somebody keeps alive."""
+
+    for end in ("run", "cancel"):
+        timers, large, told = Timers(), Large(), list[int]()
+        kept = weakref.ref(large)
+        for deadline_ms in (1_000, 10):
+            timers.set("k", deadline_ms, lambda _, told=told: told.append(1), large)
+        del large
+        assert kept() is not None
+        if end == "cancel":
+            timers.cancel("k")
+        timers.run_due(10)
+        assert told == [1] * (end == "run")
+        assert kept() is None
