@@ -11,6 +11,11 @@ SOURCE = '''"""A module."""
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from collections import namedtuple
+from socket import AF_INET, SHUT_RD, SHUT_WR, SOMAXCONN
+from string import Formatter
+from tarfile import GNU_FORMAT
+from typing import NamedTuple, cast
 
 
 class Colour(IntEnum):
@@ -18,6 +23,17 @@ class Colour(IntEnum):
     GREEN = 2
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+Size = namedtuple("Size", "width height")
+_new = tuple.__new__
+_first, *_rest = 1, 2, 3
+for _last in (1, 2):
+    pass
+SHUT_WR = SHUT_WR + 1
 _MOST = 32  # é: columns are counted in bytes
 _ONE, _TWO = Colour.RED, (2, 3)
 _TABLE: dict[str, int] = {
@@ -27,6 +43,21 @@ LEVEL = 0
 COUNT = 0
 SET_BY_TESTS = 1
 T = 5
+
+
+def placed(at: Point | None = None) -> Point:
+    """Where it is."""
+    point: Point = at or _new(Point, (SOMAXCONN, GNU_FORMAT))
+    match point:
+        case Point(x=1):
+            return Point(0, 0)
+    return cast(Point, point) if type(point) is Point and Formatter else point
+
+
+def others(AF_INET: int = 3) -> tuple[object, ...]:
+    """Names that are given more than once, or by more than an import."""
+    from socket import SO_REUSEADDR as SHUT_RD
+    return AF_INET, SHUT_RD, SHUT_WR, Size(1, 2), _first, _rest, _last
 
 
 class State(Enum):
@@ -62,7 +93,7 @@ def _module(source: str, name: str) -> types.ModuleType:
 def test_constants_become_final_and_the_program_stays_what_it_is() -> None:
     """`told` and `count` say the same; patterns keep their members, since a bare name there would take anything."""
     pure = _module(SOURCE, "pure")
-    text = with_constants_final(SOURCE, pure, ("SET_BY_TESTS",))
+    text = with_constants_final(SOURCE, pure, ("SET_BY_TESTS",), native=("tarfile",))
     written = _module(text, "written")
 
     for colour in pure.Colour:
@@ -73,7 +104,14 @@ def test_constants_become_final_and_the_program_stays_what_it_is() -> None:
         for node in ast.parse(text).body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and "Final" in ast.unparse(node)
     }
-    assert finals == {"_MOST", "_ONE", "_TWO", "_TABLE", "LEVEL", "Colour_GREEN", "Colour_RED", "State_OPEN"}
+    constants = {"_MOST", "_ONE", "_TWO", "_TABLE", "LEVEL", "_new", "Colour_GREEN", "Colour_RED", "State_OPEN"}
+    assert finals == constants | {"SOMAXCONN_known", "Point_known"}
+    assert pure.others() == written.others()
+    for each in (None, (1, 2), (3, 4)):
+        assert pure.placed(each and pure.Point(*each)) == written.placed(each and written.Point(*each))
+    assert "point: Point = at or _new(Point_known, (SOMAXCONN_known, GNU_FORMAT))" in text
+    assert "case Point(x=1):" in text
+    assert "cast(Point, point) if type(point) is Point_known" in text
     assert "case Colour.RED:" in text
     assert "colour is Colour_GREEN and state is State_OPEN" in text
     assert "return Colour_RED.name" in text

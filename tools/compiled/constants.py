@@ -1,7 +1,8 @@
 """Constants made known to mypyc: what is no `Final` it looks up in the module's dictionary, each time it is used.
 
-`_MOST = 32` becomes `_MOST: Final = 32`, which native code has in the instruction; another value it has in a variable
-of its own. Members of enumerations, `ErrorCode.NONE`, are two look-ups, and become constants of the module too.
+`_MOST = 32` becomes `_MOST: Final = 32`, which native code has in the instruction; another value, `_pack = HEAD.pack`,
+it has in a variable of its own. Members of enumerations, `ErrorCode.NONE`, are two look-ups, and become constants of
+the module too; so do values that are imported, and named tuples, which are no native classes.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from types import ModuleType
 
-_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+")  # one letter is a type variable
+_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]+|_?[a-z][a-z0-9_]*")  # one letter is a type variable
+_VALUE = re.compile(r"_?[A-Z][A-Z0-9_]+")
 _FUTURE = b"from __future__ import annotations"
 
 
-def with_constants_final(source: str, module: ModuleType, variables: Collection[str] = ()) -> str:
+def with_constants_final(
+    source: str, module: ModuleType, variables: Collection[str] = (), native: Collection[str] = ()
+) -> str:
     """The module's source with its constants `Final`, and enumerations' members as constants.
 
     `module` is the pure one, imported. `variables`: names written as constants that somebody sets all the same.
+    `native`: modules whose constants native code knows.
     """
     tree = ast.parse(source)
-    changes = [*_members(tree, module), *_finals(tree, source, variables)]
+    changes = [*_members(tree, module), *_known(tree, module, variables, native), *_finals(tree, source, variables)]
     if not changes:
         return source
     lines = source.encode().split(b"\n")  # `ast` counts columns in bytes
@@ -41,7 +46,7 @@ _Change = tuple[int, int, int, int, str]
 
 
 def _finals(tree: ast.Module, source: str, variables: Collection[str]) -> Iterator[_Change]:
-    times = Counter(name for node in ast.walk(tree) for name in _assigned(node))
+    times = _times_bound(tree)
     for node in tree.body:
         names = _assigned(node)
         if not names or not all(
@@ -63,17 +68,33 @@ def _finals(tree: ast.Module, source: str, variables: Collection[str]) -> Iterat
 
 def _assigned(node: ast.AST) -> list[str]:
     """The names that a statement assigns to, if that is all it assigns to."""
+    targets: list[ast.expr] = []
     if isinstance(node, ast.AnnAssign):
-        targets: list[ast.expr] = [node.target]
+        targets = [node.target]
     elif isinstance(node, ast.Assign) and len(node.targets) == 1:
         targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-    elif isinstance(node, ast.AugAssign):
-        targets = [node.target]
-    elif isinstance(node, ast.Global):
-        return node.names
-    else:
-        return []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return names if len(names) == len(targets) else []
+
+
+def _times_bound(tree: ast.Module) -> Counter[str]:
+    """How often anything gets this name, anywhere: by assignment, import, loop, `with`, parameter, `global`, `del`."""
+    return Counter(name for node in ast.walk(tree) for name in _bound(node))
+
+
+def _bound(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+            return [name]
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.alias(name=name, asname=other):
+            return [other or name.partition(".")[0]]
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return names
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+    return []
 
 
 def _members(tree: ast.Module, module: ModuleType) -> Iterator[_Change]:
@@ -96,6 +117,43 @@ def _members(tree: ast.Module, module: ModuleType) -> Iterator[_Change]:
         line = _known_from(tree, cls_name)
         text = "".join(f"{_name(cls_name, each)}: Final = {cls_name}.{each}\n" for each in sorted(members))
         yield line, line, 0, 0, text
+
+
+def _known(
+    tree: ast.Module, module: ModuleType, variables: Collection[str], native: Collection[str]
+) -> Iterator[_Change]:
+    """Where functions name imported values and named tuples; and a constant for each."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    imported = {each.asname or each.name: node.module for node in imports for each in node.names}
+    values = {name for name, home in imported.items() if _VALUE.fullmatch(name) and home not in native}
+    names = {name for name in values if not callable(getattr(module, name, None))}
+    places = {*imported, *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
+    names |= {name for name in places if hasattr(getattr(module, name, None), "_make")}
+    times = _times_bound(tree)
+    names = {name for name in names - set(variables) if times[name] == 1}
+    skipped = {id(inner) for node in ast.walk(tree) for part in _types_of(node) for inner in ast.walk(part)}
+    used = set[str]()
+    for function in ast.walk(tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for node in (inner for statement in function.body for inner in ast.walk(statement)):
+            if isinstance(node, ast.Name) and node.id in names and id(node) not in skipped:
+                skipped.add(id(node))  # a function inside another is walked twice
+                used.add(node.id)
+                yield node.lineno - 1, node.lineno - 1, node.col_offset, node.end_col_offset or 0, f"{node.id}_known"
+    for name in used:
+        line = _known_from(tree, name)
+        yield line, line, 0, 0, f"{name}_known: Final = {name}\n"
+
+
+def _types_of(node: ast.AST) -> Iterator[ast.AST]:
+    """What of a node only says of which type something is, or must be the class itself."""
+    for name in ("annotation", "returns", "cls"):
+        part = getattr(node, name, None)
+        if isinstance(part, ast.AST):
+            yield part
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "cast":
+        yield node.args[0]
 
 
 def _name(cls: str, member: str) -> str:

@@ -136,7 +136,7 @@ def write(root: Path, out: Path) -> list[Path]:
         path = _path(out, name)
         module = importlib.import_module(name)
         text = values.with_named_tuples_quoted(values.expanded(path.read_text(), module))
-        text = constants.with_constants_final(text, module, VARIABLES.get(name, ()))
+        text = constants.with_constants_final(text, module, VARIABLES.get(name, ()), native)
         for cls, decorator in DECORATED.get(name, {}).items():
             text = re.sub(rf"^class {cls}\b", f"@{decorator}\nclass {cls}", text, flags=re.MULTILINE)
             if "mypy_extensions" not in text:
