@@ -56,12 +56,18 @@ class Appender:
         self.activate()
 
     def activate(self) -> None:
-        """The last segment is the active one. Part of opening, rolling and truncating."""
+        """The last segment is the active one. Part of opening and rolling."""
         state = self._state
         state.active = state.segments[-1]
         self.has_appended = False
         self._latest_epoch = state.epochs.latest
         self.configure(state.config)
+
+    def truncated(self) -> None:
+        """The log was cut, or was not that long: the last segment is the active one, perhaps still the same."""
+        has_appended = self.has_appended and self._state.active is self._state.segments[-1]
+        self.activate()
+        self.has_appended = has_appended
 
     def configure(self, config: LogConfig) -> None:
         """Settings in force from the next append on."""

@@ -310,7 +310,7 @@ class PartitionLog:
             self.state.failure = StorageError("cannot truncate the log in", self.state.directory, error)
             raise self.state.failure from error
         self.state.recovery_point = min(self.state.recovery_point, offset)
-        self._appender.activate()
+        self._appender.truncated()
 
     def delete_records_before(self, offset: int) -> None:
         """Move the log start up to `offset`; its segments go with the next `apply_retention`.

@@ -170,3 +170,20 @@ class _CountingReads:
             return plain(descriptor, count, position)
 
         disk.pread = pread  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("offset", [1, 3, 5])
+def test_a_log_that_is_cut_where_it_ends_or_before_knows_its_latest_time_when_it_is_opened_again(
+    tmp_path: Path, offset: int
+) -> None:
+    """Closing writes the indexes of a segment that was appended to, also when truncation has left it as it was."""
+    log = opened(tmp_path, LogConfig())
+    log.append(batch(3, timestamp=7), leader_epoch=0)
+    log.append(batch(2, timestamp=9), leader_epoch=0)
+    log.truncate_to(offset)
+    log.close()
+
+    latest = opened(tmp_path, LogConfig(), clean=True).offset_of_max_timestamp()
+
+    kept = {1: None, 3: (9, 2), 5: (10, 4)}[offset]
+    assert (latest and (latest.timestamp, latest.offset)) == kept
