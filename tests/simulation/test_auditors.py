@@ -14,6 +14,7 @@ from protocol.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.support.consumer_protocol import subscription
 
 
@@ -74,3 +75,23 @@ def test_a_static_member_that_comes_back_leads_the_generation_that_was_there() -
     join(auditor, 5, "static-2", 1, "static")
 
     assert auditor.groups["g"][1] is before
+
+
+def test_a_generation_that_was_in_the_log_after_all_is_still_its_leaders() -> None:
+    """Its leader's plan came while the log was read anew; the group may have been deleted long ago: always/78366."""
+    auditor = Everything()
+    auditor.arrived(Exchange("admin", DeleteGroupsRequest(groups_names=["g"]), 2, arrived=1, answered=2))
+    join(auditor, 3, "a", 1)
+    auditor.groups_loaded_anew(partition_for("g", 3), 3)
+    plan = SyncGroupRequestAssignment(member_id="a", assignment=b"")
+    request = SyncGroupRequest(group_id="g", generation_id=1, member_id="a", assignments=[plan])
+    synced = Exchange("client", request, 3, arrived=5, answered=6)
+    auditor.arrived(synced)
+    synced.response = SyncGroupResponse(assignment=b"")
+    auditor.answered(synced)
+    before = auditor.groups["g"][1]
+
+    join(auditor, 7, "a", 1)
+
+    assert auditor.groups["g"][1] is before
+    assert before.plans == [{"a": b""}]

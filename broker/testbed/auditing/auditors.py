@@ -46,6 +46,7 @@ class Generation:
         self.first_tick = first_tick  # of the first answer that handed it out
         self.members: set[str] = set()
         self.leaders: set[str] = set()
+        self.led_before: set[str] = set()  # its leaders before it was forgotten
         self.listed: set[str] = set()  # the leader was told of these
         self.plans: list[dict[str, bytes]] = []  # what leaders sent
         self.owners: dict[TopicPartition, str] = {}  # instance id, else member id
@@ -166,6 +167,7 @@ class Everything:
             before = self.forgotten.pop((group_id, number), None)
             if before is not None:
                 made.plans, made.listed = before.plans, before.listed
+                made.led_before = before.leaders | before.led_before
         return generations[number]
 
     # groups
@@ -202,7 +204,9 @@ class Everything:
         if number < max(generations, default=0):
             return True
         known = generations.get(number)
-        return known is not None and leader not in known.leaders and not self._with_static_members(known)
+        if known is None or leader in known.leaders | known.led_before:
+            return False
+        return not self._with_static_members(known)
 
     def _with_static_members(self, generation: Generation) -> bool:
         """Whether another leader of it says nothing: one that comes back under its instance id has another id, and
