@@ -1,5 +1,6 @@
 """What every test may use: which broker the client tests run against, what a missing tool means, scenario coverage."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -33,6 +34,19 @@ def _log_lines_to_standard_error() -> Iterator[None]:
     """A whole broker in a test keeps its log lines; the tests behind it in the same process see theirs again."""
     yield
     logs.configure()
+
+
+@pytest.fixture(scope="module")
+def parser_alone() -> Iterator[None]:
+    """For tests that parse Python: the parser of CPython 3.11 does not bear to be called inside itself.
+
+    A collection while a tree is made runs the finalizers of what earlier tests left, whose exceptions are logged with
+    tracebacks, for whose marks lines are parsed: "AST constructor recursion depth mismatch".
+    """
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,6 +3,10 @@
 import ast
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("kohort", "protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 

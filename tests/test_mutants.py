@@ -14,6 +14,8 @@ from tools.mutants.__main__ import Score, draw, stale
 from tools.mutants.quick import Fault, Forked, Limits, Outcome, changes_nothing, difference, outcome, run
 from tools.mutants.workplace import ROOMS, ROOT, Mutant
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 
 def test_a_larger_sample_holds_the_smaller_and_what_is_new_elsewhere_hardly_moves_it():
     names = [f"m.x_f__mutmut_{at}" for at in range(400)]

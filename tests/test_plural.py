@@ -10,6 +10,8 @@ import pytest
 from coordinator.why.terms import plural
 from tests.support.broker_process import ROOT
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 COUNTED = (
     *("batch", "byte", "commit", "credential", "element", "field", "file", "folder", "generation", "group", "member"),
     *("message", "move", "offset", "other", "partition", "point", "rebalance", "record", "row", "segment", "task"),

@@ -10,6 +10,8 @@ import pytest
 
 from tools import rooms
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("kohort", "protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from protocol.registry import Api
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 HOT_APIS = [api for api in APIS.values() if api.request.__module__.rpartition(".")[2] in HOT]
 MOST = 20
 every_hot_api = pytest.mark.parametrize("api", HOT_APIS, ids=lambda api: api.name)

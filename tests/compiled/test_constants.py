@@ -4,7 +4,11 @@ import ast
 import sys
 import types
 
+import pytest
+
 from tools.compiled.constants import with_constants_final
+
+pytestmark = pytest.mark.usefixtures("parser_alone")
 
 SOURCE = '''"""A module."""
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = "storage/files.py"  # stays interpreted; its file asks the disk with its own descriptor
 

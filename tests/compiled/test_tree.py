@@ -15,6 +15,8 @@ from tools.compiled import check
 from tools.compiled.__main__ import publish
 from tools.compiled.values import with_named_tuples_quoted
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -19,6 +19,8 @@ from hatch_build import project_urls
 from tests.support.broker_process import ROOT, eventually
 from tests.testing.test_page import PAGE, write_examples
 
+pytestmark = pytest.mark.usefixtures("parser_alone")
+
 ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 
 SPARK = """

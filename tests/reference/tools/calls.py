@@ -437,12 +437,13 @@ CALLS = (
           "1", "--timeout", "1500", "--hide-header"),
     _call("topics-delete-if-there", _TOPICS, "--delete", "--topic", "nobody", "--if-exists"),
     _call("topics-delete-some", _TOPICS, "--delete", "--topic", "ass.*,w"),
-    # These go on for ever, so that they come last: one by threads behind its main.
+    # These go on for ever, so that they come last: one by threads behind its main. The other ends where there are no
+    # share groups, some four seconds later.
     _call("replica-verification", "ReplicaVerificationTool", "--topics-include", "orders", "--report-interval-ms",
           "500",
           option="--broker-list")._replace(until="max lag is"),
     _call("share-verifiable", "VerifiableShareConsumer", "--topic", "orders", "--group-id", "shared", "--max-messages",
-          "1")._replace(patience_s=4),
+          "1")._replace(patience_s=15),
 )  # fmt: skip
 
 SECURED = (
