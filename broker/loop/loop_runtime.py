@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.loop.clock import Clock
 from broker.loop.descriptors import Descriptors
+from broker.loop.event_loop import new_event_loop
 from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
 from broker.loop.runtime import Runtime
@@ -235,9 +236,7 @@ class LoopRuntime(Runtime):
     @classmethod
     def create(cls) -> LoopRuntime:
         """A runtime on a new uvloop."""
-        import uvloop  # noqa: PLC0415  tests bring their own loop
-
-        return cls(uvloop.new_event_loop())
+        return cls(new_event_loop())
 
     def listen(self, sock: socket.socket, make_protocol: Callable[[], Any], backlog: int) -> Listening:
         """Accept connections on a bound socket, each handled by a protocol of `make_protocol`. Before `run`."""

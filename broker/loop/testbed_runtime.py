@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import uvloop
-
+from broker.loop.event_loop import new_event_loop
 from broker.loop.logs import get_logger
 from broker.loop.loop_runtime import LoopRuntime
 from broker.loop.timers import Timers
@@ -37,7 +36,7 @@ class TestbedRuntime(LoopRuntime):
     @classmethod
     def create(cls) -> TestbedRuntime:
         """A runtime on a new uvloop."""
-        return cls(uvloop.new_event_loop())
+        return cls(new_event_loop())
 
     def _new_timers(self) -> Timers:
         return _ClockedTimers(self._wake_at, self._call_in)

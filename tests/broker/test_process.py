@@ -403,6 +403,28 @@ def test_it_says_how_long_its_start_took_and_is_small_when_idle(serve):
     assert pages * os.sysconf("SC_PAGE_SIZE") < 60 * 1024 * 1024
 
 
+def test_openssl_is_loaded_only_where_something_is_encrypted(serve):
+    """asyncio and uvloop import it for what nothing here uses (docs/decisions/openssl.md)."""
+    plain = serve()
+    plain.ready()
+    assert "libssl" not in Path(f"/proc/{plain.process.pid}/maps").read_text()
+
+
+def test_asyncio_goes_without_openssl_and_others_import_it_later():
+    program = """
+import sys
+from broker.loop.event_loop import new_event_loop
+loop = new_event_loop()
+assert type(loop).__module__ == "uvloop" and "_ssl" not in sys.modules
+assert loop.run_until_complete(loop.run_in_executor(None, int, "5")) == 5
+import asyncio, ssl
+assert asyncio.sslproto.ssl is None
+assert ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED and "_ssl" in sys.modules
+new_event_loop().close()
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
 def test_the_start_imports_nothing_that_it_does_not_need():
     unwanted = [
         "construct", "hypothesis", "structlog", "multiprocessing.pool", "concurrent.futures.process", "uuid",
