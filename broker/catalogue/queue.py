@@ -53,6 +53,7 @@ class _Change:
     plan: Plan
     answer: Callable[[Result], None]
     result: Result = field(default_factory=Result)
+    after_others: bool = False  # of its round, whose records it has seen
 
 
 class ChangeQueue:
@@ -135,6 +136,7 @@ class ChangeQueue:
         for _ in range(min(len(queue), _CHANGES_A_ROUND)):  # what comes meanwhile is of the next round
             yield None
             change = queue.popleft()
+            change.after_others = bool(made)
             if self.failed is not None:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, self.failed)
                 changes.append(change)
@@ -208,9 +210,13 @@ class ChangeQueue:
         self._runtime.in_thread(work, done, done)
 
     def _refused(self, changes: list[_Change], error: Exception) -> None:
-        """The write failed: nothing of the round holds, so the state is read again from what is durable."""
+        """The write failed: nothing of the round holds, so the state is read again from what is durable.
+
+        What was refused because of a change before it ("already exists") does not hold either: Kafka's QuorumController
+        lets such an answer wait for the records that it has seen, and fails it with them.
+        """
         for change in changes:
-            if change.result.error is ErrorCode.NONE:
+            if change.result.error is ErrorCode.NONE or change.after_others:
                 change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         self._read_again(lambda: self._end_round(changes))
 

@@ -486,6 +486,25 @@ def test_a_full_disk_refuses_the_change_and_leaves_the_log_as_it_was(tmp_path: P
     assert driver.create("t").error is ErrorCode.NONE
 
 
+def test_what_is_refused_because_of_a_change_that_is_not_durable_is_not_refused_for_good(tmp_path: Path) -> None:
+    """A topic "exists already" while it is made: when that fails, whoever was told so would wait for it for ever."""
+    disk = FullDisk()
+    driver = CatalogueDriver(tmp_path, disk=disk)
+    driver.create("before")
+    disk.full = True
+
+    def create(*names: str) -> list[ErrorCode]:
+        make = driver.catalogue.create_topic
+        return [result.error for result in driver.all(*(partial(make, NewTopic(name, 1)) for name in names))]
+
+    told = create("before", "t", "t", "a b")
+
+    assert told[0] is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert told[1:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3  # a name that is none is refused when it is asked again
+    disk.full = False
+    assert create("t", "t") == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
 def test_a_directory_of_a_larger_cluster_is_refused(tmp_path: Path) -> None:
     """DD26."""
     driver = CatalogueDriver(tmp_path)
