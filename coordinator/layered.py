@@ -24,12 +24,29 @@ _ABSENT: Any = object()
 
 
 def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
-    """A copy to be changed by who asks for it, until it is part of a value."""
+    """A copy to be changed by who asks for it, until it is part of a value.
+
+    `dict(mapping)` takes nine times as long as `copy` for one that something was ever deleted from.
+    """
     if isinstance(mapping, Layered):
         return mapping.copy()
     if type(mapping) is not dict:
         return dict(mapping)
     return mapping.copy() if len(mapping) <= SMALL_MAX else Layered(mapping, {}, len(mapping))
+
+
+def including(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
+    """Another one, with the key."""
+    copy = changeable(mapping)
+    copy[key] = value
+    return copy
+
+
+def without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
+    """Another one that lacks the key, if it was there."""
+    copy = changeable(mapping)
+    copy.pop(key, None)
+    return copy
 
 
 class Layered(MutableMapping[K, V]):

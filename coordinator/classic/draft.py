@@ -7,7 +7,7 @@ however many of them change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from coordinator.cause import FURTHER_CAUSES_MAX, Cause
@@ -17,8 +17,9 @@ from coordinator.classic.protocols import add_votes
 from coordinator.classic.tokens import EmptyGroupToken
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, Member, Rebalance
+from coordinator.layered import changeable, including, without
 from coordinator.outcome import AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
-from coordinator.values import altered, own_copy, without
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -182,12 +183,12 @@ class Draft:
 
     # Members
 
-    def own_members(self) -> dict[str, Member]:
+    def own_members(self) -> MutableMapping[str, Member]:
         """The members, to be changed in place: a copy that belongs to this draft."""
         if not self._owns_members:
-            self.members = own_copy(self.members)
+            self.members = changeable(self.members)
             self._owns_members = True
-        return self.members  # type: ignore[return-value]  # a dict since the line above
+        return self.members  # type: ignore[return-value]  # to be changed since the line above
 
     def replace_members(self, members: dict[str, Member]) -> None:
         """Take these members, same ids or not; who calls this keeps votes, statics and counts right."""
@@ -201,7 +202,7 @@ class Draft:
         if self.leader_id is None:
             self.leader_id = member.member_id
         if member.instance_id is not None:
-            self.static_members = {**self.static_members, member.instance_id: member.member_id}
+            self.static_members = including(self.static_members, member.instance_id, member.member_id)
         if member.member_id in self.pending_members:
             self.drop_pending(member.member_id)
         self.own_members()[member.member_id] = member
@@ -253,9 +254,9 @@ class Draft:
         if (old.parked_join is None) != (new.parked_join is None):
             self.parked_join_count += 1 if old.parked_join is None else -1
         if new.instance_id is not None:
-            self.static_members = {**self.static_members, new.instance_id: new_id}
+            self.static_members = including(self.static_members, new.instance_id, new_id)
         if old_id in self.pending_sync:
-            self.pending_sync = {**without(self.pending_sync, old_id), new_id: None}
+            self.pending_sync = including(without(self.pending_sync, old_id), new_id, None)
         if self.leader_id == old_id:
             self.leader_id = new_id
 

@@ -11,6 +11,7 @@ from coordinator.classic.checks import check_group_id, check_heartbeat, extends_
 from coordinator.classic.draft import Draft
 from coordinator.classic.inputs import SessionExpired
 from coordinator.classic.replacement import fenced
+from coordinator.layered import including
 from coordinator.outcome import Outcome, Reply, SetTimer
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -27,7 +28,7 @@ def _told(group: Group, member_id: str, now_ms: int) -> Group:
     rebalance = group.rebalance
     if rebalance is None or member_id in rebalance.told:
         return group
-    return altered(group, rebalance=altered(rebalance, told={**rebalance.told, member_id: now_ms}))
+    return altered(group, rebalance=altered(rebalance, told=including(rebalance.told, member_id, now_ms)))
 
 
 def heartbeat(view: View, request: Heartbeat, now_ms: int) -> GroupOutcome:

@@ -27,6 +27,7 @@ from coordinator.classic.rebalance import maybe_complete, prepare, rebalance_or_
 from coordinator.classic.replacement import fenced, replace_static_member
 from coordinator.classic.tokens import NewGroupToken
 from coordinator.group import Group, GroupState, Member
+from coordinator.layered import including
 from coordinator.outcome import AppendFailed, Outcome, Reply
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -157,7 +158,7 @@ def _turn_away(draft: Draft, request: Join) -> None:
 def _give_member_id(draft: Draft, request: Join) -> None:
     """KIP-394: a client that never comes back with its id was never a member."""
     member_id = request.new_member_id
-    draft.pending_members = {**draft.pending_members, member_id: None}
+    draft.pending_members = including(draft.pending_members, member_id, None)
     draft.restart_session(member_id, request.session_timeout_ms)
     draft.reply(request.reply_to, join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 

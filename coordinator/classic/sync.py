@@ -22,8 +22,9 @@ from coordinator.classic.rebalance import prepare, refuse_parked_syncs
 from coordinator.classic.replacement import fenced
 from coordinator.classic.tokens import AssignmentToken
 from coordinator.group import GroupState
+from coordinator.layered import without
 from coordinator.outcome import Appended, AppendFailed, Outcome, Reply, SetTimer
-from coordinator.values import altered, without
+from coordinator.values import altered
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -9,9 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from coordinator import layered
 from coordinator.classic.inputs import Join, Leave, Leaver
 from coordinator.consumer.inputs import ConsumerHeartbeat
 from coordinator.consumer.records import current_record
+from coordinator.layered import Layered
 from coordinator.outcome import Input
 from coordinator.values import altered
 from coordinator.view import GroupSettings
@@ -58,7 +62,11 @@ def of_another_process(member_id: str, generation: int) -> list[Input]:
     ]
 
 
-def test_of_the_classic_protocol():
+@pytest.mark.parametrize("small_max", [layered.SMALL_MAX, 0], ids=["small", "large"])
+def test_of_the_classic_protocol(small_max: int, monkeypatch: pytest.MonkeyPatch):
+    """Of large groups too, whose members a change does not copy."""
+    monkeypatch.setattr(layered, "SMALL_MAX", small_max)
+    monkeypatch.setattr(Layered, "__repr__", lambda mapping: repr(dict(mapping)))
     told = Outcomes(classic_driver.Request)
     for situation in (*classic.SITUATIONS, over_full):
         broker, member_id = situation()

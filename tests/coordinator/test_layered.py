@@ -12,6 +12,7 @@ from coordinator import layered
 from coordinator.layered import Layered, changeable
 from protocol.errors import ErrorCode
 from tests.coordinator.consumer.driver import Driver
+from tests.coordinator.driver import Driver as ClassicDriver
 
 
 @pytest.fixture
@@ -67,3 +68,18 @@ def test_a_refused_join_of_a_large_group_leaves_it_as_it_was() -> None:
     assert list(broker.group.members) == list("abcdef")
     broker.join("g")
     assert list(broker.group.members) == list("abcdefg")
+
+
+@pytest.mark.usefixtures("small")
+def test_who_joins_a_large_classic_group_or_syncs_copies_no_others() -> None:
+    """Ten thousand joins of ten thousand members are not a hundred million."""
+    broker = ClassicDriver()
+    ids = broker.stable_group(*"abcdefgh")
+    assert list(broker.live.members) == ids
+    assert type(broker.live.members) is Layered
+    broker.join(ids[0])
+    for member_id in ids[1:]:
+        broker.join(member_id)
+    broker.sync(ids[1], broker.live.generation)
+    assert type(broker.live.pending_sync) is Layered
+    assert list(broker.live.pending_sync) == [ids[0], *ids[2:]]
