@@ -89,7 +89,6 @@ def read_keys_values(
     data, at, end = _records_of(buffer, position, header, limit_bytes)
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
-    add_key, add_value = keys.append, values.append
     count, start = header.record_count, at
     try:
         # One run of plain code: loading half a million records is spent here. Lengths of one byte come first, and of a
@@ -118,10 +117,10 @@ def read_keys_values(
             if size & 1:
                 if size != 1:
                     raise _corrupt(header, "a key has a negative length")
-                add_key(None)
+                keys.append(None)
             else:
                 field_end = at + (size >> 1)
-                add_key(data[at:field_end])
+                keys.append(data[at:field_end])
                 at = field_end
             size = data[at]
             at += 1
@@ -130,10 +129,10 @@ def read_keys_values(
             if size & 1:
                 if size != 1:
                     raise _corrupt(header, "a value has a negative length")
-                add_value(None)
+                values.append(None)
             else:
                 field_end = at + (size >> 1)
-                add_value(data[at:field_end])
+                values.append(data[at:field_end])
                 at = field_end
             if at >= record_end or record_end > end:  # one byte of header count is always left
                 raise _corrupt(header, "a record's fields pass its length")

@@ -31,6 +31,7 @@ NATIVE = [
     "protocol.records.varint",
     "protocol.records.batch_header",
     "protocol.records.batch_encoder",
+    "protocol.records.batch_reader",
     "protocol.records.batch_validation",
     "protocol.records.group_records",
     "coordinator.append_errors",
