@@ -24,15 +24,18 @@ _ABSENT: Any = object()
 
 
 def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
-    """A copy to be changed by who asks for it, until it is part of a value.
+    """A copy to be changed by who asks for it, until it is part of a value."""
+    if type(mapping) is dict:
+        return mapping.copy() if len(mapping) <= SMALL_MAX else Layered(mapping, {}, len(mapping))
+    return mapping.copy() if isinstance(mapping, Layered) else dict(mapping)
 
-    `dict(mapping)` takes nine times as long as `copy` for one that something was ever deleted from.
-    """
+
+def plain(mapping: Mapping[K, V]) -> dict[K, V]:
+    """A copy that is a dict: for who takes much away, and looks at what is left each time."""
     if isinstance(mapping, Layered):
-        return mapping.copy()
-    if type(mapping) is not dict:
-        return dict(mapping)
-    return mapping.copy() if len(mapping) <= SMALL_MAX else Layered(mapping, {}, len(mapping))
+        mapping = mapping.whole()
+    # `dict` takes nine times as long as `copy` for one that something was ever deleted from.
+    return mapping.copy() if type(mapping) is dict else dict(mapping)
 
 
 def including(mapping: Mapping[K, V], key: K, value: V) -> Mapping[K, V]:
@@ -63,10 +66,11 @@ class Layered(MutableMapping[K, V]):
     def copy(self) -> Layered[K, V]:
         """Another one with the same content, to be changed."""
         if self._merged is not None or len(self._recent) > RECENT_MAX:
-            return Layered(self._whole(), {}, self._size)
+            return Layered(self.whole(), {}, self._size)
         return Layered(self._bottom, self._recent.copy(), self._size)
 
-    def _whole(self) -> dict[K, V]:
+    def whole(self) -> dict[K, V]:
+        """All of it, as a dict that is not to be changed by anybody."""
         if not self._recent:
             return self._bottom
         whole = self._merged
@@ -78,7 +82,7 @@ class Layered(MutableMapping[K, V]):
         return whole
 
     def _settle(self) -> None:
-        self._bottom, self._recent, self._merged = self._whole(), {}, None
+        self._bottom, self._recent, self._merged = self.whole(), {}, None
 
     def get(self, key: Any, default: Any = None) -> Any:
         """As of a dict."""
@@ -117,19 +121,19 @@ class Layered(MutableMapping[K, V]):
         return self._size
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._whole())
+        return iter(self.whole())
 
     def keys(self) -> KeysView[K]:
         """Of a dict that is not changed any more, as all views here."""
-        return self._whole().keys()
+        return self.whole().keys()
 
     def values(self) -> ValuesView[V]:
         """In the order of the keys."""
-        return self._whole().values()
+        return self.whole().values()
 
     def items(self) -> ItemsView[K, V]:
         """In the order of the keys."""
-        return self._whole().items()
+        return self.whole().items()
 
     def __repr__(self) -> str:
-        return f"Layered({self._whole()!r})"
+        return f"Layered({self.whole()!r})"

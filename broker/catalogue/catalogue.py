@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
     from protocol.messages.create_acls import AclCreation
     from protocol.messages.update_features import FeatureUpdateKey
+    from protocol.records.metadata_records import ClientQuotaRecord
 
 PRODUCER_ID_BLOCK = 1_000
 
@@ -60,6 +61,7 @@ class Catalogue:
         self.image = TopicsImage()
         self.configs: Mapping[tuple[int, str], Mapping[str, str]] = {}  # (resource type, name) -> overrides
         self.credentials: users.Credentials = {}  # of those who log in by SCRAM
+        self.client_quotas: Sequence[ClientQuotaRecord] = ()
         self.features: Mapping[str, int] = {}  # the finalized levels, by name
         self.features_epoch = -1  # rises when they change
         self.broker_configs = broker_configs
@@ -110,6 +112,8 @@ class Catalogue:
             self._credentials_of, self._scram_changes = kept, kept.scram_changes
             self.credentials = dict(kept.scram)
             self._usual = {}
+        if delta is None or delta.rights:
+            self.client_quotas = tuple(kept.quotas.values())
         self._collisions = {name.replace(".", "_"): name for name in image.names()}
         if delta is None or delta.broker_reconfigured:
             self._effective.clear()

@@ -212,8 +212,8 @@ class ChangeQueue:
     def _refused(self, changes: list[_Change], error: Exception) -> None:
         """The write failed: nothing of the round holds, so the state is read again from what is durable.
 
-        What was refused because of a change before it ("already exists") does not hold either: Kafka's QuorumController
-        lets such an answer wait for the records that it has seen, and fails it with them.
+        What was refused behind other changes may have been refused because of them ("already exists"), and does not
+        hold either: Kafka's QuorumController lets results without records wait for those it has seen, and fails them.
         """
         for change in changes:
             if change.result.error is ErrorCode.NONE or change.after_others:

@@ -52,7 +52,7 @@ def describe_client_quotas(
     refused = _refusal(request.components)
     if refused is not None:
         return DescribeClientQuotasResponse(error_code=refused[0], error_message=refused[1], entries=None)
-    kept = list(broker.catalogue.state.kept.quotas.values())
+    kept = broker.catalogue.client_quotas
     wanted = {component.entity_type: component for component in request.components}
 
     def steps() -> Steps[DescribeClientQuotasResponse]:

@@ -17,7 +17,7 @@ from coordinator.classic.protocols import add_votes
 from coordinator.classic.tokens import EmptyGroupToken
 from coordinator.events import GroupEvent
 from coordinator.group import Group, GroupState, Member, Rebalance
-from coordinator.layered import changeable, including, without
+from coordinator.layered import changeable, including, plain, without
 from coordinator.outcome import AppendToken, CancelTimer, Outcome, Reply, ReplyTo, SetTimer
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -190,6 +190,14 @@ class Draft:
             self._owns_members = True
         return self.members  # type: ignore[return-value]  # to be changed since the line above
 
+    def _members_that_go(self) -> dict[str, Member]:
+        """As `own_members`, a dict: of ten thousand that go in a row each may have led."""
+        members = self.members
+        if not self._owns_members or type(members) is not dict:
+            members = self.members = plain(members)
+            self._owns_members = True
+        return members
+
     def replace_members(self, members: dict[str, Member]) -> None:
         """Take these members, same ids or not; who calls this keeps votes, statics and counts right."""
         self.members = members
@@ -216,7 +224,7 @@ class Draft:
 
     def remove_member(self, member_id: str) -> Member:
         """Take a member out, answer what it had parked, and pass leadership on to the oldest that is left."""
-        members = self.own_members()
+        members = self._members_that_go()
         member = members.pop(member_id)
         self._vote(member, -1)
         if member.instance_id is not None:

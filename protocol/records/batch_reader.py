@@ -113,7 +113,7 @@ def read_keys_values(
             size = data[at + 1]
             at += 2
             if size >= 0x80:
-                size, at = decode_uvarint(data, at - 1)
+                size, at = _size_within(end, data, at - 1)
             if size & 1:
                 if size != 1:
                     raise _corrupt(header, "a key has a negative length")
@@ -125,7 +125,7 @@ def read_keys_values(
             size = data[at]
             at += 1
             if size >= 0x80:
-                size, at = decode_uvarint(data, at - 1)
+                size, at = _size_within(end, data, at - 1)
             if size & 1:
                 if size != 1:
                     raise _corrupt(header, "a value has a negative length")
@@ -177,12 +177,25 @@ def _corrupt(header: BatchHeader, what: str) -> CorruptBatch:
     return CorruptBatch(f"batch at offset {header.base_offset}: {what}")
 
 
+def _size_within(end: int, data: bytes, at: int) -> tuple[int, int]:
+    """The length at `at` as a zig-zag number that is not decoded yet, of which nothing passes `end`.
+
+    A slice beyond the data would be silently shorter, and native code has none beyond 64 bits.
+    """
+    size, at = decode_uvarint(data, at)
+    if size > 2 * end:
+        raise CorruptBatch(f"a field of {size >> 1} bytes passes the end of its batch")
+    return size, at
+
+
 def _nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
     size, at = decode_varint(data, at)
     if size < 0:
         if size != -1:
             raise CorruptBatch(f"a field has the length {size}")
         return None, at
+    if size > len(data):
+        raise CorruptBatch(f"a field of {size} bytes passes the end of its batch")
     end = at + size
     # A slice beyond the data would be silently shorter; the caller compares `end` with the record's.
     return data[at:end], end

@@ -21,6 +21,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.broker_process import ROOT, eventually
+from tests.support.certificates import Authority
 from tests.support.connections import Harness
 from tests.support.wire import Wire
 
@@ -403,11 +404,24 @@ def test_it_says_how_long_its_start_took_and_is_small_when_idle(serve):
     assert pages * os.sysconf("SC_PAGE_SIZE") < 60 * 1024 * 1024
 
 
-def test_openssl_is_loaded_only_where_something_is_encrypted(serve):
+@pytest.mark.skipif("_ssl" in sys.builtin_module_names, reason="this Python has it built in")
+def test_openssl_is_loaded_only_where_something_is_encrypted(serve, tmp_path):
     """asyncio and uvloop import it for what nothing here uses (docs/decisions/openssl.md)."""
-    plain = serve()
-    plain.ready()
-    assert "libssl" not in Path(f"/proc/{plain.process.pid}/maps").read_text()
+    path = tmp_path / "server.pem"
+    path.write_bytes(Authority().issue("localhost").pem())
+
+    def loaded(*arguments: str) -> bool:
+        program = serve(*arguments)
+        program.ready()
+        return "_ssl." in Path(f"/proc/{program.process.pid}/maps").read_text()
+
+    assert not loaded(f"--override=log.dirs={tmp_path / 'plain'}")
+    assert loaded(
+        f"--override=log.dirs={tmp_path / 'encrypted'}",
+        "--override=listeners=SSL://127.0.0.1:0",
+        "--override=ssl.keystore.type=PEM",
+        f"--override=ssl.keystore.location={path}",
+    )
 
 
 def test_asyncio_goes_without_openssl_and_others_import_it_later():

@@ -83,3 +83,14 @@ def test_who_joins_a_large_classic_group_or_syncs_copies_no_others() -> None:
     broker.sync(ids[1], broker.live.generation)
     assert type(broker.live.pending_sync) is Layered
     assert list(broker.live.pending_sync) == [ids[0], *ids[2:]]
+
+
+@pytest.mark.usefixtures("small")
+def test_when_all_members_of_a_large_group_go_at_once_it_is_not_gone_through_for_each() -> None:
+    """Each of them leads when the one before it has gone."""
+    broker = ClassicDriver()
+    ids = broker.stable_group(*"abcdefghijklmnopqrstuvwxyz")
+    with patch.object(Layered, "whole", autospec=True, side_effect=Layered.whole) as whole:
+        broker.leave(*ids[:-1])
+    assert list(broker.live.members) == ids[-1:] == [broker.live.leader_id]
+    assert whole.call_count < len(ids) / 2

@@ -11,6 +11,7 @@ from broker.catalogue import startup
 from broker.catalogue.cluster_state import BROKER_RESOURCE, ClusterState
 from broker.catalogue.config_changes import ConfigChange, ConfigOperation
 from broker.catalogue.opening import Found
+from broker.catalogue.quotas import Alteration
 from broker.catalogue.topic_changes import NewTopic, Placing
 from broker.catalogue.topics_delta import TopicsDelta
 from broker.config.config_def import ConfigKey, ConfigType
@@ -503,6 +504,25 @@ def test_what_is_refused_because_of_a_change_that_is_not_durable_is_not_refused_
     assert told[1:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3  # a name that is none is refused when it is asked again
     disk.full = False
     assert create("t", "t") == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def test_quotas_are_told_when_they_are_durable(tmp_path: Path) -> None:
+    """As everything is: the disk may refuse them yet."""
+    told: list[tuple[int, int]] = []
+    disk = Disk()
+    driver = CatalogueDriver(tmp_path, disk=disk)
+    catalogue = driver.catalogue
+
+    def fdatasync(fd: int) -> None:
+        told.append((len(catalogue.state.kept.quotas), len(catalogue.client_quotas)))
+
+    disk.fdatasync = disk.fsync = fdatasync  # type: ignore[method-assign]
+    wish = Alteration((("user", "a"),), (("producer_byte_rate", 5.0),))
+    (done,) = driver.all(lambda answer: catalogue.alter_quotas([wish], answer))
+
+    assert done.error is ErrorCode.NONE
+    assert set(told) == {(1, 0)}
+    assert [record.value for record in catalogue.client_quotas] == [5.0]
 
 
 def test_a_directory_of_a_larger_cluster_is_refused(tmp_path: Path) -> None:

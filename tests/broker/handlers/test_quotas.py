@@ -42,6 +42,7 @@ def desk(tmp_path: Path) -> Desk:
         quota(6, "connection_creation_rate", ip="10.0.0.1"),
     ):
         made.driver.catalogue.state.apply(record)
+    made.driver.catalogue.client_quotas = tuple(made.driver.catalogue.state.kept.quotas.values())
     return made
 
 

@@ -14,6 +14,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from protocol.errors import ErrorCode
 from protocol.records import batch as b
 from protocol.records.batch import Record
+from protocol.records.errors import CorruptBatch
+from protocol.records.varint import encode_uvarint
 
 NOW = 1_700_000_000_000
 CODECS = [0, 1, 2, 3, 4]
@@ -354,6 +356,27 @@ def test_a_batch_that_announces_other_records_than_it_holds_is_refused(codec: in
     struct.pack_into(">i", more, 23, 3)
     with pytest.raises(b.InvalidRecord, match="4 records are announced, after 3 no whole one comes"):
         b.validate_records(resealed(more))
+
+
+@pytest.mark.parametrize("bits", [31, 32, 62, 63, 64, 69])
+@pytest.mark.parametrize("of", ["record", "key", "value", "header", "headers"])
+def test_no_length_is_too_long_to_be_damage(of: str, bits: int):
+    """Of as many bits as ten bytes hold, and more than native code counts with: damage as any other."""
+    huge = encode_uvarint(1 << bits)
+
+    def length(what: str) -> bytes:
+        return huge if what == of else b"\x02"
+
+    fields = bytes(3) + length("key") + b"k" + length("value") + b"v" + length("headers") + length("header") + b"h\x01"
+    record = (huge if of == "record" else encode_uvarint(2 * len(fields))) + fields
+    made = b.encode_batch([Record(0, NOW, None, None)])
+    made[61:] = record
+    for batch in (resealed(made), bytes(resealed(made))):
+        with pytest.raises(CorruptBatch):
+            list(b.iterate_records(batch))
+        if not of.startswith("header"):  # which who reads keys and values goes past
+            with pytest.raises(CorruptBatch):
+                b.read_keys_values(batch)
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
