@@ -6,11 +6,18 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from storage.directory.meta_properties import parse_properties
@@ -176,8 +183,7 @@ class Load:
                         consumer.close()
                         return
                 if error is None:
-                    number = int(message.value().rstrip(b"x"))
-                    self.read[number] = self.read.get(number, 0) + 1
+                    self._count(message)
             if messages:
                 heard_at = time.monotonic()
                 consumer.commit()
@@ -186,9 +192,27 @@ class Load:
                 threading.Thread(target=consumer.close, daemon=True).start()
                 return
         else:
-            with suppress(KafkaException):  # all may be committed
-                consumer.commit(asynchronous=False)
+            self._commit_all(consumer, told)
         consumer.close()
+
+    def _commit_all(self, consumer: Consumer, told: Callable[[object], None]) -> None:
+        """Of what was read; a commit may be refused while the group rebalances, or its broker have gone."""
+        until = time.monotonic() + LOST_AFTER_S
+        while time.monotonic() < until:
+            try:
+                consumer.commit(asynchronous=False)
+                return
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._NO_OFFSET:  # all is committed
+                    return
+                told(error)
+                message = consumer.poll(0.5)
+                if message is not None and message.error() is None:
+                    self._count(message)
+
+    def _count(self, message: Message) -> None:
+        number = int(message.value().rstrip(b"x"))
+        self.read[number] = self.read.get(number, 0) + 1
 
     def wait_until_written(self, count: int) -> None:
         """Until so many records are on their way and a part of them has been read."""
@@ -216,7 +240,7 @@ class Load:
             ) from None
         finally:
             self._reading.set()
-            self._threads[1].join(20)
+            self._threads[1].join(2 * LOST_AFTER_S)
 
     def check(self, broker: BrokerProcess) -> None:
         """`check_at` this broker."""
@@ -229,7 +253,8 @@ class Load:
             values = [int(value) for _, value in records(address, self._topic, partition)]
             assert values == list(range(partition, self.written, PARTITIONS)), f"partition {partition}"
             ends[partition] = len(values)
-        assert committed(address, "readers", self._topic) == ends
+        found = committed(address, "readers", self._topic)
+        assert found == ends, self.told[-20:]
 
 
 def records(address: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
