@@ -393,10 +393,19 @@ def test_kafkas_dump_tool_reads_every_file_that_clients_made_kohort_write(tmp_pa
 
     for text in (dumped, checked):
         assert not re.search("mismatch|Found|not valid|Exception|isvalid: false", text), text[-3000:]
-    assert checked.count("passed sanity check") == len(names(".index", ".timeindex").split(","))
+    indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
+    assert [line for line in checked.splitlines() if not line.startswith("Dumping")] == [
+        f"{file} is empty." if _without_entries(file) else f"{file} passed sanity check." for file in indexes
+    ]
+    assert not all(map(_without_entries, indexes))
     ours = [inspect_partition(folder) for folder in folders]
     assert not [problem for one in ours for problem in one.problems]
     assert len(re.findall(r"^\| offset: ", dumped, re.MULTILINE)) == sum(one.record_count for one in ours) > 30_000
+
+
+def _without_entries(index: Path) -> bool:
+    """A segment shorter than `log.index.interval.bytes`; of a time index Kafka's tool does not say so."""
+    return index.suffix == ".index" and index.stat().st_size == 0
 
 
 def _folders(*paths: Path) -> dict[str, set[str]]:
