@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from broker.partitions.move_folders import flushed_offset, note_flushed
 from storage.errors import StorageError
 from storage.log import handover
 from storage.log.partition_log import PartitionLog
@@ -28,7 +29,8 @@ LAST_BYTES = 256 * 1024
 MOST_LAST_BYTES = 4 * 1024 * 1024
 """And the most that it may become, where producers are as fast as the copying."""
 PATIENT_PIECES = 32
-_FLUSHED_EVERY = 64 * 1024 * 1024
+FLUSHED_EVERY = 64 * 1024 * 1024
+"""Bytes of a copy: what a crash may have copied again."""
 
 Key = tuple[str, int]
 
@@ -36,7 +38,7 @@ Key = tuple[str, int]
 class Step(Enum):
     """How far a move is."""
 
-    MAKING = "making"  # the folder is not durable yet
+    CREATING = "creating"  # the folder is not durable yet
     COPYING = "copying"
     HANDING_OVER = "handing over"  # appends go to the copy
     OVER = "over"
@@ -64,7 +66,7 @@ class Move:
         self.topic_id = topic_id
         self.to = to
         self.folder = folder
-        self.step = Step.MAKING if folder is None else Step.COPYING
+        self.step = Step.CREATING if folder is None else Step.COPYING
         self.copy: PartitionLog | None = None
         self.source: PartitionLog | None = None  # the log that is copied
         self.offset = 0  # to be copied next
@@ -73,12 +75,17 @@ class Move:
         self.unflushed = 0
 
     def open(self, source: PartitionLog, first_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Open the copy, with what an earlier life of the broker has put there; False when that is of no use.
+        """Open the copy, with what an earlier life of the broker has flushed there; False when that is of no use.
 
         In a thread. Raises: StorageError, CorruptFile, OSError.
         """
         assert self.folder is not None
+        flushed = flushed_offset(self.folder)
         copy = PartitionLog.open(self.folder, config, log_start_offset=first_offset, now_ms=now_ms, tail=None)
+        if flushed is None and copy.size_bytes > 0:
+            return False
+        if flushed is not None and flushed < copy.log_end_offset:
+            copy.truncate_to(flushed)
         if not handover.agree(copy, source):
             return False
         self.copy, self.source, self.offset = copy, source, copy.log_end_offset
@@ -106,8 +113,8 @@ class Move:
         self.copy.append_assigned(data, now_ms=now_ms)
         self.offset = piece.next_offset
         self.unflushed += len(data)
-        if self.unflushed >= _FLUSHED_EVERY:
-            self.copy.flush()
+        if self.unflushed >= FLUSHED_EVERY:
+            note_flushed(self.copy.directory, self.copy.flush(), self.copy.state.disk)
             self.unflushed = 0
 
     def copy_rest(self, now_ms: int) -> int:

@@ -1,6 +1,9 @@
-"""The two renames of a move: the source loses its plain name, and the copy gets it.
+"""The folder of a move's copy: made, marked with how far it is on the disk, and renamed at the end.
 
-Source: ours; Kafka renames the copy first (LogManager.replaceCurrentWithFutureLog).
+Two renames end a move: the source loses its plain name, and the copy gets it.
+
+Source: ours; Kafka renames the copy first (LogManager.replaceCurrentWithFutureLog), and has how far a copy is on the
+disk in its recovery point.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
 from storage.directory.log_directory import suffixed_name
-from storage.errors import StorageError
+from storage.errors import CorruptFile, StorageError
+from storage.files import DISK, replace_file
+from storage.reading.checkpoints import format_checkpoint, parse_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +22,11 @@ if TYPE_CHECKING:
 
     from broker.partitions.move import Key
     from storage.directory.log_directory import LogDirectory
+    from storage.files import Disk
+    from storage.log.partition_log import PartitionLog
+    from storage.state.flush import FlushTicket
+
+FLUSHED = "copied-offset-checkpoint"
 
 log = get_logger(__name__)
 
@@ -53,3 +63,35 @@ def make(to: LogDirectory, key: Key, topic_id: bytes, new_uuid: Callable[[], byt
     if to.folder(*key).exists():
         raise StorageError("is in the way:", to.folder(*key))
     return to.create_future(*key, topic_id, unique=new_uuid())
+
+
+def flushed_offset(folder: Path) -> int | None:
+    """Everything that a copy has below this offset was on the disk once; None when that is not said.
+
+    What lies above may have a hole: a power loss keeps a later segment, and of the one before it nothing.
+    Raises: CorruptFile. May raise `OSError`.
+    """
+    path = folder / FLUSHED
+    try:
+        entries = parse_checkpoint(path, path.read_bytes())
+    except FileNotFoundError:
+        return None
+    if len(entries) != 1 or len(entries[0]) != 1 or not entries[0][0].isdigit():
+        raise CorruptFile(path, "is not one offset")
+    return int(entries[0][0])
+
+
+def note_flushed(folder: Path, offset: int, disk: Disk = DISK) -> None:
+    """Say so, durably. Raises: StorageError."""
+    replace_file(folder / FLUSHED, format_checkpoint([str(offset)]), disk)
+
+
+def flush_all(copy: PartitionLog, ticket: FlushTicket) -> None:
+    """A copy that is to become the partition: nobody will ask how far it is. Raises: StorageError. May raise `OSError`.
+
+    In a thread. After a crash before it has its name there is nothing to go on with, and it is begun anew.
+    """
+    path = copy.directory / FLUSHED
+    if path.exists():
+        copy.state.disk.unlink(path)
+    ticket.sync()

@@ -1,8 +1,9 @@
 """Partitions that are moved from one log directory to another while they are served.
 
-A copy is filled in a `-future` folder of the other directory, in threads, up to the high watermark. What is left is
-copied in one turn of the loop, and appends go to the copy from there on; nothing more is committed until the copy is on
-the disk, the metadata log says that the partition lies there, and the old folder is renamed to `-delete`, durably.
+A copy is filled in a `-future` folder of the other directory, in threads, up to the high watermark; of one that a stop
+has cut off, what was flushed counts. What is left is copied in one turn of the loop, and appends go to the copy from
+there on; nothing more is committed until the copy is on the disk, the metadata log says that the partition lies there,
+and the old folder is renamed to `-delete`, durably.
 
 Always true: what was committed is in the one folder with the partition's plain name; where there is none, in the
 `-future` folder of the directory that the metadata log names. A start goes by that (`adopt`).
@@ -21,7 +22,7 @@ from broker.catalogue.listeners import Preparing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
 from broker.partitions.move import PIECE_BYTES, Key, Move, Step
-from broker.partitions.move_folders import make, retire, take_name_later
+from broker.partitions.move_folders import flush_all, make, retire, take_name_later
 from broker.partitions.move_pace import Pace
 from broker.partitions.move_wishes import MoveRefused, checked
 from broker.partitions.settings import tail_of
@@ -127,7 +128,7 @@ class Moves(TopicsListener, Preparing):
             self._end(known, "partition_move_cancelled")
             known = None
         if known is not None:
-            if known.step is Step.MAKING:
+            if known.step is Step.CREATING:
                 self._answers[key].append(answer)
             else:
                 answer(ErrorCode.NONE)
@@ -247,7 +248,7 @@ class Moves(TopicsListener, Preparing):
         partition.hand_over(copy)
         move.step = Step.HANDING_OVER
         self._runtime.in_thread(
-            ticket.sync,
+            lambda: flush_all(copy, ticket),
             lambda _: self._flushed(move, partition, ticket),
             lambda error: self._take_back(move, partition, error),
         )

@@ -10,6 +10,7 @@ import pytest
 from broker.catalogue.requests import Result
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from broker.partitions.move_folders import FLUSHED, flushed_offset
 from cli import main
 from protocol.errors import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
@@ -270,23 +271,70 @@ def test_a_disk_that_fails_in_the_middle_loses_nothing(tmp_path: Path, fail: Any
     whole.stop()
 
 
-def test_a_move_that_a_stop_has_cut_off_goes_on_with_what_was_copied(tmp_path: Path) -> None:
-    whole = start(tmp_path)
-    whole.create("t", 1)
+def cut_off(whole: Whole, tmp_path: Path, pieces: int) -> Path:
+    """A copy of forty records of 300 KB in segments of 1 MiB, which a kill cut off after so many pieces."""
+    whole.create("t", 1, segment_bytes="1048576")
     for number in range(40):
-        write(whole, "t", 0, b"%04d" % number + bytes(100_000))
+        write(whole, "t", 0, b"%04d" % number + bytes(300_000))
     begin(whole, tmp_path / "b")
-    for _ in range(3):
+    for _ in range(pieces):
         whole.runtime.run_work()
     kill(whole)
     (copy,) = (tmp_path / "b").glob("t-0.*-future")
-    copied = sum(one.stat().st_size for one in copy.glob("*.log"))
-    assert copied > 1_000_000
+    assert len(list(copy.glob("*.log"))) > 3
+    return copy
+
+
+def ends_well(whole: Whole, tmp_path: Path) -> None:
+    whole.runtime.advance(5_000)
+    assert "t-0" in folders(tmp_path / "b")
+    assert not [one for one in folders(tmp_path / "b") if one.endswith("-future")]
+    assert not (tmp_path / "b" / "t-0" / FLUSHED).exists()
+    assert [value and value[:4] for value in values(whole)] == [b"%04d" % number for number in range(40)]
+    whole.stop()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_move_that_a_stop_has_cut_off_goes_on_with_what_was_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lost: bool
+) -> None:
+    """A power loss takes the one segment and leaves the next one: what lies above what was flushed is copied again."""
+    monkeypatch.setattr("broker.partitions.move.FLUSHED_EVERY", 4_000_000)
+    copy = cut_off(start(tmp_path), tmp_path, 9)
+    flushed = flushed_offset(copy)
+    assert flushed is not None
+    above = [one for one in sorted(copy.glob("*.log")) if int(one.stem) >= flushed]
+    assert flushed >= 10
+    assert len(above) > 1
+    if lost:
+        above[0].write_bytes(b"")
+    below = {one: one.stat().st_ino for one in copy.glob("*.log") if one not in above}
     whole = start(tmp_path)
     assert "partition_move_resumed" in whole.log.getvalue()
     assert "partition_move_begun_anew" not in whole.log.getvalue()
+    ends_well(whole, tmp_path)
+    assert all((tmp_path / "b" / "t-0" / one.name).stat().st_ino == inode for one, inode in below.items())
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_copy_of_which_nothing_was_flushed_is_begun_anew(tmp_path: Path, *, lost: bool) -> None:
+    copy = cut_off(start(tmp_path), tmp_path, 9)
+    assert flushed_offset(copy) is None
+    if lost:
+        sorted(copy.glob("*.log"))[1].write_bytes(b"")
+    whole = start(tmp_path)
+    assert "partition_move_resumed" in whole.log.getvalue()
+    ends_well(whole, tmp_path)
+    assert "partition_move_begun_anew" in whole.log.getvalue()
+
+
+def test_a_mark_that_is_none_fails_the_move_and_loses_nothing(tmp_path: Path) -> None:
+    copy = cut_off(start(tmp_path), tmp_path, 9)
+    (copy / FLUSHED).write_text("0\n1\nseven\n")
+    whole = start(tmp_path)
     whole.runtime.advance(5_000)
-    assert folders(tmp_path / "b") == ["t-0"]
+    assert "is not one offset" in whole.log.getvalue()
+    assert folders(tmp_path / "a") == ["t-0"]
     assert len(values(whole)) == 40
     whole.stop()
 
