@@ -102,6 +102,7 @@ def _run(
     broker.served = HANDLERS.keys()
     max_bytes, shares = _memory(broker.settings)
     broker.partitions.checks.limit_bytes = min(DECOMPRESSED_LIMIT_BYTES, shares.decompressed)
+    broker.partitions.look_room.limit_bytes = broker.partitions.checks.limit_bytes
     secured.open(runtime, broker)
     server = Server(broker, Routes(HANDLERS), shares, secured.by_name)
     ending = _Ending(composition, runtime, server)

@@ -5,11 +5,12 @@ Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, Lea
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.gathering import Steps, sliced
-from broker.loop.slices import InThread
+from broker.loop.slices import InThread, Until
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -22,6 +23,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from protocol.records.errors import CorruptBatch
+from storage.log.log_lookup import CROWDED
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
-    from storage.log.log_lookup import TimestampedOffset
+    from storage.log.log_lookup import LookRoom, TimestampedOffset
     from storage.log.partition_log import PartitionLog
 
 LATEST = -1
@@ -79,7 +81,8 @@ def _listed(broker: Broker, context: RequestContext, request: ListOffsetsRequest
             else:
                 try:
                     partition = _leader(broker, name, index, wanted.current_leader_epoch)
-                    yield from _look_up(partition, wanted, context.version, committed_only, result)
+                    room = broker.partitions.look_room
+                    yield from _look_up(partition, wanted, context.version, committed_only, room, result)
                 except CorruptBatch:
                     # As Kafka; and CORRUPT_MESSAGE would be asked for again and again.
                     result.error_code = ErrorCode.INVALID_RECORD
@@ -149,6 +152,7 @@ def _look_up(
     wanted: ListOffsetsPartition,
     version: int,
     committed_only: bool,
+    room: LookRoom,
     result: ListOffsetsPartitionResponse,
 ) -> Steps[None]:
     timestamp = wanted.timestamp
@@ -164,7 +168,7 @@ def _look_up(
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         pass  # no tiered storage: there is none
     else:
-        found = yield from _found(partition.log, timestamp)
+        found = yield from _found(partition.log, timestamp, room)
         # A hit at or above the end is no hit, even when an earlier record would do.
         if found is not None and found.offset < end:
             result.timestamp = found.timestamp
@@ -172,7 +176,7 @@ def _look_up(
             result.leader_epoch = partition.epoch_of(found.offset)
 
 
-def _found(log: PartitionLog, timestamp: int) -> Steps[TimestampedOffset | None]:
+def _found(log: PartitionLog, timestamp: int, room: LookRoom) -> Steps[TimestampedOffset | None]:
     """The record of a time, or the latest. What its search looks into is decompressed and read in a thread."""
     search = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
     result: Any = None
@@ -185,7 +189,9 @@ def _found(log: PartitionLog, timestamp: int) -> Steps[TimestampedOffset | None]
         if look is None:
             yield None
         else:
-            result = look.run() if look.is_short else (yield InThread(look.run))
+            result = look.run() if look.is_short else (yield InThread(partial(look.run, room)))
+            if result is CROWDED and room.holders:
+                yield Until(room.wait)
 
 
 def _epoch_end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition, result: EpochEndOffset) -> None:

@@ -27,6 +27,7 @@ from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings, tail_of
 from storage.directory.directory_check import is_full
 from storage.errors import StorageError
+from storage.log.log_lookup import LookRoom
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS
 
@@ -82,6 +83,7 @@ class Partitions:
         self.disks.on_change = self._disk_changed
         self.flusher = Flusher(runtime)
         self.checks = Checks(runtime)
+        self.look_room = LookRoom()
         self.fetch_sessions = FetchSessions(fetch_session_slots)
         self.failures: dict[Key, KafkaError] = {}
         """The partitions that are failed now and why: not empty means that the broker is not ready."""

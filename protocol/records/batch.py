@@ -31,6 +31,7 @@ from protocol.records.batch_reader import (
     Record,
     iterate_keys_values,
     iterate_records,
+    open_records,
     read_keys_values,
 )
 from protocol.records.batch_validation import RecordFacts, validate_records
@@ -70,6 +71,7 @@ __all__ = [
     "iterate_headers",
     "iterate_keys_values",
     "iterate_records",
+    "open_records",
     "read_header",
     "read_keys_values",
     "stamp",

@@ -41,8 +41,19 @@ def iterate_records(
 
     Raises: CorruptBatch, also between records; DecompressedTooLarge; UnsupportedCompression.
     """
+    return open_records(buffer, position, limit_bytes=limit_bytes)[0]
+
+
+def open_records(
+    buffer: Buffer, position: int = 0, *, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+) -> tuple[Iterator[Record], int]:
+    """As `iterate_records`, and how many bytes are held until the last of them."""
     header = read_header(buffer, position)
     data, at, end = _records_of(buffer, position, header, limit_bytes)
+    return _records(header, data, at, end), len(data)
+
+
+def _records(header: BatchHeader, data: bytes, at: int, end: int) -> Iterator[Record]:
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.is_log_append_time else None
     try:

@@ -9,16 +9,18 @@ Source: Kafka's UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimest
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from protocol.records.batch import HEADER_BYTES, iterate_records
+from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES, HEADER_BYTES, open_records
+from protocol.records.errors import DecompressedTooLarge
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.reading.batches import HEADER, OVERHEAD
 from storage.reading.transaction_index import AbortedTransaction, overlapping
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from protocol.records.batch import Record
     from storage.reading.batch_file import BatchFile
@@ -35,12 +37,14 @@ LOG_APPEND_TIME = 0x08  # attribute bit: all records have the batch's largest ti
 
 
 class Unfinished(Enum):
-    """There are more records to look at."""
+    """There are more records to look at, or others hold the room that it takes: look again."""
 
     UNFINISHED = 1
+    CROWDED = 2
 
 
 UNFINISHED: Final[Literal[Unfinished.UNFINISHED]] = Unfinished.UNFINISHED
+CROWDED: Final[Literal[Unfinished.CROWDED]] = Unfinished.CROWDED
 
 
 class TimestampedOffset(NamedTuple):
@@ -51,13 +55,47 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int
 
 
+class LookRoom:
+    """How many bytes looks may hold together, of batches that they have read and decompressed; one alone as many.
+
+    On the loop where it is not said otherwise.
+    """
+
+    __slots__ = ("_waiting", "holders", "limit_bytes")
+
+    def __init__(self, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.holders: dict[object, int] = {}  # how much each holds
+        self._waiting: list[Callable[[], None]] = []
+
+    def left_bytes(self) -> int:
+        """What nobody holds. In any thread."""
+        return self.limit_bytes - sum(tuple(self.holders.values()))
+
+    def enter(self, count: int) -> Callable[[], None]:
+        """Hold so many bytes; the result lets go of them, and is to be called on the loop. In any thread."""
+        holder = object()
+        self.holders[holder] = count
+        return partial(self._leave, holder)
+
+    def wait(self, again: Callable[[], None]) -> None:
+        """Call `again` once a holder has left."""
+        self._waiting.append(again)
+
+    def _leave(self, holder: object) -> None:
+        if self.holders.pop(holder, None) is not None:
+            waiting, self._waiting = self._waiting, []
+            for again in waiting:
+                again()
+
+
 class Look:
     """One batch whose records must be looked at: is one of them as late as `timestamp`, and which is the first?
 
     With `latest`: the first of the latest ones, if they are as late as that.
 
     `run` reads and decompresses it and goes through at most `RECORDS_AT_ONCE` records; it may be called in any thread,
-    again for as long as it returns `UNFINISHED`.
+    by one at a time of those whose looks share a room, and again for as long as it returns `Unfinished`. Then `close`.
     """
 
     __slots__ = (
@@ -65,6 +103,7 @@ class Look:
         "_file",
         "_header",
         "_latest",
+        "_leave",
         "_position",
         "_records",
         "_start_offset",
@@ -90,28 +129,54 @@ class Look:
         self._latest = latest
         self._best: TimestampedOffset | None = None
         self._records: Iterator[Record] | None = None
+        self._leave: Callable[[], None] | None = None
         self.is_short = header[1] <= SHORT_BYTES and not header[5] & COMPRESSED
         """Whether it takes no longer than other steps of a request."""
 
-    def run(self) -> TimestampedOffset | Unfinished | None:
-        """The record, or None. Raises: StorageError, CorruptBatch."""
-        header = self._header
+    def run(self, room: LookRoom | None = None) -> TimestampedOffset | Unfinished | None:
+        """The record, or None. `CROWDED` when `room` is held by others.
+
+        Of a batch that is too large for the whole room the header is believed, and its beginning is the answer: who
+        reads from there misses nothing. Raises: StorageError, CorruptBatch.
+        """
         records = self._records
         if records is None:
-            end = self._position + header[1] + OVERHEAD
-            try:
-                records = self._records = iterate_records(self._file.read(self._position, end))
-            except OSError as error:
-                raise StorageError("cannot read", self._file.path(".log"), error) from error
+            opened = self._open(room or LookRoom())
+            if opened is CROWDED or isinstance(opened, TimestampedOffset):
+                return opened
+            records = self._records = opened
         seen = 0
         for record in islice(records, RECORDS_AT_ONCE):
             seen += 1
             if record.timestamp >= self._timestamp and record.offset >= self._start_offset:
-                self._best = TimestampedOffset(record.timestamp, record.offset, header[2])
+                self._best = TimestampedOffset(record.timestamp, record.offset, self._header[2])
                 if not self._latest:
                     return self._best
                 self._timestamp = record.timestamp + 1
         return UNFINISHED if seen == RECORDS_AT_ONCE else self._best
+
+    def _open(self, room: LookRoom) -> Iterator[Record] | TimestampedOffset | Literal[Unfinished.CROWDED]:
+        base, length, epoch, _, _, _, _, _, latest, *_ = self._header
+        alone, left_bytes = not room.holders, room.left_bytes()
+        if left_bytes < length and not alone:
+            return CROWDED
+        end = self._position + length + OVERHEAD
+        try:
+            records, held_bytes = open_records(self._file.read(self._position, end), limit_bytes=max(left_bytes, 0))
+        except DecompressedTooLarge:
+            if not alone:  # perhaps it is by now: the loop goes on meanwhile
+                return CROWDED
+            return TimestampedOffset(latest, max(base, self._start_offset), epoch)
+        except OSError as error:
+            raise StorageError("cannot read", self._file.path(".log"), error) from error
+        self._leave = room.enter(held_bytes)
+        return records
+
+    def close(self) -> None:
+        """Let go of the batch. On the loop."""
+        self._records = None
+        if self._leave is not None:
+            self._leave()
 
 
 Search: TypeAlias = "Generator[Look | None, Any, TimestampedOffset | None]"
@@ -190,10 +255,13 @@ def _search(segment: Segment, timestamp: int, start_offset: int) -> Search:
 
 
 def _looked(look: Look) -> Search:
-    while True:
-        result = yield look
-        if result is not UNFINISHED:
-            return cast("TimestampedOffset | None", result)
+    try:
+        while True:
+            result = yield look
+            if not isinstance(result, Unfinished):
+                return cast("TimestampedOffset | None", result)
+    finally:
+        look.close()
 
 
 def timestamp_at(log: LogState, offset: int) -> int:

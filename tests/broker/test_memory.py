@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from broker.handlers.list_offsets import MAX_TIMESTAMP
 from protocol.errors import ErrorCode
 from protocol.frames import encode_request
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
@@ -197,6 +199,34 @@ def test_what_bombs_decompress_to_is_within_the_bound(small: Kohort) -> None:
     answers, peak, _ = among_a_crowd(small, [encode_request(produce(records), 9, 1, "bomb")] * 50, 50)
     assert b"" not in answers
     assert peak < BOUND, f"{peak / MB:.0f} MB"
+
+
+@pytest.mark.parametrize("value_bytes", [100, 5 * MB])
+def test_looks_into_what_a_trusted_producer_has_written_are_within_the_bound(tmp_path: Path, value_bytes: int) -> None:
+    """Sixty clients want the latest record of a batch of 5 MB, and of one of 100 MB: more than all the room."""
+    settings = {
+        "kohort.memory.max.bytes": BOUND,
+        "kohort.log.level": "warn",
+        "kohort.trusted.topics": "trusted",
+    }
+    count = 50_000 if value_bytes == 100 else 20
+    its = [Record(number, 1_700_000_000_000 + number % 7, b"k", bytes(value_bytes)) for number in range(count)]
+    wanted = [ListOffsetsPartition(partition_index=0, timestamp=MAX_TIMESTAMP)]
+    latest = ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, topics=[ListOffsetsTopic(name="trusted", partitions=wanted)]
+    )
+    with Kohort(tmp_path, settings) as broker, contextlib.ExitStack() as others:
+        with Wire(broker.address) as wire:
+            wire.create_topic("trusted", 1)
+            assert error_of(wire.call(produce(bytes(encode_batch(its, compression=4)), "trusted"), 9)) == 0
+        forget_peak(broker)
+        clients = [others.enter_context(Wire(broker.address)) for _ in range(60)]
+        for client in clients:
+            client.send(latest, 7)
+        found = {client.receive().topics[0].partitions[0].offset for client in clients}
+        peak = peak_bytes(broker)
+    assert peak < BOUND, f"{peak / MB:.0f} MB"
+    assert found == {6 if value_bytes == 100 else 0}
 
 
 @pytest.mark.slow

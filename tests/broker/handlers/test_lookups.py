@@ -100,6 +100,62 @@ def test_a_batch_of_many_records_is_gone_through_a_few_at_a_time(
     assert answer.response.topics[0].partitions[0].offset == 94
 
 
+def work_all(plane: DataPlane) -> int:
+    """Do all that waits for a thread; the most bytes that looks held at a time."""
+    most, room = 0, plane.broker.partitions.look_room
+    while plane.runtime.works:
+        plane.runtime.run_work()
+        most = max(most, room.limit_bytes - room.left_bytes())
+        plane.runtime.turn()
+    assert not room.holders
+    return most
+
+
+def rising(plane: DataPlane, topic: str, records: int, value_bytes: int, first: int = 0) -> None:
+    """A compressed batch of records, each a millisecond later than the one before; the log starts at `first`."""
+    plane.create(topic)
+    its = [Record(at, NOW_MS + at, b"k", bytes(value_bytes)) for at in range(records)]
+    plane.partition(topic).produce(encode_batch(its, compression=LZ4), NOW_MS, 9)
+    if first:
+        plane.partition(topic).delete_records_before(first)
+
+
+def test_looks_of_many_clients_hold_no_more_than_their_room(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has read a part of its batch when the next one's turn comes: the others wait until there is room."""
+    monkeypatch.setattr(log_lookup, "RECORDS_AT_ONCE", 10)
+    rising(plane, "long", 95, 1_000)
+    plane.broker.partitions.look_room.limit_bytes = 250_000
+    answers = [ask(plane, asked(1, NOW_MS + 94, "long")) for _ in range(20)]
+    assert 190_000 < work_all(plane) < 250_000
+    assert [one.response.topics[0].partitions[0].offset for one in answers] == [94] * 20
+
+
+def test_a_client_that_goes_makes_room(plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lookup, "RECORDS_AT_ONCE", 10)
+    rising(plane, "long", 95, 1_000)
+    plane.broker.partitions.look_room.limit_bytes = 100_000
+    gone, waits = (ask(plane, asked(1, NOW_MS + 94, "long")) for _ in range(2))
+    for _ in range(3):
+        plane.runtime.run_work()
+        plane.runtime.turn()
+    assert len(plane.broker.partitions.look_room.holders) == 1
+    gone.abandon()
+    work_all(plane)
+    assert not gone.done
+    assert waits.response.topics[0].partitions[0].offset == 94
+
+
+@pytest.mark.parametrize("first", [0, 40])
+def test_of_a_batch_that_is_larger_than_all_room_the_header_is_believed(plane: DataPlane, first: int) -> None:
+    """Its beginning is told, so that a reader that goes there misses nothing."""
+    rising(plane, "large", 95, 1_000, first)
+    plane.broker.partitions.look_room.limit_bytes = 50_000
+    answers = [ask(plane, asked(1, time, "large")) for time in (NOW_MS + 90, MAX_TIMESTAMP)]
+    assert work_all(plane) == 0
+    found = [answer.response.topics[0].partitions[0] for answer in answers]
+    assert [(one.offset, one.timestamp, one.error_code) for one in found] == [(first, NOW_MS + 94, 0)] * 2
+
+
 def test_a_log_that_goes_while_it_is_looked_into_is_answered(plane: DataPlane) -> None:
     answer = ask(plane, asked(2, NOW_MS))
     plane.delete("t")
@@ -121,14 +177,14 @@ def test_the_latest_of_many_ever_later_records_is_found_in_one_look(
     partition.produce(encode_batch(rising, compression=LZ4), NOW_MS, 9)
     partition.delete_records_before(50)
     reads = 0
-    read = log_lookup.iterate_records
+    read = log_lookup.open_records
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal reads
         reads += 1
-        return read(*arguments)
+        return read(*arguments, **options)
 
-    monkeypatch.setattr(log_lookup, "iterate_records", counted)
+    monkeypatch.setattr(log_lookup, "open_records", counted)
     found = partition.log.offset_of_max_timestamp()
     assert found is not None
     assert (found.offset, found.timestamp) == (99, NOW_MS - 51)
