@@ -11,7 +11,7 @@ A dict is the quicker one to read and stays one up to `SMALL_MAX` entries. The o
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -26,8 +26,8 @@ _ABSENT: Any = object()
 def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
     """A copy to be changed by who asks for it, until it is part of a value."""
     if type(mapping) is dict:
-        return mapping.copy() if len(mapping) <= SMALL_MAX else Layered(mapping, {}, len(mapping))
-    return mapping.copy() if isinstance(mapping, Layered) else dict(mapping)
+        return mapping.copy() if len(mapping) <= SMALL_MAX else _mapping(Layered(mapping, {}, len(mapping)))
+    return _mapping(mapping.copy()) if isinstance(mapping, Layered) else dict(mapping)
 
 
 def plain(mapping: Mapping[K, V]) -> dict[K, V]:
@@ -52,8 +52,15 @@ def without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
     return copy
 
 
-class Layered(MutableMapping[K, V]):
-    """See the module. `bottom` is not to be changed by anybody any more."""
+def _mapping(layered: Layered[K, V]) -> MutableMapping[K, V]:
+    return cast("MutableMapping[K, V]", layered)
+
+
+class Layered(Generic[K, V]):  # noqa: PLW1641  # no more hashable than a dict
+    """See the module. `bottom` is not to be changed by anybody any more.
+
+    It is registered as a mapping and does not inherit from one, which no native class can.
+    """
 
     __slots__ = ("_bottom", "_merged", "_recent", "_size")
 
@@ -117,6 +124,21 @@ class Layered(MutableMapping[K, V]):
         else:
             del self._recent[key]
 
+    def pop(self, key: Any, default: Any = _ABSENT) -> Any:
+        """As of a dict. Raises: KeyError."""
+        found = self.get(key, _ABSENT)
+        if found is not _ABSENT:
+            del self[key]
+            return found
+        if default is _ABSENT:
+            raise KeyError(key)
+        return default
+
+    def update(self, other: Mapping[K, V]) -> None:
+        """As of a dict, from a mapping."""
+        for key, value in other.items():
+            self[key] = value
+
     def __len__(self) -> int:
         return self._size
 
@@ -135,5 +157,13 @@ class Layered(MutableMapping[K, V]):
         """In the order of the keys."""
         return self.whole().items()
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Layered):
+            return self.whole() == other.whole()
+        return self.whole() == dict(other) if isinstance(other, Mapping) else NotImplemented
+
     def __repr__(self) -> str:
         return f"Layered({self.whole()!r})"
+
+
+MutableMapping.register(Layered)

@@ -20,21 +20,28 @@ def value(cls: type[Value]) -> type[Value]:
     return dataclass(slots=True)(cls)
 
 
-_SHAPES: dict[type, tuple[Callable[[Any], tuple[Any, ...]], dict[str, int]]] = {}
+_COPIERS: dict[type, Callable[[Any], Any]] = {}
 
 
 def altered(value: Value, **changes: Any) -> Value:
     """`dataclasses.replace` at half its cost, for values whose constructor takes every field in order.
 
-    A rebalance of a thousand members makes some thousands of these.
+    A rebalance of a thousand members makes some thousands of these. Native classes are compiled with a `__copy__`.
     """
     kind = type(value)
-    shape = _SHAPES.get(kind)
-    if shape is None:
-        names = [field.name for field in fields(value)]  # type: ignore[arg-type]  # any slotted dataclass
-        shape = _SHAPES[kind] = attrgetter(*names), {name: place for place, name in enumerate(names)}
-    read, indices = shape
-    content = list(read(value))
+    copier = _COPIERS.get(kind)
+    if copier is None:
+        copier = _COPIERS[kind] = getattr(kind, "__copy__", None) or _copier(kind)
+    changed: Value = copier(value)
     for name, new in changes.items():
-        content[indices[name]] = new
-    return kind(*content)
+        setattr(changed, name, new)  # nobody has seen it yet
+    return changed
+
+
+def _copier(kind: type[Value]) -> Callable[[Value], Value]:
+    read = attrgetter(*[field.name for field in fields(kind)])  # type: ignore[arg-type]  # any slotted dataclass
+
+    def copied(value: Value) -> Value:
+        return kind(*read(value))
+
+    return copied

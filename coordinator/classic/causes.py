@@ -29,12 +29,14 @@ def cause_by(
     now_ms: int, trigger: str, member: Member, reason: str | None = None, detail: Mapping[str, Any] | None = None
 ) -> Cause:
     """A cause that one member is."""
+    client_id, client_host = member.acting
     return Cause(
         now_ms,
         trigger,
         member.member_id,
         member.instance_id,
-        *member.acting,
+        client_id,
+        client_host,
         reason[:REASON_MAX_CHARS] if reason else None,
         detail if detail is not None else {},
     )

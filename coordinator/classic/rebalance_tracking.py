@@ -132,7 +132,8 @@ def cause_record(cause: Cause) -> dict[str, Any]:
 
 def who(member: Member) -> events.Who:
     """Who it is, and which process acts."""
-    return events.Who(member.member_id, member.instance_id, *member.acting)
+    client_id, client_host = member.acting
+    return events.Who(member.member_id, member.instance_id, client_id, client_host)
 
 
 def member_facts(member: Member) -> dict[str, Any]:

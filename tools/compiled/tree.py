@@ -40,6 +40,7 @@ NATIVE = [
     "coordinator.consumer",
     "coordinator.folding",
     "coordinator.group",
+    "coordinator.layered",
     "coordinator.load_summary",
     "coordinator.loaded_records",
     "coordinator.loading",
@@ -112,6 +113,7 @@ DECORATED = {
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
 }
 VARIABLES = {
+    "coordinator.layered": ("RECENT_MAX", "SMALL_MAX"),
     "broker.partitions.checks": ("USUAL_BYTES",),
     "storage.log.log_lookup": ("RECORDS_AT_ONCE",),
     "storage.reading.walk": ("CHUNK_BYTES", "WINDOW_BYTES"),

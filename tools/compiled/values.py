@@ -118,13 +118,19 @@ class _Expansion:
         return lines
 
     def methods(self) -> list[str]:
-        """`__init__`, `__repr__`, `__eq__` and, if frozen, `__hash__`: those that the class does not have itself."""
+        """`__init__`, `__repr__`, `__eq__` and, if frozen, `__hash__`: those that the class does not have itself.
+
+        A value gets a `__copy__` for `coordinator.values.altered` too.
+        """
         result: list[str] = []
         made = {"__init__": self.params.init, "__repr__": self.params.repr, "__eq__": self.params.eq}
         made["__hash__"] = self.params.eq and self.params.frozen
         for name, wanted in made.items():
             if wanted and name not in self.methods_there:
                 result += ["", *getattr(self, name.strip("_"))()]
+        decorator = _decorator(self.node)
+        if isinstance(decorator, ast.Name) and decorator.id == "value":
+            result += ["", *self.copy()]
         return result
 
     def init(self) -> list[str]:
@@ -199,6 +205,10 @@ class _Expansion:
     def hash(self) -> list[str]:
         compared = "".join(f"self.{f.name}, " for f in dataclasses.fields(self.cls) if f.compare)
         return ["    def __hash__(self) -> int:", f"        return hash(({compared}))"]
+
+    def copy(self) -> list[str]:
+        content = ", ".join(f"self.{field.name}" for field in dataclasses.fields(self.cls))
+        return [f"    def __copy__(self) -> {self.cls.__name__}:", f"        return {self.cls.__name__}({content})"]
 
 
 def _names(source: str) -> set[str]:
