@@ -28,27 +28,35 @@ class SimulatedDisk(RecordingDisk):
         super().__init__(root)
         self.random = chance
         self.doubt = 0.0  # how probably an operation fails
+        self.only = ""  # in this folder below the root; everywhere
         self._recorded = RecordedWorld()
         for name in ("open", "pwrite", "pread", "rename", "unlink", "mkdir", "ftruncate"):
             setattr(self, name, self._doubtful(self.__dict__.get(name) or getattr(Disk, name)))
-        self.refuse_sync = lambda _: self._refuses()  # type: ignore[method-assign]
+        self.refuse_sync = self._refuses  # type: ignore[method-assign]
 
-    def _refuses(self) -> bool:
-        return self.doubt > 0 and self.random.random() < self.doubt
+    def _refuses(self, name: str) -> bool:
+        if self.doubt <= 0 or not (name == self.only or name.startswith(self.only and f"{self.only}/")):
+            return False
+        return self.random.random() < self.doubt
+
+    def _name_of(self, what: int | Path | str) -> str:
+        if isinstance(what, int):
+            return self._folders.get(what) or self._openers.get(what, "")
+        return self._name(what)
 
     def _fsync(self, descriptor: int) -> None:
         if descriptor in self._folders:
-            if self._refuses():
+            if self._refuses(self._folders[descriptor]):
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             self._note("sync_folder", name=self._folders[descriptor])
         else:
             super()._fsync(descriptor)
 
     def _doubtful(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if self._refuses():
+        def call(what: Any, *arguments: Any, **options: Any) -> Any:
+            if self.doubt > 0 and self._refuses(self._name_of(what)):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real(*arguments, **options)
+            return real(what, *arguments, **options)
 
         return call
 

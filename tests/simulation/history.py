@@ -146,7 +146,9 @@ class History(Troubles):
         self.come(group, f"static-{group}")
 
     def nothing(self) -> None:
-        """Time passes."""
+        """Time passes, or the one disk is full or gone."""
+        if self.world.disks_fail_alone:
+            self.refuse()
 
     TROUBLES = (
         come,

@@ -38,7 +38,12 @@ class Troubles:
         self.world.start_broker()
 
     def refuse(self) -> None:
-        """The disk is full for a while."""
-        self.world.disk_trouble = self.random.choice([0.05, 0.5])
-        self.world.run(self.random.randrange(100, 3_000))
-        self.world.disk_trouble = 0.0
+        """The disk is full for a while; of two, in half of the histories, only one, and then perhaps it is gone."""
+        world = self.world
+        probability = self.random.choice([0.05, 0.5])
+        if world.disks_fail_alone:
+            world.disk.only = ("one", "two")[world.life % 2]
+            probability = 0.05 if probability < 0.5 else 1.0
+        world.disk_trouble = probability
+        world.run(self.random.randrange(100, 3_000) * (3 if world.disks_fail_alone else 1))
+        world.disk_trouble = 0.0

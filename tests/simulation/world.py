@@ -170,6 +170,7 @@ class World:
         self._directory = directory
         self.answered_moves: list[Any] = []
         self.two_disks = seed % 5 == 1
+        self.disks_fail_alone = self.two_disks and seed // 5 % 2 == 0
         self.disk = SimulatedDisk(directory, self.random)
         self.disk.install()
         self._channels: dict[int, Channel] = {}
