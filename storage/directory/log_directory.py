@@ -117,9 +117,10 @@ class LogDirectory:
         return cls(path, fd, disk)
 
     def close(self) -> None:
-        """Give up the lock; the file is removed, as Kafka does on a clean exit."""
+        """Give up the lock; the file is removed, as Kafka does on a clean exit, if the disk lets it."""
         if self._lock_fd >= 0:
-            (self.path / LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (self.path / LOCK).unlink()
             os.close(self._lock_fd)
             self._lock_fd = -1
 

@@ -23,7 +23,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory import meta_properties
-from storage.directory.log_directory import CLEAN_MARKER, LogDirectory
+from storage.directory.log_directory import CLEAN_MARKER, LOCK, LogDirectory
 from storage.errors import DirectoryRefused, StorageError
 from storage.files import DISK
 from storage.reading.checkpoints import LOG_START, write_offsets
@@ -208,6 +208,20 @@ def test_a_stop_marks_only_the_folders_that_work(tmp_path: Path, fail: Any) -> N
     whole = start(tmp_path)
     assert whole.broker.partitions.unclean == {tmp_path / "b"}
     assert ends(whole, "t", 2) == [0, 1]
+    assert whole.stop()
+
+
+def test_a_stop_ends_where_a_folder_is_none_any_more(tmp_path: Path) -> None:
+    """Its lock file cannot be removed either; the other's is."""
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    (tmp_path / "b").rename(tmp_path / "unplugged")
+    (tmp_path / "b").touch()
+    assert not whole.stop()
+    assert not (tmp_path / "a" / LOCK).exists()
+    (tmp_path / "b").unlink()
+    (tmp_path / "unplugged").rename(tmp_path / "b")
+    whole = start(tmp_path)
     assert whole.stop()
 
 
