@@ -60,7 +60,7 @@ class Leader(Generic[ShardT]):
             tenant.new_shard(topics),
             compression=compression,
             commit_timeout_ms=commit_timeout_ms,
-            on_failure=self._fail,
+            on_failure=self.fail,
             on_moved=self.load,
         )
         self.submit = self.effects.submit  # what every request calls: no step between
@@ -158,8 +158,8 @@ class Leader(Generic[ShardT]):
             self._end(LeaderState.RESIGNED)
         self.state = LeaderState.RESIGNED
 
-    def _fail(self, batch: OutcomeBatch | None) -> None:
-        """The log failed with `batch` and all in flight: answer everybody. `load` goes on when it is repaired."""
+    def fail(self, batch: OutcomeBatch | None = None) -> None:
+        """The log failed, with `batch` and all in flight: answer everybody. `load` goes on when it is repaired."""
         if self.effects.serves():
             self._end(LeaderState.FAILED, batch)
 

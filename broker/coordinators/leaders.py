@@ -88,6 +88,7 @@ class Leaders(Generic[ShardT]):
         self._nobody = self._new_leader(-1)
         self._nobody.state = LeaderState.RESIGNED
         partitions.on_recovered.append(self._recovered)
+        partitions.on_offline.append(self._went_offline)
 
     # -- routing -------------------------------------------------------------------------------------------
 
@@ -216,6 +217,11 @@ class Leaders(Generic[ShardT]):
             leader = self.all[partition.index]
             leader.shard.topics = self._catalogue.image
             leader.recovered(partition, self._load_buffer_bytes)
+
+    def _went_offline(self, partition: Partition) -> None:
+        """Somebody else would lead it now, were there another node: what needs no record is not served either."""
+        if partition.topic == self._topic and partition.index < len(self.all):
+            self.all[partition.index].fail()
 
     def _new_leader(self, index: int) -> Leader[ShardT]:
         leader = Leader(

@@ -90,6 +90,8 @@ class Partitions:
         self._adopted = False
         self.on_recovered: list[Callable[[Partition], None]] = []
         """Called with each partition whose log was loaded anew after a failure: state made from it is stale."""
+        self.on_offline: list[Callable[[Partition], None]] = []
+        """Called with each partition that is open and whose log directory has gone offline."""
         self.on_deleted: list[Callable[[Key], None]] = []
         """Called with each partition that is deleted, its log open or not."""
         self.checkpoints = Checkpoints(self.directories, self._directory_of, self.disks.offline)
@@ -445,6 +447,8 @@ class Partitions:
             for partition in self:
                 if partition.log.directory.parent == directory:
                     partition.fail(why)
+                    for callback in self.on_offline:
+                        callback(partition)
         else:
             for key in [key for key in self.failures if key not in self._partitions]:
                 if self._directory_of(key) == directory:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.handlers import groups
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import describe_log_dirs
 from broker.handlers.metadata import metadata
@@ -21,6 +22,7 @@ from broker.http.metrics import broker_figures
 from broker.http.metrics.exposition import Scrape
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from storage.directory import meta_properties
 from storage.directory.log_directory import CLEAN_MARKER, LOCK, LogDirectory
@@ -78,6 +80,12 @@ def described(whole: Whole) -> dict[str, int]:
     return {Path(one.log_dir).name: one.error_code for one in response.results}
 
 
+def heartbeat(whole: Whole, group: str) -> ErrorCode:
+    """What a member that the group does not have is told."""
+    request = HeartbeatRequest(group_id=group, generation_id=1, member_id="m")
+    return ErrorCode(answer(whole, groups.heartbeat(whole.broker, RequestContext(version=3), request)).error_code)
+
+
 def missing(whole: Whole) -> str:
     app: Any = SimpleNamespace(stopping=False, broker=whole.broker)
     return "\n".join(what_is_missing(app))
@@ -120,8 +128,13 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
     write(whole, "t", 0, b"taken")
     assert whole.create("u", 2) is ErrorCode.NONE
     assert folders(tmp_path / "a", "u") == ["u-0", "u-1"]
+    assert [heartbeat(whole, group) for group in (lost, kept)] == [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
     assert whole.commit(kept, 4) is ErrorCode.NONE
     assert whole.commit(lost, 4) is ErrorCode.NOT_COORDINATOR
+    assert whole.committed(lost) is ErrorCode.NOT_COORDINATOR
     assert whole.broker.groups.coordinator_of(lost) is None
     assert whole.broker.groups.coordinator_of(kept) == 1
     whole.runtime.advance(5_000)
@@ -137,6 +150,7 @@ def test_a_disk_that_fails_takes_only_its_partitions_and_gives_them_back(tmp_pat
     assert ends(whole, "t", 2) == [2, 1]
     write(whole, "t", 1, b"after")
     assert whole.committed(lost) == 3
+    assert heartbeat(whole, lost) is ErrorCode.UNKNOWN_MEMBER_ID
     assert whole.commit(lost, 5) is ErrorCode.NONE
     assert missing(whole) == ""
     assert whole.stop()
