@@ -114,7 +114,7 @@ def _run(
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
-    Collector(runtime, lambda: len(server.memory.places) > 0).calm()
+    Collector(runtime, lambda: len(server.memory.slots) > 0).calm()
     if max_bytes:
         SHARED_TAIL.limit_bytes = min(SHARED_TAIL.limit_bytes, max_bytes // 16)
         follow(server.memory, runtime, max_bytes, anonymous_bytes)

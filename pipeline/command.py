@@ -196,7 +196,7 @@ class Command:
         "--max-offsets", "stream: about so many records in a batch", "N", stream=True, type=int
     )
     little: bool = False
-    asked_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    requested_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
     def has_target(self) -> bool:

@@ -79,7 +79,7 @@ def read(words: list[str]) -> Command:
         bootstrap=given.bootstrap or broker,
         file_system=tuple(file_system.items()),
         little=broker is None and not given.stream and _is_little(paths),
-        asked_at=now,
+        requested_at=now,
         **own,
     )
     check(command)

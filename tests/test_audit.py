@@ -105,7 +105,7 @@ def test_a_checkout_says_what_the_service_says(service: str, tmp_path: Path) -> 
     folder.mkdir(parents=True)
     (folder / "PYSEC-1.yaml").write_text(json.dumps(RECORD))  # which is YAML too
     names = ["other", "some-package"]
-    assert dict(audit.read_from(tmp_path, names)) == dict(audit.asked_of(service, names))
+    assert dict(audit.read_from(tmp_path, names)) == dict(audit.advisories_from(service, names))
 
 
 def test_an_old_version_of_a_library_of_ours_is_found_without_a_network(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def advisories_of(name: str, records: Iterable[Mapping[str, Any]]) -> list[Advis
     return sorted(kept, key=lambda one: str(one["id"]))
 
 
-def asked_of(service: str, names: Iterable[str]) -> Iterator[tuple[str, list[Advisory]]]:
+def advisories_from(service: str, names: Iterable[str]) -> Iterator[tuple[str, list[Advisory]]]:
     """All advisories of each package. Raises: Unreachable."""
     for name in names:
         answer = _ask(f"{service}/query", {"package": {"name": name, "ecosystem": "PyPI"}})
@@ -159,7 +159,7 @@ def check(service: str = SERVICE, lock: Path = LOCK, kept: Path = KEPT) -> int:
 def refresh(source: Path | None, day: str, service: str = SERVICE, lock: Path = LOCK, kept: Path = KEPT) -> None:
     """Write what is known of each package that is pinned. Raises: Unreachable."""
     names = sorted({name for name, _ in pinned(lock.read_text())})
-    packages = dict(read_from(source, names) if source else asked_of(service, names))
+    packages = dict(read_from(source, names) if source else advisories_from(service, names))
     accepted = json.loads(kept.read_text())["accepted"] if kept.exists() else {}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(packages[name])}" for name in names)
     kept.write_text(f'{{\n "day": "{day}",\n "accepted": {json.dumps(accepted)},\n "packages": {{\n{lines}\n }}\n}}\n')

@@ -28,26 +28,26 @@ _CODECS = range(5)  # none, gzip, snappy, lz4, zstd
 class Instance:
     """One client as it was last heard of. Times are in ms, 0 for never."""
 
-    __slots__ = ("asked_ms", "error", "interval_ms", "metrics", "pushed_ms", "subscription_id", "terminating")
+    __slots__ = ("error", "interval_ms", "metrics", "pushed_ms", "requested_ms", "subscription_id", "terminating")
 
     def __init__(self, metrics: tuple[str, ...], interval_ms: int, subscription_id: int) -> None:
         self.metrics = metrics
         self.interval_ms = interval_ms
         self.subscription_id = subscription_id
-        self.asked_ms = self.pushed_ms = 0
+        self.requested_ms = self.pushed_ms = 0
         self.error = ErrorCode.NONE
         self.terminating = False
 
     def may_ask(self, now_ms: int) -> bool:
         """Whether it waited for its interval; it is noted then."""
-        if now_ms - max(self.asked_ms, self.pushed_ms) < self.interval_ms:
+        if now_ms - max(self.requested_ms, self.pushed_ms) < self.interval_ms:
             return False
-        self.asked_ms = now_ms
+        self.requested_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
         """Whether it waited for its interval, or has just been told what to push; it is noted then."""
-        if self.asked_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
+        if self.requested_ms <= self.pushed_ms and now_ms - self.pushed_ms < self.interval_ms:
             return False
         self.pushed_ms = now_ms
         return True
@@ -71,7 +71,7 @@ class ClientMetrics:
     def known(self, now_ms: int) -> int:
         """How many clients have been heard of lately."""
         return sum(
-            now_ms - max(one.asked_ms, one.pushed_ms) <= max(_LEAST_KNOWN_MS, 3 * one.interval_ms)
+            now_ms - max(one.requested_ms, one.pushed_ms) <= max(_LEAST_KNOWN_MS, 3 * one.interval_ms)
             for one in self._instances.values()
         )
 
@@ -123,7 +123,7 @@ class ClientMetrics:
         return ErrorCode.NONE
 
     def _heard_of(self, instance_id: bytes, client: Mapping[str, str]) -> Instance:
-        metrics, interval_ms = self._asked_of(client)
+        metrics, interval_ms = self._subscribed_by(client)
         crc = zlib.crc32(f"{metrics}{interval_ms}".encode()) ^ zlib.crc32(instance_id)
         subscription_id = crc - (1 << 32) if crc >> 31 else crc
         one = self._instances.pop(instance_id, None)
@@ -134,7 +134,7 @@ class ClientMetrics:
             del self._instances[next(iter(self._instances))]
         return one
 
-    def _asked_of(self, client: Mapping[str, str]) -> tuple[tuple[str, ...], int]:
+    def _subscribed_by(self, client: Mapping[str, str]) -> tuple[tuple[str, ...], int]:
         metrics: set[str] = set()
         interval_ms = DEFAULT_INTERVAL_MS
         for (kind, _), overrides in self.configs().items():

@@ -22,13 +22,13 @@ _REFILL_BELOW = 100
 class ProducerIds:
     """`allocate(answer)` takes a block: `answer(result)` with `result.error` and, as `result.value`, a range."""
 
-    __slots__ = ("_allocate", "_asked", "_ids", "_waiting")
+    __slots__ = ("_allocate", "_ids", "_requested", "_waiting")
 
     def __init__(self, allocate: Callable[[Callable[[Any], None]], None]) -> None:
         self._allocate = allocate
         self._ids: deque[range] = deque()
         self._waiting: deque[Callable[[int, ErrorCode], None]] = deque()
-        self._asked = False
+        self._requested = False
 
     def next(self, answer: Callable[[int, ErrorCode], None]) -> None:
         """`answer(id, NONE)`, at once or when the next block is durable; `answer(-1, error)` if it cannot be had."""
@@ -42,12 +42,12 @@ class ProducerIds:
             if len(block) > 1:
                 ids.appendleft(block[1:])
             waiting.popleft()(block[0], ErrorCode.NONE)
-        if not self._asked and (waiting or sum(map(len, ids)) < _REFILL_BELOW):
-            self._asked = True
+        if not self._requested and (waiting or sum(map(len, ids)) < _REFILL_BELOW):
+            self._requested = True
             self._allocate(self._allocated)
 
     def _allocated(self, result: Any) -> None:
-        self._asked = False
+        self._requested = False
         if result.error:
             waiting, self._waiting = self._waiting, deque()
             for answer in waiting:

@@ -44,7 +44,7 @@ class ListenerSettings:
         return self._parsed(own, key) if own in self._own else self._bare(key)
 
     @property
-    def asked(self) -> dict[str, object]:
+    def configured(self) -> dict[str, object]:
         """All that may change while the broker runs: its own settings, and what holds for listeners that have none."""
         own = {key: value for key, value in self._own.items() if key.startswith(self._prefix)}
         return {**{key: self._bare(key) for key in FOR_ALL}, **own}

@@ -66,7 +66,7 @@ class Effects(Generic[ShardT]):
         "_states",
         "_tenant",
         "_timers",
-        "_turn_asked",
+        "_turn_requested",
         "_waiting",
         "batches_appended",
         "compression",
@@ -110,7 +110,7 @@ class Effects(Generic[ShardT]):
         self._open: OutcomeBatch | None = None  # collects records until the turn ends
         self._batches: deque[OutcomeBatch] = deque()  # appended, not committed yet
         self._waiting: OutcomeBatch | None = None  # the youngest batch that is not committed: replies wait for it
-        self._turn_asked = False
+        self._turn_requested = False
         self._looks_on = False  # a timer looks after `_batches`
         self._look_ms = max(commit_timeout_ms // _LOOKS, 1)
         self._refusing = False  # the last append was refused
@@ -241,8 +241,8 @@ class Effects(Generic[ShardT]):
             batch = self._open  # settling may have opened one
         if batch is None:
             batch = self._waiting = self._open = OutcomeBatch(outcome.producer)
-            if not self._turn_asked:
-                self._turn_asked = True
+            if not self._turn_requested:
+                self._turn_requested = True
                 self._runtime.soon(self._end_turn)
         batch.pairs += pairs
         batch.records += outcome.records
@@ -260,7 +260,7 @@ class Effects(Generic[ShardT]):
         self.act(event, key, Outcome(outcome.after, records[half:], events=outcome.events, token=token))
 
     def _end_turn(self) -> None:
-        self._turn_asked = False
+        self._turn_requested = False
         if self._open is not None:
             self._write()
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _BROKERS, _CONTROLLERS = 1, 2
 _PREFERRED, _UNCLEAN = 0, 1
 _FORBIDDEN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-_NOT_ASKED = -2_147_483_648
+_NOT_REQUESTED = -2_147_483_648
 
 
 def describe_cluster(
@@ -59,7 +59,7 @@ def describe_cluster(
             brokers=[],
         )
     endpoint = broker.endpoint(context.listener)
-    rights = _NOT_ASKED
+    rights = _NOT_REQUESTED
     if request.include_cluster_authorized_operations:
         rights = cluster_operations(context)
     return DescribeClusterResponse(
@@ -176,11 +176,11 @@ def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse | Deferred:
     """None is ever under way."""
     if not authorize(context, Operation.DESCRIBE, ResourceType.CLUSTER):
-        return sliced(broker, context, _asked_again(request))
+        return sliced(broker, context, _refusal_of_each(request))
     return ListPartitionReassignmentsResponse(error_code=ErrorCode.NONE, error_message=None, topics=[])
 
 
-def _asked_again(request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
+def _refusal_of_each(request: ListPartitionReassignmentsRequest) -> Steps[ListPartitionReassignmentsResponse]:
     """The refusal, which in Kafka's answers repeats what was asked."""
     topics = []
     for topic in request.topics or ():

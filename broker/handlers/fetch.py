@@ -112,8 +112,8 @@ class _Reading:
         self.plan = plan
         self.committed_only = request.isolation_level == 1
         # `min` is a call, and every fetch comes here.
-        asked, most, least = request.max_bytes, broker.settings.fetch_max_bytes, request.min_bytes
-        self.max_bytes = most = asked if asked < most else most
+        requested, most, least = request.max_bytes, broker.settings.fetch_max_bytes, request.min_bytes
+        self.max_bytes = most = requested if requested < most else most
         # More than the answer may hold would never come.
         self.min_bytes = least if least < most else most
         self.responses: list[FetchableTopicResponse] = []

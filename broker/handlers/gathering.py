@@ -33,7 +33,7 @@ _COUNTED_AT_ONCE = 1_024
 
 
 def tallied(requested: Iterable[Key]) -> Steps[dict[Key, int]]:
-    """How often each of `asked` is there, in the order of their first."""
+    """How often each of `requested` is there, in the order of their first."""
     times: dict[Key, int] = {}
     for count, one in enumerate(requested, start=1):
         times[one] = times.get(one, 0) + 1
@@ -116,9 +116,9 @@ class Gathering:
             if index % PACE == PACE - 1:
                 yield self.pause(index + 1)
 
-    def pause(self, asked: int) -> Until | None:
-        """What to wait for before more is asked: with `IN_FLIGHT_MAX` of the `asked` on their way, for half of them."""
-        on_their_way = asked - (len(self._results) - self._missing)
+    def pause(self, requested: int) -> Until | None:
+        """What to wait for before the next: with `IN_FLIGHT_MAX` of the `requested` on their way, for half of them."""
+        on_their_way = requested - (len(self._results) - self._missing)
         if on_their_way < IN_FLIGHT_MAX:
             return None
         self._resume_at = self._missing - on_their_way // 2

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _FORBIDDEN = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _PARTITIONS_A_STEP = 100
-_NOT_ASKED = -2_147_483_648  # the authorized operations of somebody who did not ask for them
+_NOT_REQUESTED = -2_147_483_648  # the authorized operations of somebody who did not ask for them
 
 
 def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) -> MetadataResponse | Deferred:
@@ -121,7 +121,7 @@ def _to_create(broker: Broker, context: RequestContext, requested: Iterable[Meta
     for count, topic in enumerate(requested):
         if count % PACE == PACE - 1:
             yield None
-        name = _asked_name(topic)
+        name = _requested_name(topic)
         if name is None or image.topic(name) is not None:
             continue
         if not (_sees(context, name) and may_create(context, name)):
@@ -145,7 +145,7 @@ def _answer(
         if count % PACE == PACE - 1:
             yield None
         # A topic that is asked for twice is told once.
-        by_name = _asked_name(requested)
+        by_name = _requested_name(requested)
         key = by_name, requested.topic_id
         if key in told:
             continue
@@ -173,7 +173,7 @@ def _answer(
     return _response(broker, context, request, topics)
 
 
-def _asked_name(topic: MetadataRequestTopic) -> str | None:
+def _requested_name(topic: MetadataRequestTopic) -> str | None:
     """The name by which a topic is asked for; none where an id is: the Java client sends an empty name beside it."""
     return topic.name if topic.topic_id == ZERO_UUID else None
 
@@ -211,7 +211,7 @@ def _described(
     broker: Broker, context: RequestContext, request: MetadataRequest, topic: Topic
 ) -> Steps[MetadataResponseTopic]:
     node = [broker.node_id]
-    rights = _NOT_ASKED
+    rights = _NOT_REQUESTED
     if request.include_topic_authorized_operations:
         rights = authorized_operations(context, ResourceType.TOPIC, topic.name)
     partitions: list[MetadataResponsePartition] = []
@@ -249,7 +249,7 @@ def _response(
     broker: Broker, context: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     endpoint = broker.endpoint(context.listener)
-    rights = _NOT_ASKED
+    rights = _NOT_REQUESTED
     if request.include_cluster_authorized_operations:
         rights = cluster_operations(context)
     return MetadataResponse(

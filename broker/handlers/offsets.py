@@ -116,7 +116,7 @@ def _nothing(_: None) -> None:
     """Results come by themselves."""
 
 
-def _no_handler(_broker: Broker, _context: RequestContext, _asked: Any) -> None:
+def _no_handler(_broker: Broker, _context: RequestContext, _request: Any) -> None:
     """A group's entry is no request of its own."""
 
 

@@ -165,20 +165,20 @@ def _partitions(marker: WritableTxnMarker) -> Iterator[tuple[str, int]]:
 class _Writing:
     """A request of which markers are on their way."""
 
-    __slots__ = ("_asked", "_finished", "_missing", "_results", "_started")
+    __slots__ = ("_begun", "_finished", "_missing", "_results", "_started")
 
     def __init__(self, finished: Callable[[dict[tuple[int, str, int], ErrorCode]], None]) -> None:
         self._results: dict[tuple[int, str, int], ErrorCode] = {}
         self._finished = finished
-        self._asked = self._missing = 0
+        self._begun = self._missing = 0
         self._started = False
 
     def __len__(self) -> int:
-        return self._asked
+        return self._begun
 
     def one(self, producer_id: int, topic: str, index: int) -> Callable[[ErrorCode], None]:
         """Where the result of one marker in one partition goes."""
-        self._asked += 1
+        self._begun += 1
         self._missing += 1
         return partial(self._done, (producer_id, topic, index))
 

@@ -39,11 +39,6 @@ class LogIn:
             self._taken.append(b"basic " + b64encode(text.encode()))
             self._schemes.append('Basic realm="kohort", charset="UTF-8"')
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether anything is."""
-        return bool(self._taken)
-
     def refusal(self, target: str, headers: Mapping[str, str]) -> Answer | None:
         """The answer to who may not ask for this; None to all others."""
         if not self._taken or target.partition("?")[0] in OPEN:

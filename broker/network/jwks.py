@@ -41,7 +41,7 @@ class JwksSource:
         self._keys: KeySet | None = None
         self._waiting: list[Callable[[], None]] = []
         self._reading = False
-        self._asked_ms = -FOR_NEW_KEYS_EVERY_MS
+        self._requested_ms = -FOR_NEW_KEYS_EVERY_MS
         self._retry_ms = _FIRST_RETRY_MS
         if urlsplit(url).scheme not in ("http", "https", "file"):
             raise SettingsError(f"sasl.oauthbearer.jwks.endpoint.url={url}: it takes http, https or file")
@@ -72,8 +72,8 @@ class JwksSource:
         runtime = self._runtime
         if runtime is None:
             return False
-        if not self._reading and runtime.now_ms() - self._asked_ms >= FOR_NEW_KEYS_EVERY_MS:
-            self._asked_ms = runtime.now_ms()
+        if not self._reading and runtime.now_ms() - self._requested_ms >= FOR_NEW_KEYS_EVERY_MS:
+            self._requested_ms = runtime.now_ms()
             self._read()
         return self._reading
 

@@ -46,9 +46,9 @@ class ListenerSecurity:
         self.name = listener.name
         self.protocol = listener.protocol
         own = ListenerSettings(settings, listener.name)
-        self.asked = own.asked
+        self.configured = own.configured
         """What may change while the broker runs, as it was when this was made."""
-        self._refuse_unasked(own)
+        self._refuse_ineffective(own)
         self.tls: TlsSide | None = None
         if self.protocol.tls:
             from broker.network.tls_settings import TlsSide  # noqa: PLC0415  few starts need it
@@ -102,8 +102,8 @@ class ListenerSecurity:
             self.tls.take(following.tls)
         self.max_receive_bytes, self.failed_delay_ms = following.max_receive_bytes, following.failed_delay_ms
         self.max_connections, self.max_connection_rate = following.max_connections, following.max_connection_rate
-        of_sasl = _of_sasl(self.asked) != _of_sasl(following.asked)
-        self.asked = following.asked
+        of_sasl = _of_sasl(self.configured) != _of_sasl(following.configured)
+        self.configured = following.configured
         if not of_sasl:
             return
         if self._oauth is not None:
@@ -132,12 +132,12 @@ class ListenerSecurity:
                 begin = _scram(name, find, decoy_secret, usual)
             self.offers[name] = Offer(begin, self._reauth_ms[name])
 
-    def _refuse_unasked(self, own: ListenerSettings) -> None:
+    def _refuse_ineffective(self, own: ListenerSettings) -> None:
         """What is set for this listener alone, and asks who its clients are, must be asked."""
-        unasked = [] if self.protocol.sasl else [key for key in _OF_SASL if own.has_own(key)]
+        ineffective = [] if self.protocol.sasl else [key for key in _OF_SASL if own.has_own(key)]
         if not self.protocol.tls and own.has_own("ssl.client.auth") and own.of("ssl.client.auth") != "none":
-            unasked.append("ssl.client.auth")
-        for key in unasked:
+            ineffective.append("ssl.client.auth")
+        for key in ineffective:
             said = f"{LISTENER_PREFIX}{self.name.lower()}.{key}"
             raise SettingsError(f"{said}: the listener speaks {self.protocol.name} and would be open all the same")
 
@@ -181,9 +181,9 @@ def warn_of_openness(settings: Settings, listeners: list[Listener]) -> None:
             )
 
 
-def _of_sasl(asked: Mapping[str, object]) -> dict[str, object]:
+def _of_sasl(configured: Mapping[str, object]) -> dict[str, object]:
     """Those of them by which mechanisms are offered."""
-    return {key: value for key, value in asked.items() if "sasl." in key or key.endswith("max.reauth.ms")}
+    return {key: value for key, value in configured.items() if "sasl." in key or key.endswith("max.reauth.ms")}
 
 
 def _login(own: ListenerSettings, mechanism: str) -> Login:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from broker.handlers.context import AnswerRoute
     from broker.handlers.dispatch import Route
-    from broker.network.places import Place
+    from broker.network.slots import Slot
 
 _FREED_A_STEP = 512
 
@@ -35,21 +35,21 @@ class Decoded:
 
 
 def decoded(
-    route: Route, frame: bytes, position: int, place: Place | None
+    route: Route, frame: bytes, position: int, slot: Slot | None
 ) -> Generator[InThread | Until | None, Any, Decoded]:
-    """The request in `frame`, once it has its `place`, which it leaves if that fails. Raises: ProtocolError."""
+    """The request in `frame`, once it has its `slot`, which it leaves if that fails. Raises: ProtocolError."""
 
     def read() -> Decoded:
         request, end = route.decode_long(frame, position)
         return Decoded(request, end, parts_of(request))
 
     try:
-        if place is not None and not place.goes_on:
-            yield Until(place.wait)
+        if slot is not None and not slot.goes_on:
+            yield Until(slot.wait)
         result: Decoded = yield InThread(read)
     except BaseException:  # GeneratorExit: nobody waits for the answer any more
-        if place is not None:
-            place.leave()
+        if slot is not None:
+            slot.leave()
         raise
     return result
 

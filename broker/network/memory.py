@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.loop.logs import get_logger
-from broker.network.places import Places
+from broker.network.slots import Slots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -103,7 +103,7 @@ class RequestMemory:
     def __init__(self, runtime: Runtime, shares: Shares, connections: Collection[Holder]) -> None:
         self._runtime = runtime
         self._connections = connections
-        self.places = Places(runtime)
+        self.slots = Slots(runtime)
         self.shares = shares
         self.limit_bytes = shares.requests
         self.used_bytes = 0

@@ -22,8 +22,8 @@ from broker.loop.stalls import NOTED_NS
 from broker.network.answers import LARGE_REQUEST_BYTES
 from broker.network.gate import SHUT
 from broker.network.long_messages import decoded
-from broker.network.places import needs_place
 from broker.network.ports import GONE
+from broker.network.slots import needs_slot
 from protocol.api_keys import ApiKey, api_name
 from protocol.errors import ErrorCode, LongMessage
 from protocol.frame_cutter import BadFrameSize, FrameCutter
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from broker.network.caller import Caller
     from broker.network.gate import Gate, Shut
     from broker.network.long_messages import Decoded
-    from broker.network.places import Place
     from broker.network.ports import Owner, Served
+    from broker.network.slots import Slot
     from broker.network.transport_side import TransportSide
     from protocol.schema import Message
 
@@ -448,13 +448,13 @@ class Requests:
         self._park(promise, route, correlation_id, len(frame))
         self._answers.held = True
         caller = self._caller
-        place: Place | None = None
-        if needs_place(route.api_key, len(frame)):
-            place = self._memory.places.enter()
-            promise.on_gone = place.gone
+        slot: Slot | None = None
+        if needs_slot(route.api_key, len(frame)):
+            slot = self._memory.slots.enter()
+            promise.on_gone = slot.gone
         self._broker.runtime.in_slices(
-            decoded(route, frame, position, place),
-            partial(self._handle_long, promise, place, route, caller.client_id, len(frame)),
+            decoded(route, frame, position, slot),
+            partial(self._handle_long, promise, slot, route, caller.client_id, len(frame)),
             partial(self.failed, route),
             owner=caller.session,
             wanted=lambda: not promise.gone,
@@ -468,7 +468,7 @@ class Requests:
     def _handle_long(
         self,
         promise: Deferred,
-        place: Place | None,
+        slot: Slot | None,
         route: Route,
         client_id: str | None,
         size_bytes: int,
@@ -485,10 +485,10 @@ class Requests:
             self.failed(route, error)
             return
         finally:
-            if place is not None:
+            if slot is not None:
                 # Behind what the handler does in slices, and then behind the writing of its answer, if that is there:
                 # works of one owner follow each other.
-                self._behind(partial(self._broker.runtime.next_turn, partial(self._behind, place.leave)))
+                self._behind(partial(self._broker.runtime.next_turn, partial(self._behind, slot.leave)))
         if isinstance(response, Deferred):
             if not response.done:
                 response.parts = read.parts

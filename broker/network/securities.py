@@ -66,7 +66,7 @@ class Securities:
             {
                 key
                 for listener in self._listeners
-                for key, _ in _asked(settings, listener).items() ^ _asked(self._settings, listener).items()
+                for key, _ in _configured(settings, listener).items() ^ _configured(self._settings, listener).items()
             }
         )
         if not changed:
@@ -113,11 +113,11 @@ class Securities:
         made, self._made = self._made, {}
         for listener in self._listeners:
             now, security = self.by_name[listener.name], made.get(listener.name)
-            asked = _asked(self._settings, listener)
-            if security is not None and (security.asked != asked or security.files_changed()):
+            configured = _configured(self._settings, listener)
+            if security is not None and (security.configured != configured or security.files_changed()):
                 security = None
             if security is None:
-                if asked == now.asked:
+                if configured == now.configured:
                     continue
                 try:
                     security = ListenerSecurity(copy(self._settings), listener)
@@ -125,7 +125,7 @@ class Securities:
                 except SettingsError as error:
                     log.error("listener_not_changed", listener=listener.name, reason=str(error))
                     continue
-            keys = sorted({key for key, _ in asked.items() ^ now.asked.items()})
+            keys = sorted({key for key, _ in configured.items() ^ now.configured.items()})
             now.take(security)
             log.info("listener_changed", listener=listener.name, keys=keys)
             secret = [key for key in keys if is_of_listener(key) and _is_secret(self._settings, key)]
@@ -138,8 +138,8 @@ class Securities:
         self.by_name.update({one.name: ListenerSecurity(settings, one) for one in self._listeners})
 
 
-def _asked(settings: Settings, listener: Listener) -> dict[str, object]:
-    return ListenerSettings(settings, listener.name).asked
+def _configured(settings: Settings, listener: Listener) -> dict[str, object]:
+    return ListenerSettings(settings, listener.name).configured
 
 
 def _is_secret(settings: Settings, key: str) -> bool:

@@ -72,7 +72,7 @@ class Waiter(Protocol):
         """Look at `partition` again: it grew, its start or last stable offset moved, it failed or it is gone."""
 
 
-class Keeper(Protocol):
+class PartitionOwner(Protocol):
     """What a partition needs of those around it (`Partitions`)."""
 
     def wake(self, partition: Partition) -> None:
@@ -100,7 +100,7 @@ class Partition:
     __slots__ = (
         "_commits",
         "_flush_messages",
-        "_keeper",
+        "_owner",
         "error",
         "held",
         "high_watermark",
@@ -117,7 +117,7 @@ class Partition:
 
     def __init__(
         self,
-        keeper: Keeper,
+        owner: PartitionOwner,
         topic: str,
         index: int,
         topic_id: bytes,
@@ -125,7 +125,7 @@ class Partition:
         settings: PartitionSettings,
         leader_epoch: int = 0,
     ) -> None:
-        self._keeper = keeper
+        self._owner = owner
         self.topic = topic
         self.index = index
         self.name = f"{topic}-{index}"
@@ -194,7 +194,7 @@ class Partition:
         try:
             base_offset = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
-            self._keeper.refused(self, error)
+            self._owner.refused(self, error)
             self._fail_if_unusable()
             raise
         state = log.state
@@ -205,9 +205,9 @@ class Partition:
             if self._commits:
                 self._complete(end)
             if self.waiters:
-                self._keeper.wake(self)
+                self._owner.wake(self)
         else:
-            self._keeper.flush(self)
+            self._owner.flush(self)
         return _new_tuple(AppendInfo, (base_offset, end - 1, log_append_time_ms, state.log_start_offset, False))
 
     def produce(
@@ -246,7 +246,7 @@ class Partition:
         """Have `batch` checked by a worker thread and append it behind those that were given before; `batch.later` is
         told what `produce` would have returned or raised.
         """
-        self._keeper.check_later(self, batch)
+        self._owner.check_later(self, batch)
 
     def append_prepared(
         self,
@@ -374,7 +374,7 @@ class Partition:
     def changed(self) -> None:
         """The log start or the last stable offset moved: parked fetches look again."""
         if self.waiters:
-            self._keeper.wake(self)
+            self._owner.wake(self)
 
     def flushed(self) -> None:
         """An fsync has moved the recovery point: commit what it covers, and ask for the next one if more has come."""
@@ -386,12 +386,12 @@ class Partition:
             committed = end
         else:
             committed = log.recovery_point
-            self._keeper.flush(self)
+            self._owner.flush(self)
         if committed > self.high_watermark:
             self.high_watermark = committed
             self._complete(committed)
             if self.waiters:
-                self._keeper.wake(self)
+                self._owner.wake(self)
 
     def configure(self, settings: PartitionSettings) -> None:
         """The topic's configuration changed."""
@@ -426,12 +426,12 @@ class Partition:
         if self.error is not None:
             return
         self._end(PartitionFailed(self.topic, self.index, cause))
-        self._keeper.failed(self)
+        self._owner.failed(self)
 
     def read_failed(self, error: KafkaError) -> None:
         """A read was refused: say so. Reading again may go well, so the partition goes on if its log does."""
         log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
-        self._keeper.suspect(self)
+        self._owner.suspect(self)
         self._fail_if_unusable()
 
     def _fail_if_unusable(self) -> None:
@@ -458,7 +458,7 @@ class Partition:
         for _, callback in commits:
             callback(error)
         if self.waiters:
-            self._keeper.wake(self)
+            self._owner.wake(self)
 
     def _complete(self, committed: int) -> None:
         commits = self._commits

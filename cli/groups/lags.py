@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 5.0
 """For all partitions together: a lag that cannot be told in that time is not told."""
-_PLACES_MAX = 2_000
+_PARTITIONS_MAX = 2_000
 
 
 def first_unread_ms(cluster: Cluster, committed: Mapping[Tp, int], ends: Mapping[Tp, int]) -> dict[Tp, int]:
@@ -26,7 +26,7 @@ def first_unread_ms(cluster: Cluster, committed: Mapping[Tp, int], ends: Mapping
     One record of each partition is fetched. A partition whose record has no time, or does not come, is left out too.
     """
     behind = {tp: offset for tp, offset in committed.items() if offset < ends.get(tp, 0)}
-    wanted = dict(list(behind.items())[:_PLACES_MAX])
+    wanted = dict(list(behind.items())[:_PARTITIONS_MAX])
     if not wanted:
         return {}
     settings = cluster.settings(

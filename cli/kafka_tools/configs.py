@@ -79,7 +79,7 @@ def _added(options: argparse.Namespace) -> dict[str, str]:
 def _quotas(options: argparse.Namespace, entities: dict[str, str | object | None]) -> int:
     """Quotas, and of users alone credentials too, in the lines of Kafka's tool."""
     from cli.cluster import Cluster  # noqa: PLC0415  not for --help
-    from cli.quotas.carrying_out import change, number, read, words_of  # noqa: PLC0415
+    from cli.quotas.applying import change, number, read, words_of  # noqa: PLC0415
     from cli.users import MECHANISMS  # noqa: PLC0415
 
     named = {_OF_QUOTAS[kind]: name for kind, name in entities.items() if isinstance(name, str | None)}

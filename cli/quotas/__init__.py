@@ -28,14 +28,14 @@ def parser() -> argparse.ArgumentParser:
     whole = Parser(prog="kohort quotas", description="Quotas of users, client ids and addresses, of any Kafka cluster.")
     commands = whole.add_subparsers(metavar="COMMAND")
     described = commands.add_parser("describe", help="quotas of whom the options name (default everybody's)")
-    described.set_defaults(run="cli.quotas.carrying_out:describe")
+    described.set_defaults(run="cli.quotas.applying:describe")
     altered = commands.add_parser(
         "alter",
         help="set quotas and take them away",
         description=f"Set quotas and take them away: {', '.join(KEYS[:-1])} of users and client ids, or of both "
         f"together; {KEYS[-1]} of addresses.",
     )
-    altered.set_defaults(run="cli.quotas.carrying_out:alter")
+    altered.set_defaults(run="cli.quotas.applying:alter")
     for command in (described, altered):
         add_entities(command)
     altered.add_argument("--add-config", metavar="K=V,...", help="set these: producer_byte_rate=1048576")

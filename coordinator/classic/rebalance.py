@@ -115,7 +115,7 @@ def complete(
 
 
 def refuse_parked_syncs(draft: Draft, error: ErrorCode) -> None:
-    """In CompletingRebalance: the assignment is not coming. Nobody owns anything, and whoever waits is told so."""
+    """In CompletingRebalance: the assignment is not coming. Nobody owns anything, and parked syncs get `error`."""
     members = {}
     for member_id, member in draft.members.items():
         if member.parked_sync is not None:

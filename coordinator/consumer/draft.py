@@ -164,17 +164,17 @@ class Draft:
 
     def expect_join(self, member: ConsumerMember) -> None:
         """A member of the classic protocol was told to join again: it has its rebalance timeout for that."""
-        asked_to_join = self.soft.get("asked_to_join", self.group.asked_to_join)
-        if member.member_id not in asked_to_join:
-            self.soft["asked_to_join"] = {**asked_to_join, member.member_id: None}
+        join_timers = self.soft.get("join_timers", self.group.join_timers)
+        if member.member_id not in join_timers:
+            self.soft["join_timers"] = {**join_timers, member.member_id: None}
             then = ClassicMemberTimedOut(self.group_id, member.member_id, "join")
             self.set_timer("join", member.member_id, member.rebalance_timeout_ms, then)
 
     def forget_join_deadline(self, member_id: str) -> None:
         """It has joined."""
-        asked_to_join = self.soft.get("asked_to_join", self.group.asked_to_join)
-        if member_id in asked_to_join:
-            self.soft["asked_to_join"] = {other: None for other in asked_to_join if other != member_id}
+        join_timers = self.soft.get("join_timers", self.group.join_timers)
+        if member_id in join_timers:
+            self.soft["join_timers"] = {other: None for other in join_timers if other != member_id}
         self.cancel_timer("join", member_id)
 
     def forget_member(self, member_id: str) -> None:
@@ -242,7 +242,7 @@ def refused(view: View, failure: AppendFailed, now_ms: int) -> AnyGroupOutcome:
     if not isinstance(before, ConsumerGroup):
         return Outcome(before, (), replies, tuple(_timers_of_classic(view, before, now_ms)))
     # What it had asked for will never come.
-    before = altered(before, regexes_asked_at_ms=None, computing_epoch=None, asked_to_join={})
+    before = altered(before, regexes_requested_at_ms=None, computing_epoch=None, join_timers={})
     if view.group is not None:
         # It had become a classic one meanwhile, in which some may wait.
         replies = (*replies, *_parked(view.group, error_for_client(failure.error)))

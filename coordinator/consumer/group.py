@@ -93,9 +93,9 @@ class ConsumerGroup:
     has_partition_metadata: bool = False  # a record of before 4.1 is in the log, and wants its tombstone
     # What is not in the log. It begins anew with every load.
     hashed_topics: Any = None  # the `Topics` that the hash was last compared with
-    regexes_asked_at_ms: int | None = None  # a refresh is on its way
+    regexes_requested_at_ms: int | None = None  # a refresh is on its way
     computing_epoch: int | None = None  # the group epoch that a target is being computed for, off the loop
-    asked_to_join: Mapping[str, None] = field(default_factory=dict)  # classic members whose join timer runs
+    join_timers: Mapping[str, None] = field(default_factory=dict)  # classic members whose join timer runs
     tracking: RebalanceTracking = field(default_factory=lambda: NO_TRACKING)  # what the ledger is told of
 
     @property

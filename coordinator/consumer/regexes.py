@@ -76,8 +76,8 @@ def maybe_refresh(draft: Draft, on_behalf_of: Any) -> None:
     wanted, resolved = group.regex_counts, group.regexes
     if not wanted:
         return
-    asked_at_ms = group.regexes_asked_at_ms
-    if asked_at_ms is not None and now_ms - asked_at_ms < GIVE_UP_AFTER_MS:
+    requested_at_ms = group.regexes_requested_at_ms
+    if requested_at_ms is not None and now_ms - requested_at_ms < GIVE_UP_AFTER_MS:
         return
     last = next(iter(resolved.values()), None)
     if last is not None:
@@ -89,7 +89,7 @@ def maybe_refresh(draft: Draft, on_behalf_of: Any) -> None:
         )
         if age_ms <= REFRESH_AT_MOST_EVERY_MS or not is_due:
             return
-    draft.soft["regexes_asked_at_ms"] = now_ms
+    draft.soft["regexes_requested_at_ms"] = now_ms
     draft.work.append(ResolveRegexes(draft.group_id, frozenset(wanted), view.topics, on_behalf_of))
 
 
@@ -99,7 +99,7 @@ def regexes_resolved(view: View, result: RegexesResolved, now_ms: int) -> AnyGro
     if group is None:
         return Outcome(view.group)
     draft = Draft(view, now_ms)
-    draft.soft["regexes_asked_at_ms"] = None
+    draft.soft["regexes_requested_at_ms"] = None
     changed: dict[str, Any] = {}
     for regex, topics in (result.resolved or {}).items():
         if regex not in group.regex_counts:
@@ -113,8 +113,8 @@ def regexes_resolved(view: View, result: RegexesResolved, now_ms: int) -> AnyGro
         draft.event(RegexResolved(changed))
     if result.resolved is not None:
         any_topics = any(change["added"] or change["removed"] for change in changed.values())
-        asked_by = [cause for cause in draft.tracking.regex_causes if cause.member_id in group.members]
+        requested_by = [cause for cause in draft.tracking.regex_causes if cause.member_id in group.members]
         draft.tracking = altered(draft.tracking, regex_causes=())
         told = Cause(now_ms, "regex_changed", detail={"regexes": dict(list(changed.items())[:REGEXES_TOLD_MAX])})
-        update_epoch(draft, (asked_by or (told,)) if any_topics else ())
+        update_epoch(draft, (requested_by or (told,)) if any_topics else ())
     return draft.outcome()

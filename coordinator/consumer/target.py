@@ -45,8 +45,8 @@ def may_compute(group: ConsumerGroup, settings: ConsumerSettings, now_ms: int) -
     return computed_at_ms == 0 or interval_ms == 0 or now_ms >= computed_at_ms + interval_ms
 
 
-def update_target(draft: Draft, asked_by: str) -> None:
-    """Compute a new target if one is due, or have it computed. `asked_by`: the member whose heartbeat this is."""
+def update_target(draft: Draft, requested_by: str) -> None:
+    """Compute a new target if one is due, or have it computed. `requested_by`: the member whose heartbeat this is."""
     group, view = draft.group, draft.view
     if not may_compute(group, view.consumer_settings, draft.now_ms):
         return
@@ -55,8 +55,8 @@ def update_target(draft: Draft, asked_by: str) -> None:
     if size > AT_ONCE and draft.soft.get("computing_epoch", group.computing_epoch) is not None:
         return  # every member of a large group comes by here while its target is being computed
     before = draft.before
-    is_new = not isinstance(before, ConsumerGroup) or asked_by not in before.members
-    spec = assignment_spec(group, topics, view.consumer_settings.rack, asked_by if is_new else None)
+    is_new = not isinstance(before, ConsumerGroup) or requested_by not in before.members
+    spec = assignment_spec(group, topics, view.consumer_settings.rack, requested_by if is_new else None)
     name = preferred_assignor(group, tuple(view.consumer_settings.assignors))
     _tell_of_assignor(draft, name)
     if size <= AT_ONCE:

@@ -12,7 +12,7 @@ EXPIRES_WITHIN_MS = 24 * 60 * 60_000
 # A commit in the log: batch and record framing, key and value without the names of group and topic.
 _COMMIT_BYTES = 120
 _DAY_S = 86_400
-_PAST = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
+_FENCED = frozenset({"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"})
 
 
 def commit_per_record(window: Window) -> Finding | None:
@@ -78,7 +78,7 @@ def _reads_on(refused: Facts, window: Window) -> bool:
     With an eager protocol it begins again from its last commit, whatever it keeps.
     """
     spoke_of, group_at = refused.get("request_generation"), refused.get("generation")
-    if refused.get("error") not in _PAST or spoke_of is None or group_at is None:
+    if refused.get("error") not in _FENCED or spoke_of is None or group_at is None:
         return False
     since = [one for one in window.ended if spoke_of < int(one.get("to_generation") or 0) <= group_at]
     return bool(since) and all(_kept(one, refused) for one in since)

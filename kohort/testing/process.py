@@ -41,7 +41,7 @@ class Process:
         self._socket.settimeout(ANSWER_WITHIN_S)
         self._owner_pid = os.getpid()
         self._lock = Lock()
-        self._asked = 0
+        self._request_count = 0
         self._pieces = [b""]  # of what has come; only the last of them may hold the end of an answer
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  until `end`
         path = os.pathsep.join([str(_PARENT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -71,9 +71,9 @@ class Process:
         if os.getpid() != self._owner_pid:
             raise Refused("this broker belongs to the process that has started it, of which this one is a fork")
         with self._lock:
-            self._asked += 1
+            self._request_count += 1
             try:
-                self._socket.sendall(json.dumps({"do": command, "id": self._asked, **words}).encode() + b"\n")
+                self._socket.sendall(json.dumps({"do": command, "id": self._request_count, **words}).encode() + b"\n")
                 said = self._answer()
             except TimeoutError:
                 raise BrokerDied(f"no answer to {command} within {ANSWER_WITHIN_S:g} s{self.last_words()}") from None
@@ -94,7 +94,7 @@ class Process:
             line, _, rest = b"".join(self._pieces).partition(b"\n")
             self._pieces = [rest]
             said: dict[str, Any] = json.loads(line)
-            if said["id"] == self._asked:
+            if said["id"] == self._request_count:
                 return said
 
     def died(self) -> BrokerDied:

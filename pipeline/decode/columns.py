@@ -23,7 +23,7 @@ _LATEST_MS = (1 << 63) // 1000 - 1
 
 
 def spans(data: Bytes, at: Ints, size: Ints, kind: pa.DataType | None = None) -> Any:
-    """The bytes at these places of `data`, which rise; a negative size is a null."""
+    """The bytes at these positions of `data`, which rise; a negative size is a null."""
     kind = kind or pa.binary()
     count = len(at)
     null = size < 0
@@ -140,8 +140,8 @@ def headers_column(
         names = spans(data, name_at, name_size, pa.string())
     except pa.ArrowInvalid:
         view = memoryview(data)
-        places = zip(name_at.tolist(), name_size.tolist(), strict=True)
-        names = texts([str(view[at : at + size], "utf-8", "replace") for at, size in places])
+        spans_of = zip(name_at.tolist(), name_size.tolist(), strict=True)
+        names = texts([str(view[at : at + size], "utf-8", "replace") for at, size in spans_of])
     values = spans(data, value_at, value_size)
     ends = np.searchsorted(record, np.arange(count), side="right").astype(np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), ends))

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's document
 
 from pipeline.decode import schemas
 from pipeline.decode.fields import Field
-from pipeline.decode.group_rows import Place, group_batch
+from pipeline.decode.group_rows import RecordLocation, group_batch
 from pipeline.decode.group_values import consumer_group_batch, generation_batch
 from pipeline.decode.ledger import ledger_batch
 from pipeline.decode.metadata import metadata_batch
@@ -35,7 +35,7 @@ def _decode_group(batch: pa.RecordBatch) -> pa.RecordBatch:
     return group_batch(
         Field.of(batch.column("key")),
         Field.of(batch.column("value")),
-        Place(
+        RecordLocation(
             batch.column("partition").cast(pa.int32()),
             np.asarray(batch.column("offset"), np.int64),
             batch.column("timestamp").cast(schemas.TIMESTAMP),

@@ -38,7 +38,7 @@ _COMMIT_WORD = _WORD_OF[OFFSET_COMMIT]
 _UUID = np.dtype("V16")
 
 
-class Place(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where records lie in the log: partition (one, or a column), offsets, and the finished column of their moments."""
 
     log_partition: int | Any
@@ -46,9 +46,11 @@ class Place(NamedTuple):
     logged_at: Any
 
 
-def group_batch(keys: Field, values: Field, place: Place, schema: pa.Schema = GROUP_RECORDS) -> pa.RecordBatch:
+def group_batch(
+    keys: Field, values: Field, location: RecordLocation, schema: pa.Schema = GROUP_RECORDS
+) -> pa.RecordBatch:
     """Decode records, given as two fields and where they lie. `schema`: some columns of `GROUP_RECORDS`."""
-    count = len(place.offset)
+    count = len(location.offset)
     if not count:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     rows = Rows(count, _COMMIT_WORD)
@@ -62,7 +64,7 @@ def group_batch(keys: Field, values: Field, place: Place, schema: pa.Schema = GR
         _name_bad_text(rows, keys, values, usual)
         found = _texts(rows, keys, values)
         assert found is not None
-    makers = _makers(rows, keys, values, tombstone, place)
+    makers = _makers(rows, keys, values, tombstone, location)
     arrays = [found[name] if name in found else makers[name]() for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -162,13 +164,15 @@ def _rising(at: Ints, size: Ints) -> tuple[Ints, Ints]:
     return np.maximum.accumulate(np.where(size < 0, 0, at + size)) - np.maximum(size, 0), size
 
 
-def _makers(rows: Rows, keys: Field, values: Field, tombstone: Flags, place: Place) -> dict[str, Callable[[], Any]]:
+def _makers(
+    rows: Rows, keys: Field, values: Field, tombstone: Flags, location: RecordLocation
+) -> dict[str, Callable[[], Any]]:
     """What makes each column but the texts."""
-    count = len(place.offset)
+    count = len(location.offset)
     absent = ~rows.decoded
 
     def log_partition() -> Any:
-        known = place.log_partition
+        known = location.log_partition
         return constant(known, count, pa.int32()) if isinstance(known, int) else known
 
     def record_type() -> Any:
@@ -188,8 +192,8 @@ def _makers(rows: Rows, keys: Field, values: Field, tombstone: Flags, place: Pla
 
     return {
         "log_partition": log_partition,
-        "log_offset": lambda: integers(place.offset, None, pa.int64()),
-        "logged_at": lambda: place.logged_at,
+        "log_offset": lambda: integers(location.offset, None, pa.int64()),
+        "logged_at": lambda: location.logged_at,
         "record_type": record_type,
         "key_type": lambda: integers(rows.key_type, ~rows.has_type, pa.int16()),
         "value_version": lambda: integers(rows.version, ~(rows.has_version & ~tombstone), pa.int16()),

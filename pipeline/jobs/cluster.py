@@ -101,9 +101,9 @@ def bounds(access: Access, names: Iterable[str]) -> list[tuple[str, int, int, in
     ends: list[dict[tuple[str, int], int]] = []
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         futures = client.list_offsets(dict.fromkeys(wanted, spec), request_timeout=TIMEOUT_S)
-        places = {(tp.topic, tp.partition): one for tp, one in futures.items()}
-        ends.append({key: _result(one, f"{access.bootstrap}: {key[0]}-{key[1]}").offset for key, one in places.items()})
-    return [(*place, start, ends[1][place]) for place, start in sorted(ends[0].items())]
+        by_tp = {(tp.topic, tp.partition): one for tp, one in futures.items()}
+        ends.append({key: _result(one, f"{access.bootstrap}: {key[0]}-{key[1]}").offset for key, one in by_tp.items()})
+    return [(*tp, start, ends[1][tp]) for tp, start in sorted(ends[0].items())]
 
 
 def members_of(access: Access, groups: Iterable[str]) -> dict[str, list[str]]:

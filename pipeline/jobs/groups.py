@@ -37,7 +37,7 @@ def found(inputs: Inputs) -> DataFrame:
     ends = inputs.bounds(topics)
     if command.until is not None:
         ends = ends_at(ends, inputs.batches(topics), command.until)
-    lag = lag_now(commits, ends, command.asked_at)
+    lag = lag_now(commits, ends, command.requested_at)
     told = rebalances(generations, inputs.ledger(), consumers)
-    as_of = command.until or (command.asked_at if command.broker is not None else None)
+    as_of = command.until or (command.requested_at if command.broker is not None else None)
     return groups(records, generations, consumers, told, lag, as_of=as_of, offsets_retention=command.retention_ms)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class HadoopPlace:
+class HadoopTarget:
     """A folder or a file that is written whole: made beside as `PATH.partial`, renamed when all of it is there, and
     removed when something fails."""
 

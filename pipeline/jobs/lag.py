@@ -42,12 +42,12 @@ def found(inputs: Inputs) -> DataFrame:
     bounds = inputs.bounds(topics)
     records = inputs.raw(topics) if command.exact else None
     # Records stamped in the future must not stretch the grid to there.
-    until = command.asked_at if command.until is None else min(command.until, command.asked_at)
+    until = command.requested_at if command.until is None else min(command.until, command.requested_at)
     if command.now:
         # A broker would have to send the whole topics.
-        now_ms = [round(command.asked_at.timestamp() * 1000)]
+        now_ms = [round(command.requested_at.timestamp() * 1000)]
         headers = None if command.broker is not None else inputs.keep(inputs.growth(topics, now_ms))
-        return lag_now(commits, bounds, command.asked_at, positions=headers, records=records)
+        return lag_now(commits, bounds, command.requested_at, positions=headers, records=records)
     if command.broker is not None:
         moments = grid_moments(commits, command.since, until, command.step_ms)
     else:

@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from coordinator.why.terms import plural
 from pipeline.errors import UsageError
-from pipeline.jobs.hadoop import HadoopPlace
+from pipeline.jobs.hadoop import HadoopTarget
 from pipeline.jobs.inputs import matches
 from pipeline.transformations.keys import moment
 
@@ -74,7 +74,7 @@ class Table:
 def write(tables: Sequence[Table], inputs: Inputs) -> int:
     """Write all of them where it is asked; return the number of rows. Raises: whatever Spark raises."""
     command = inputs.command
-    chosen = [_asked_for(table, command) for table in tables]
+    chosen = [_requested_rows(table, command) for table in tables]
     if command.to_uri is not None:
         return _elsewhere(chosen, command, target(inputs.spark, command))
     if command.to is not None:
@@ -82,7 +82,7 @@ def write(tables: Sequence[Table], inputs: Inputs) -> int:
     return sum(_show(table, command, titled=len(chosen) > 1) for table in chosen)
 
 
-def _asked_for(table: Table, command: Command) -> Table:
+def _requested_rows(table: Table, command: Command) -> Table:
     frame = table.frame
     if command.groups and "group_id" in frame.columns:
         frame = frame.where(matches("group_id", command.groups))
@@ -112,10 +112,10 @@ def _files(tables: Sequence[Table], command: Command, to: Path) -> int:
     return rows
 
 
-def target(spark: SparkSession, command: Command) -> HadoopPlace:
+def target(spark: SparkSession, command: Command) -> HadoopTarget:
     """The place elsewhere that is written to. Raises: UsageError when it is none, or taken."""
     assert command.to_uri is not None
-    place = HadoopPlace(spark, command.to_uri)
+    place = HadoopTarget(spark, command.to_uri)
     if not command.overwrite and place.is_taken():
         raise UsageError(f"--to {command.to_uri} exists and is not empty; --overwrite replaces it")
     if command.is_one_file and place.is_folder():
@@ -132,7 +132,7 @@ def put_answer(inputs: Inputs, text: str) -> None:
         target(inputs.spark, command).put_text(text)
 
 
-def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopPlace) -> int:
+def _elsewhere(tables: Sequence[Table], command: Command, place: HadoopTarget) -> int:
     if command.format == "delta" and all(place.is_folder(f"{table.name}/{DELTA_LOG}") for table in tables):
         return _saved(tables, command, place.uri)
     place.clear()

@@ -76,14 +76,14 @@ def collected(inputs: Inputs) -> ReportData:
 
     topics = inputs.committed_topics(commits.select("topic").unionByName(membership.select("topic")))
     bounds = inputs.keep(inputs.bounds(topics))
-    live = command.asked_at if command.broker is not None else None
-    until = command.asked_at if command.until is None else min(command.until, command.asked_at)
+    live = command.requested_at if command.broker is not None else None
+    until = command.requested_at if command.until is None else min(command.until, command.requested_at)
     every_ms = command.every_ms or _step_ms(commits, command.since, until)
     # A broker would have to send the whole topics for their headers.
     moments = [] if live is None else grid_moments(commits, command.since, until, every_ms)
     positions = inputs.keep(inputs.growth(topics, moments) if moments else inputs.batches(topics))
     ends = bounds if command.until is None else t.ends_at(bounds, positions, command.until)
-    now = t.lag_now(commits, ends, command.asked_at)
+    now = t.lag_now(commits, ends, command.requested_at)
     as_of, retention = command.until or live, command.retention_ms
     every_group = t.groups(records, generations, consumers, rebalances, now, as_of=as_of, offsets_retention=retention)
     worst = t.worst_lag(commits, positions, partitions=bounds, since=command.since, until=until)
@@ -102,7 +102,7 @@ def collected(inputs: Inputs) -> ReportData:
     lag, partitions = _lag(inputs, commits.where(F.col("group_id").isin(names)), positions, bounds, (until, every_ms))
     data = ReportData(
         source=command.broker or ", ".join(command.paths),
-        made_at=command.asked_at,
+        made_at=command.requested_at,
         groups=groups,
         others=others[: GROUPS_LISTED - len(groups)],
         lag=lag,
@@ -237,7 +237,7 @@ def _events(ledger: DataFrame, groups: Sequence[str], inputs: Inputs) -> tuple[_
     newest = sound.withColumn("age", F.row_number().over(order)).where(F.col("age") <= EVENTS_READ)
     rows = newest.select("group_id", "log_offset", "event").orderBy("group_id", "log_offset").toLocalIterator()
     events = events_of((row.group_id, row.event) for row in rows)
-    now_ms = round((command.until or command.asked_at).timestamp() * 1000)
+    now_ms = round((command.until or command.requested_at).timestamp() * 1000)
     if command.broker is None:
         # A directory is looked at as it was when its last record was written.
         now_ms = max((int(one.get("at_ms") or 0) for records in events.values() for one in records), default=now_ms)

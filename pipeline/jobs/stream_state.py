@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+STATE_FOLDER = "carry"
+"""Its name in the checkpoint, which earlier versions wrote too; `state`, beside it, is Spark's own."""
+
+
 class StreamState:
     """A folder with one sub-folder a batch; the last two are there."""
 

@@ -63,4 +63,4 @@ def say_denied(inputs: Inputs, now: Inputs) -> None:
 
 
 def _now(inputs: Inputs) -> Inputs:
-    return Inputs(inputs.spark, replace(inputs.command, asked_at=datetime.now(UTC)))
+    return Inputs(inputs.spark, replace(inputs.command, requested_at=datetime.now(UTC)))

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as in all of Spark's docum
 from pipeline import decode
 from pipeline.decode import schemas
 from pipeline.jobs.inputs import LEDGER_TOPIC, OBSERVERS, Inputs, matches
-from pipeline.jobs.stream_state import StreamState
+from pipeline.jobs.stream_state import STATE_FOLDER, StreamState
 from pipeline.jobs.stream_states import say_denied, tell_groups, tell_stuck
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 from pipeline.transformations import consumer_group_records, group_generations, lag_over_time, offset_commits
@@ -82,7 +82,7 @@ def _stuck(inputs: Inputs, write: Callable[[DataFrame, int], None]) -> Job:
     records = _records(inputs, limited=False).select(F.col("log_offset").alias("offset"))
     batches = _read(inputs, _others(inputs), "batch", limited=False, option="topicPattern")
     grown = records.unionByName(batches.select(F.col("last_offset").alias("offset")))
-    return Job(grown, tell_stuck(inputs, write, inputs.command.checkpoint / "carry"))
+    return Job(grown, tell_stuck(inputs, write, inputs.command.checkpoint / STATE_FOLDER))
 
 
 def _others(inputs: Inputs) -> str:
@@ -129,7 +129,7 @@ class _Rebalances:
         assert inputs.command.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.state = StreamState(inputs.spark, inputs.command.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.command.checkpoint / STATE_FOLDER)
         self.has_ledger = inputs.has_ledger()
         self.late_rows = 0
 
@@ -208,7 +208,7 @@ class _Lag:
         assert inputs.command.checkpoint is not None
         self.inputs = inputs
         self.write = write
-        self.state = StreamState(inputs.spark, inputs.command.checkpoint / "carry")
+        self.state = StreamState(inputs.spark, inputs.command.checkpoint / STATE_FOLDER)
         self.late_rows = 0
 
     def frame(self) -> DataFrame:

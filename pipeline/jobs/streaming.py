@@ -19,7 +19,7 @@ from pipeline import group_commit
 from pipeline.errors import DONE, LOSS, UsageError
 from pipeline.jobs import stream_tables
 from pipeline.jobs.compaction import compact
-from pipeline.jobs.hadoop import HadoopPlace
+from pipeline.jobs.hadoop import HadoopTarget
 from pipeline.jobs.inputs import Inputs, matches
 from pipeline.jobs.output import DATES, DELTA_LOG, append_once, count_saved, put_text, save
 from pipeline.jobs.stream_tables import TABLES
@@ -92,7 +92,7 @@ class Sink:
 
 
 class _Here:
-    """A table's folder on this machine; as `HadoopPlace` is elsewhere."""
+    """A table's folder on this machine; as `HadoopTarget` is elsewhere."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -110,8 +110,8 @@ class _Here:
             shutil.rmtree(self.folder / inner)
 
 
-def _there(spark: SparkSession, command: Command) -> HadoopPlace:
-    return HadoopPlace(spark, f"{str(command.to_uri).rstrip('/')}/{TABLES[command.verb]}")
+def _there(spark: SparkSession, command: Command) -> HadoopTarget:
+    return HadoopTarget(spark, f"{str(command.to_uri).rstrip('/')}/{TABLES[command.verb]}")
 
 
 def stream(spark: SparkSession, command: Command, started: float) -> int:
@@ -122,7 +122,7 @@ def stream(spark: SparkSession, command: Command, started: float) -> int:
             if place is not None:
                 shutil.rmtree(place, ignore_errors=True)
         if command.to_uri is not None:
-            HadoopPlace(spark, command.to_uri).remove()
+            HadoopTarget(spark, command.to_uri).remove()
     sink = Sink(spark, command)
     with Inputs(spark, command) as inputs:
         window_ms = command.window_ms if command.verb == "growth" else None

@@ -31,7 +31,7 @@ def found(inputs: Inputs) -> DataFrame:
     pairs = commits.select("topic").unionByName(membership.select("topic"))
     topics = inputs.committed_topics(pairs)
     positions = inputs.keep(inputs.batches(topics))
-    until = command.until or (command.asked_at if command.broker is not None else None)
+    until = command.until or (command.requested_at if command.broker is not None else None)
     bounds = inputs.bounds(topics)
     everything = inputs.all_records()
     return stuck_partitions(

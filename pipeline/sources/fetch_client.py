@@ -173,9 +173,9 @@ def topic_names(connection: Connection, also: Iterable[str] = ()) -> TopicNames:
     """
     listed = {topic.name for topic in _metadata(connection, None).topics}
     hidden = [name for name in dict.fromkeys(also) if name not in listed]
-    asked = _metadata(connection, hidden).topics if hidden else []
-    forbidden = {one.name for one in asked if one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-    return TopicNames(frozenset(listed | {one.name for one in asked if not one.error_code}), frozenset(forbidden))
+    named = _metadata(connection, hidden).topics if hidden else []
+    forbidden = {one.name for one in named if one.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    return TopicNames(frozenset(listed | {one.name for one in named if not one.error_code}), frozenset(forbidden))
 
 
 def cluster_id(connection: Connection) -> str:

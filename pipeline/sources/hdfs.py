@@ -36,9 +36,9 @@ def plain(text: str) -> str:
     before, proto, nodes = text.partition("DatanodeInfoProto {")
     if not proto:
         return text
-    places = dict.fromkeys(f"{host or address}:{port}" for address, host, port in _NODE.findall(nodes))
+    addresses = dict.fromkeys(f"{host or address}:{port}" for address, host, port in _NODE.findall(nodes))
     after = nodes.rpartition("}")[2].removeprefix("]")
-    return f"{before.removesuffix('[')}{', '.join(places)}{after}"
+    return f"{before.removesuffix('[')}{', '.join(addresses)}{after}"
 
 
 def is_installed() -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
 from pipeline.paths import local_path
+from pipeline.sources.file_systems import files_of
 from pipeline.sources.files import LOCAL, REMOTE, Files, read_whole
-from pipeline.sources.places import files_of
 from pipeline.sources.tiered import Tiered, is_tier
 from protocol.types import uuid_text
 from storage.directory.log_directory import METADATA_FOLDER, PARTITION_METADATA, parse_folder_name, parse_topic_id
@@ -234,8 +234,8 @@ def clusters_of(partitions: Iterable[Partition]) -> frozenset[str]:
     try:
         whole = [read_whole(files, f"{place}/{META_PROPERTIES}") for files, place in folders]
     except OSError as error:
-        places = " or ".join(sorted(f"{place}/{META_PROPERTIES}" for _, place in folders))
-        raise DataError(f"{places} cannot be read: {error.strerror}") from error
+        unread = " or ".join(sorted(f"{place}/{META_PROPERTIES}" for _, place in folders))
+        raise DataError(f"{unread} cannot be read: {error.strerror}") from error
     found = {parse_properties((data or b"").decode("utf-8", "replace")).get("cluster.id", "") for data in whole}
     return frozenset() if "" in found else frozenset(found)
 

@@ -10,7 +10,7 @@ from pipeline.decode import schemas
 from pipeline.decode.batches import Flags, Headers, chunks
 from pipeline.decode.columns import moments
 from pipeline.decode.fields import Field
-from pipeline.decode.group_rows import Place, group_batch
+from pipeline.decode.group_rows import RecordLocation, group_batch
 from pipeline.decode.records import Records, read_records
 from pipeline.decode.rows import batch_rows, raw_rows, source_columns
 from pipeline.errors import UsageError
@@ -166,10 +166,10 @@ class Decoder:
     def _group(self, records: Records, file: str) -> pa.RecordBatch:
         data = records.chunk.data
         keys, values = Field(data, records.key_at, records.key_size), Field(data, records.value_at, records.value_size)
-        place = Place(self.partition, records.offset, moments(records.timestamp))
+        location = RecordLocation(self.partition, records.offset, moments(records.timestamp))
         if self.options.include_source:
-            return self._finish(list(group_batch(keys, values, place).columns), records, file)
-        return group_batch(keys, values, place, self.schema)
+            return self._finish(list(group_batch(keys, values, location).columns), records, file)
+        return group_batch(keys, values, location, self.schema)
 
     def _finish(self, columns: list[pa.Array], records: Records, file: str) -> pa.RecordBatch:
         if self.options.include_source:

@@ -40,7 +40,7 @@ class WebHdfs:
 
     def entries(self, folder: str) -> list[Entry]:
         """See `files.Files`."""
-        found = self._asked(folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
+        found = self._json_of(folder, "LISTSTATUS")["FileStatuses"]["FileStatus"]
         if [one["pathSuffix"] for one in found] == [""]:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
         return sorted(
@@ -50,7 +50,7 @@ class WebHdfs:
 
     def open(self, path: str) -> File:
         """See `files.Files`."""
-        status = self._asked(path, "GETFILESTATUS")["FileStatus"]
+        status = self._json_of(path, "GETFILESTATUS")["FileStatus"]
         if status["type"] == "DIRECTORY":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return _WebFile(self, path, status["length"])
@@ -59,7 +59,7 @@ class WebHdfs:
         """A range of a file."""
         return self._got(path, {"op": "OPEN", "offset": str(position), "length": str(count)})
 
-    def _asked(self, path: str, operation: str) -> Any:
+    def _json_of(self, path: str, operation: str) -> Any:
         answer = self._got(path, {"op": operation})
         try:
             return json.loads(answer)

@@ -232,7 +232,7 @@ def _expiry(live: DataFrame, classic: DataFrame, retention: str | int) -> DataFr
     # Of a group that had members all offsets go together, those committed after the last member left too.
     together = F.when(F.col("had_members") & (F.col("classic_state") == "Empty"), F.col("empty_since"))
     base = F.unix_micros(F.coalesce(together, "committed_at"))
-    asked_for = F.col("expires_at")  # by the client, in OffsetCommit up to version 4
-    left = F.coalesce(asked_for, F.timestamp_micros(base + span_ms(retention) * 1000))
+    requested = F.col("expires_at")  # by the client, in OffsetCommit up to version 4
+    left = F.coalesce(requested, F.timestamp_micros(base + span_ms(retention) * 1000))
     offsets = live.join(classic, "group_id", "left")
     return offsets.groupBy("group_id").agg(F.min(left).alias("offsets_expire_at"))

@@ -96,7 +96,7 @@ class Verification:
         self.transaction_v2 = transaction_v2  # the partition is added by the question, and each transaction begins at 0
         self.created_ms = created_ms
 
-    def asked_again(self, epoch: int, sequence: int) -> None:
+    def update_lowest(self, epoch: int, sequence: int) -> None:
         """Another batch asks. Source: VerificationStateEntry.maybeUpdateLowestSequenceAndEpoch."""
         if epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
@@ -139,7 +139,7 @@ class ProducerState:
         if found is None:
             found = self.verifications[producer_id] = Verification(epoch, sequence, transaction_v2, now_ms)
         else:
-            found.asked_again(epoch, sequence)
+            found.update_lowest(epoch, sequence)
         return found
 
     def data_appended(

@@ -109,7 +109,7 @@ class Group:
             [found] = wire.call(ConsumerGroupDescribeRequest(group_ids=[self.name]), 1).groups
         return str(found.group_state)
 
-    def story(self) -> str:
+    def course(self) -> str:
         """What members have told but for what they read, and what the broker has logged of them."""
         lines = [str(event) for one in self.everybody for event in one.events if event["event"] not in CONSTANT]
         logged = [line for line in self.broker.log().splitlines() if self.name in line]
@@ -331,5 +331,5 @@ def test_clients_of_the_consumer_protocol(
         try:
             play(group)
         except AssertionError as error:
-            error.add_note(group.story())
+            error.add_note(group.course())
             raise

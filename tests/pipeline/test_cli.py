@@ -142,7 +142,7 @@ def test_moments_are_written_as_people_do() -> None:
     assert options.parse_moment("-2h", NOW) == NOW - timedelta(hours=2)
     asking = command_line.read(["lag", "--from", "localhost:9092,[::1]:9092", "--since", "-90m"])
     assert asking.since is not None
-    assert (asking.asked_at - asking.since, asking.broker) == (timedelta(minutes=90), "localhost:9092,[::1]:9092")
+    assert (asking.requested_at - asking.since, asking.broker) == (timedelta(minutes=90), "localhost:9092,[::1]:9092")
 
 
 def test_spark_errors_become_one_sentence() -> None:

@@ -69,7 +69,7 @@ def config(*, always: bool, segment_bytes: int = 900) -> LogConfig:
     )
 
 
-class Keeper:
+class PartitionOwner:
     """What a partition needs of those around it."""
 
     def __init__(self, runtime: Any) -> None:
@@ -154,8 +154,8 @@ class Life:
             disk=self.disk,
         )
         settings = PartitionSettings(log=self.config)
-        keeper = Keeper(self.broker.runtime)
-        self.partition = Partition(keeper, "__consumer_offsets", 0, bytes(16), self._log, settings)
+        owner = PartitionOwner(self.broker.runtime)
+        self.partition = Partition(owner, "__consumer_offsets", 0, bytes(16), self._log, settings)
 
     def _load(self) -> None:
         self.broker.partition = self.partition  # type: ignore[assignment]  # the real one
@@ -445,7 +445,7 @@ def loaded(directory: Path, *, always: bool, recovery_point: int, clean: bool = 
     )
     broker = Leading(load=False, topics=TOPICS, settings=SETTINGS, consumer_settings=CONSUMER_SETTINGS)
     settings = PartitionSettings(log=config(always=always))
-    partition = Partition(Keeper(broker.runtime), "__consumer_offsets", 0, bytes(16), log, settings)
+    partition = Partition(PartitionOwner(broker.runtime), "__consumer_offsets", 0, bytes(16), log, settings)
     broker.partition = partition  # type: ignore[assignment]  # the real one
     broker.load()
     assert broker.leader.state is LeaderState.ACTIVE, "the log was not understood"

@@ -218,7 +218,7 @@ def test_what_is_wrong_is_said(broker: Broker, join: Callable[..., Member], prot
 
 
 @pytest.mark.slow
-def test_a_failing_test_is_shown_the_story(tmp_path: Path):
+def test_a_failing_test_is_shown_what_the_group_did(tmp_path: Path):
     (tmp_path / "test_it.py").write_text(
         textwrap.dedent("""
             import pytest

@@ -18,16 +18,16 @@ def misfits(root: Path, rooms: Collection[str], native: Collection[str], decorat
 
     `decorated`: the classes that `DECORATED` of `tools.compiled.tree` names, which are open, or not native after all.
     """
-    places: dict[str, str] = {}
+    homes: dict[str, str] = {}
     found = []
     classes = [(module, node) for module, node in _classes(root, rooms)]
     for module, node in classes:
-        if module in native or node.name not in places:
-            places[node.name] = module
+        if module in native or node.name not in homes:
+            homes[node.name] = module
     for module, node in classes:
         for base in node.bases:
             name = ast.unparse(base).partition("[")[0].rpartition(".")[2]
-            home = places.get(name)
+            home = homes.get(name)
             if home is None or name in OF_PROTOCOL or node.name in decorated or name in decorated:
                 continue
             if module in native and home not in native:

@@ -127,8 +127,8 @@ def _known(
     imported = {each.asname or each.name: node.module for node in imports for each in node.names}
     values = {name for name, home in imported.items() if _VALUE.fullmatch(name) and home not in native}
     names = {name for name in values if not callable(getattr(module, name, None))}
-    places = {*imported, *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
-    names |= {name for name in places if hasattr(getattr(module, name, None), "_make")}
+    bound = {*imported, *(node.name for node in tree.body if isinstance(node, ast.ClassDef))}
+    names |= {name for name in bound if hasattr(getattr(module, name, None), "_make")}
     times = _times_bound(tree)
     names = {name for name in names - set(variables) if times[name] == 1}
     skipped = {id(inner) for node in ast.walk(tree) for part in _types_of(node) for inner in ast.walk(part)}

@@ -89,7 +89,7 @@ class Ledger:
         self._partitions = partitions
         self._groups = groups
         self._queue: deque[GroupEvent | _GroupsLoaded] = deque()
-        self._asked = False
+        self._write_due = False
         self._creating = False
         self._failing = False  # said so already
         self._histories: dict[int, dict[str, GroupHistory]] = {}  # by coordinator partition and group
@@ -126,8 +126,8 @@ class Ledger:
             self._failed(1, "too many wait to be written")
             return
         self._queue.append(item)
-        if not self._asked:
-            self._asked = True
+        if not self._write_due:
+            self._write_due = True
             # Not in this turn: its answers leave first.
             self._runtime.last(self._later)
 
@@ -185,7 +185,7 @@ class Ledger:
         if self._queue:
             self._runtime.timers.set(("ledger",), self._runtime.now_ms() + RETRY_MS, self._write)
         else:
-            self._asked = False
+            self._write_due = False
 
     def _write_failed(self, _: Exception) -> None:
         log.exception("ledger_failed")

@@ -144,12 +144,12 @@ class Tap:
         if not self._blind:
             try:
                 for frame in self._in.feed(data):
-                    self._asked(frame)
+                    self._request(frame)
             except ProtocolError:
                 self._blind = True  # the connection says so itself
         self._connection.data_received(data)
 
-    def _asked(self, frame: bytes) -> None:
+    def _request(self, frame: bytes) -> None:
         api_key, version, correlation_id, client_id, position = read_request_header(frame)
         if api_key in APIS and api_key not in _HANDSHAKES:
             request = APIS[api_key].request.decode(version, frame[position:])

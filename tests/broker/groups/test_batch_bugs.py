@@ -65,7 +65,7 @@ def a_batch_is_opened_before_its_first_record_is_measured() -> Any:
     def stage(effects: Any, event: Any, key: str, outcome: Any) -> bool:
         if effects._open is None:
             effects._open = effects._waiting = OutcomeBatch(outcome.producer)
-            effects._turn_asked = True
+            effects._turn_requested = True
             effects._runtime.soon(effects._end_turn)
         return real(effects, event, key, outcome)
 

@@ -477,9 +477,9 @@ def durable(group: ConsumerGroup) -> ConsumerGroup:
         group,
         members=plain_members,
         hashed_topics=None,
-        regexes_asked_at_ms=None,
+        regexes_requested_at_ms=None,
         computing_epoch=None,
-        asked_to_join={},
+        join_timers={},
         tracking=NO_TRACKING,
     )
 

@@ -363,9 +363,9 @@ class Auditor:
         if isinstance(live, ConsumerGroup):
             unwritten = {
                 "hashed_topics": None,
-                "regexes_asked_at_ms": None,
+                "regexes_requested_at_ms": None,
                 "computing_epoch": None,
-                "asked_to_join": {},
+                "join_timers": {},
             }
             durable = altered(live, **unwritten, tracking=NO_TRACKING)
             assert durable == loaded, f"{durable} is {loaded} in the log"

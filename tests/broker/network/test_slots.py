@@ -1,4 +1,4 @@
-"""How many large requests are objects at once (broker/network/places.py), seen from connections."""
+"""How many large requests are objects at once (broker/network/slots.py), seen from connections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.handlers.context import Deferred
 from broker.loop.slices import Until
-from broker.network.places import AT_ONCE, WAITED_MS
+from broker.network.slots import AT_ONCE, WAITED_MS
 from protocol.api_keys import ApiKey
 from protocol.frames import encode_request
 from protocol.messages.describe_log_dirs import (
@@ -109,8 +109,8 @@ class Asked:
 
     @property
     def taken(self) -> int:
-        """How many places."""
-        return len(self.made.server.memory.places)
+        """How many slots are taken."""
+        return len(self.made.server.memory.slots)
 
 
 def test_few_large_requests_are_handled_at_once_and_the_next_when_one_is_answered() -> None:
@@ -125,7 +125,7 @@ def test_few_large_requests_are_handled_at_once_and_the_next_when_one_is_answere
     assert not asked.taken
 
 
-def test_a_place_is_kept_until_a_long_answer_is_written() -> None:
+def test_a_slot_is_kept_until_a_long_answer_is_written() -> None:
     asked = Asked(*[LARGE] * (AT_ONCE + 1), answer=LONG_ANSWER)
     asked.answers[0]()
     for _ in range(10):
@@ -139,13 +139,13 @@ def test_a_place_is_kept_until_a_long_answer_is_written() -> None:
     assert asked.answered == [0]
 
 
-def test_those_that_are_only_long_need_no_place() -> None:
+def test_those_that_are_only_long_need_no_slot() -> None:
     asked = Asked(*[LARGE] * AT_ONCE, *[LONG] * 10)
     assert asked.handled == AT_ONCE + 10
 
 
 def test_who_only_waits_for_others_keeps_nobody_waiting() -> None:
-    """400 joins of 147 KB made another client wait for 49 s, when they had places until they were answered."""
+    """400 joins of 147 KB made another client wait for 49 s, when they had slots until they were answered."""
     asked = Asked(*[LARGE] * (AT_ONCE * 3), works=False)
     assert asked.handled == AT_ONCE * 3
     assert not asked.taken
@@ -175,7 +175,7 @@ def test_of_who_goes_while_it_waits_nothing_is_kept() -> None:
     assert asked.handled == AT_ONCE + 1, "the one that has gone is not handled, the next is"
 
 
-def test_who_goes_while_it_is_handled_gives_its_place_up() -> None:
+def test_who_goes_while_it_is_handled_gives_its_slot_up() -> None:
     asked = Asked(*[LARGE] * (AT_ONCE + 1))
     asked.lose(0)
     asked.answers[0]()
@@ -183,12 +183,12 @@ def test_who_goes_while_it_is_handled_gives_its_place_up() -> None:
     assert asked.handled == AT_ONCE + 1
 
 
-def test_a_request_that_cannot_be_read_gives_its_place_up() -> None:
+def test_a_request_that_cannot_be_read_gives_its_slot_up() -> None:
     asked = Asked(*[LARGE[:4] + LARGE[4:60_000].ljust(len(LARGE) - 4, b"\xff")] * AT_ONCE, LARGE)
     assert asked.handled == asked.taken == 1
 
 
-def test_a_handler_that_fails_gives_its_place_up() -> None:
+def test_a_handler_that_fails_gives_its_slot_up() -> None:
     asked = Asked()
 
     def fails(*_: Any) -> Deferred:

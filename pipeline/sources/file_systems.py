@@ -1,4 +1,4 @@
-"""Which file system a place is in."""
+"""Which file system a path is in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.sources.webhdfs import SCHEMES, WebHdfs
 
 
 def files_of(path: str, settings: Mapping[str, str]) -> Files:
-    """The file system that a place is in. Raises: UsageError for settings that are none, where that is known yet."""
+    """The file system that a path is in. Raises: UsageError for settings that are none, where that is known yet."""
     if not is_remote(path):
         return LOCAL
     given = tuple(sorted(settings.items()))
