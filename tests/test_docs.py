@@ -22,7 +22,7 @@ from cli.kafka_tools import TOOLS
 from coordinator.outcome import Input
 from kohort.testing import Broker
 from protocol.api_keys import ApiKey
-from protocol.errors import ProtocolError
+from protocol.errors import ErrorCode, ProtocolError
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.registry import APIS
 from tests.support.scenarios import ROOT
@@ -100,6 +100,17 @@ def test_every_rule_was_added_as_contributing_says(package: str) -> None:
             assert "__slots__" in vars(one), one
             assert one in rules, one
     assert all(rule.__module__.startswith("coordinator.") for rule in rules.values())
+
+
+def test_what_kafka_4_4_added_and_is_not_served_is_listed() -> None:
+    """And so what later versions add: by number and name, on the page of what is not there."""
+    page = (ROOT / "docs" / "unsupported.md").read_text()
+    for api_key in ApiKey:
+        if api_key > ApiKey.DELETE_SHARE_GROUP_OFFSETS and api_key not in HANDLERS:
+            assert f"| API {api_key:d} | {api_key.name.title().replace('_', '')} |" in page
+    for code in ErrorCode:
+        if code > ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            assert f"| error {code:d} | {code.name} |" in page
 
 
 def test_a_codec_shows_its_source_as_contributing_says() -> None:
