@@ -156,7 +156,7 @@ compiled: $(VENV)/.dev ## the hot path as native code, in build/compiled, which 
 test-compiled: compiled ## the tests of the broker's rooms, its clients, its crashes and its simulation on build/compiled; minutes
 	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 --dist loadgroup -o pythonpath="$$tree ." -m "not long" \
 	  @tests/compiled/not_native.txt tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py tests/protocol/records tests/storage \
-	  tests/broker/groups tests/broker/handlers tests/broker/partitions tests/broker/network tests/broker/catalogue tests/replay \
+	  tests/broker/coordinators tests/broker/groups tests/broker/handlers tests/broker/partitions tests/broker/network tests/broker/catalogue tests/replay \
 	  tests/broker/transactions tests/simulation tests/fuzz tests/crash tests/clients $(ARGS)
 
 .PHONY: wheels

@@ -93,6 +93,20 @@ def test_the_pages_draw_the_rooms_as_they_are(tmp_path: Path):
     assert any("arrows" in one for one in said)
 
 
+FLAT = {"storage", "pipeline", "cli", "offline", "protocol"}
+"""Rooms whose tests go through all of their packages (docs/decisions/where-tests-stand.md)."""
+
+
+def test_tests_stand_where_the_rooms_do():
+    """Each room has its folder, and each package of a room that is not flat; no folder is named for another one."""
+    missing = [room for room in ROOMS if not (ROOT / "tests" / room).is_dir()]
+    for room in set(ROOMS) - FLAT:
+        packages = {each.parent.name for each in (ROOT / room).glob("*/__init__.py")}
+        folders = {each.parent.name for each in (ROOT / "tests" / room).glob("*/test_*.py")}
+        missing += [f"{room}/{package}" for package in packages ^ folders]
+    assert not missing
+
+
 WITHIN = {"decisions.py", "loop_clock.py", "path.py"}
 """Benchmarks that measure the broker from within: one rule, its loop's own clock, its path without a socket."""
 

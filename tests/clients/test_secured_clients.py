@@ -28,11 +28,11 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from tests.broker.http.metrics.http_client import Metrics
 from tests.clients.harness import WORKERS, create_topic, franz, kafkajs
 from tests.clients.kcat import Kcat, kcat, librdkafka, newer_librdkafka
 from tests.clients.saying import PYTHONS
 from tests.clients.test_secured import KEY, MECHANISMS, OAUTH, PASSWORD, PLAIN, SCRAM, keep, token
-from tests.metrics.http_client import Metrics
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, need
 from tests.support.certificates import Authority, Issued
 from tests.support.java import NEWEST, class_path

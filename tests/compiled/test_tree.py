@@ -41,7 +41,7 @@ def test_its_source_passes_the_tests_of_the_rules(tree: Path) -> None:
         f"pythonpath={tree} .",
         "tests/coordinator/classic/test_heartbeat_and_leave.py",
     ]
-    words += ["tests/coordinator/test_commit_and_fetch.py", "tests/protocol/test_frames.py"]
+    words += ["tests/coordinator/offsets/test_commit_and_fetch.py", "tests/protocol/test_frames.py"]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -20,12 +20,12 @@ from coordinator.outcome import Input
 from coordinator.values import altered
 from coordinator.view import GroupSettings
 from tests.coordinator import driver as classic_driver
-from tests.coordinator import offsets_table
 from tests.coordinator.classic import test_every_state_and_input as classic
 from tests.coordinator.consumer import driver as consumer_driver
 from tests.coordinator.consumer import test_every_state_and_input as consumer
 from tests.coordinator.consumer.test_moving import Mixed
-from tests.coordinator.offsets_driver import DAY
+from tests.coordinator.offsets import table as offsets_table
+from tests.coordinator.offsets.driver import DAY
 from tests.coordinator.outcomes import Outcomes
 from tests.coordinator.transactions import driver as transactions_driver
 from tests.coordinator.transactions import test_every_state_and_input as transactions

@@ -17,11 +17,11 @@ from coordinator.loading import fold_log, replay_log
 from coordinator.why import inferred, live, live_consumer
 from protocol.records.group_records import encode_key, encode_value
 from tests.coordinator import driver as classic_driver
-from tests.coordinator import offsets_table
 from tests.coordinator.classic import test_every_state_and_input as classic
 from tests.coordinator.consumer import driver as consumer_driver
 from tests.coordinator.consumer import test_every_state_and_input as consumer
 from tests.coordinator.consumer.random_groups import history, readable
+from tests.coordinator.offsets import table as offsets_table
 from tests.coordinator.outcomes import plain
 from tests.coordinator.test_kept_outcomes import of_later, of_nobody, of_regexes, of_unread_topics, over_full
 from tests.support.kept import held, news

@@ -31,7 +31,7 @@ from protocol.records.group_records import (
     encode_value,
 )
 from tests.coordinator.driver import SESSION, Driver, Topics
-from tests.coordinator.offsets_driver import OffsetDriver
+from tests.coordinator.offsets.driver import OffsetDriver
 
 Record = tuple[bytes | None, bytes | None]
 WAYS = [fold_log, replay_log]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from hatch_build import project_urls
+from tests.kohort.testing.test_page import PAGE, write_examples
 from tests.support.broker_process import ROOT, eventually
-from tests.testing.test_page import PAGE, write_examples
 
 pytestmark = pytest.mark.usefixtures("parser_alone")
 

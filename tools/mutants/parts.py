@@ -36,7 +36,8 @@ _CONSUMER = _tests(
     "coordinator/consumer",
     "joining reconciling leaving moving assignors rebalance_tracking offsets regexes loading",
 )
-_OFFSETS = _tests("coordinator", "commit_and_fetch deletion_and_expiry loading transactional_offsets")
+_OFFSETS = _tests("coordinator/offsets", "commit_and_fetch deletion_and_expiry transactional_offsets")
+_OFFSETS += _tests("coordinator", "loading")
 _WHY = "tests/coordinator/why"
 _KEPT = "kept_courses kept_tables thresholds words_of_files errors "
 _RECOVERY = (

@@ -56,7 +56,10 @@ ROOMS = {
         Room(
             "coordinator",
             ("coordinator/*",),
-            ("tests/coordinator", "tests/simulation/test_shard.py", "tests/broker/groups", "tests/broker/transactions"),
+            (
+                *("tests/coordinator", "tests/simulation/test_shard.py", "tests/broker/groups"),
+                *("tests/broker/coordinators", "tests/broker/transactions"),
+            ),
             "coordinator.append_errors.*",
             without=("tests/coordinator/consumer/test_every_state_and_input.py",),
         ),
@@ -66,7 +69,7 @@ ROOMS = {
         Room(
             "leader",
             ("broker/coordinators/*",),
-            ("tests/broker/groups", "tests/broker/transactions"),
+            ("tests/broker/coordinators", "tests/broker/groups", "tests/broker/transactions"),
             "broker.coordinators.placement.*",
         ),
     )

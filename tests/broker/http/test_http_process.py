@@ -12,7 +12,7 @@ from broker.config.listeners import Address
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
 from broker.http.listener import HttpRefused, address_of, bound
-from tests.metrics.http_client import Metrics, get, get_json
+from tests.broker.http.metrics.http_client import Metrics, get, get_json
 from tests.support.broker_process import QUICK_GROUPS, BrokerDiedError, Kohort, eventually
 
 KEY = "kohort.http.listener"

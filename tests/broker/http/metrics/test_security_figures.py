@@ -13,7 +13,7 @@ from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from tests.metrics.http_client import Metrics
+from tests.broker.http.metrics.http_client import Metrics
 from tests.support.broker_process import Kohort, eventually, free_port
 from tests.support.certificates import Authority
 from tests.support.data_plane import batch

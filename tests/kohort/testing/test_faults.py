@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kohort.testing import Broker, Refused
-from tests.testing.test_page import run_pytest
+from tests.kohort.testing.test_page import run_pytest
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from protocol.messages.offset_commit import OffsetCommitRequestPartition, Offset
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from tests.coordinator.driver import Request
-from tests.coordinator.offsets_driver import DAY, PRODUCER, OffsetDriver
+from tests.coordinator.offsets.driver import DAY, PRODUCER, OffsetDriver
 
 ID = b"1" * 16
 

@@ -10,7 +10,7 @@ from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from tests.coordinator.driver import Driver
-from tests.coordinator.offsets_driver import DAY, PRODUCER, OffsetDriver, results, tombstones
+from tests.coordinator.offsets.driver import DAY, PRODUCER, OffsetDriver, results, tombstones
 
 NONE = ErrorCode.NONE
 ON_T1 = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x02t1\x00\x00\x00\x00"),)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.http.metrics.http_client import Metrics
+from tests.broker.http.metrics.test_scrape import consume_and_commit, produce
 from tests.clients.test_tools import GROUPS, rows
-from tests.metrics.http_client import Metrics
-from tests.metrics.test_scrape import consume_and_commit, produce
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, need
 
 pytestmark = pytest.mark.slow

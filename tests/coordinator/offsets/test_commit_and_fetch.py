@@ -14,7 +14,7 @@ from protocol.messages.offset_delete import OffsetDeleteRequestPartition, Offset
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue, encode_value
 from tests.coordinator.driver import SESSION, Topics
-from tests.coordinator.offsets_driver import DAY, PRODUCER, OffsetDriver, errors, offsets, results
+from tests.coordinator.offsets.driver import DAY, PRODUCER, OffsetDriver, errors, offsets, results
 
 NONE = ErrorCode.NONE
 T1_ID = b"t1".ljust(16, b"\0")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.clients.harness import WORKERS, kafkajs
+from tests.kohort.testing.test_control import Testbed
 from tests.support.broker_process import ROOT, need
 from tests.support.java import class_path
-from tests.testing.test_control import Testbed
 
 PAGE = (ROOT / "docs" / "testing-http.md").read_text()
 

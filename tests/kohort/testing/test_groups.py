@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kohort.testing import Broker, Refused
-from tests.testing.test_page import run_pytest
+from tests.kohort.testing.test_page import run_pytest
 
 PROTOCOLS = ("classic", "consumer")
 

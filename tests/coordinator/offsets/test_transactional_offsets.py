@@ -8,7 +8,7 @@ from coordinator.group import GroupState
 from protocol.errors import ErrorCode
 from protocol.records.group_records import OffsetCommitKey, OffsetCommitValue, encode_value
 from protocol.types import ZERO_UUID
-from tests.coordinator.offsets_driver import DAY, PRODUCER, OffsetDriver, errors, offsets, results, tombstones
+from tests.coordinator.offsets.driver import DAY, PRODUCER, OffsetDriver, errors, offsets, results, tombstones
 
 E = ErrorCode
 OTHER = PRODUCER + 1

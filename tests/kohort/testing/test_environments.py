@@ -9,8 +9,8 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.kohort.testing.test_page import run_pytest
 from tests.support.broker_process import ROOT, eventually
-from tests.testing.test_page import run_pytest
 
 ANYIO = """
     import anyio

@@ -14,7 +14,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.metrics.http_client import Metrics, get, get_json
+from tests.broker.http.metrics.http_client import Metrics, get, get_json
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually
 from tests.support.wire import Wire
 

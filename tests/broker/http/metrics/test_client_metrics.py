@@ -11,7 +11,7 @@ from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.metrics.http_client import Metrics
+from tests.broker.http.metrics.http_client import Metrics
 from tests.support.broker_process import Kohort, eventually
 from tests.support.wire import Wire
 

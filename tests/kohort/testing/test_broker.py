@@ -20,9 +20,9 @@ from kohort.testing.records import difference
 from kohort.testing.waiting import span_ms
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.kohort.testing.test_page import run_pytest
 from tests.support.broker_process import ROOT, eventually
 from tests.support.wire import Wire
-from tests.testing.test_page import run_pytest
 
 
 @pytest.fixture

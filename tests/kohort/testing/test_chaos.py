@@ -27,7 +27,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tests.testing.test_page import run_pytest
+from tests.kohort.testing.test_page import run_pytest
 
 TOPIC = b"t" * 16
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.metrics.http_client import Metrics, get, get_json
-from tests.metrics.test_scrape import consume_and_commit, produce
+from tests.broker.http.metrics.http_client import Metrics, get, get_json
+from tests.broker.http.metrics.test_scrape import consume_and_commit, produce
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually, free_port
 
 # Of Grafana's dashboard 7589, "Kafka Exporter Overview", and of the one in kafka_exporter's repository.
