@@ -1,7 +1,7 @@
 """A `.log` file of whole batches: its headers by `pread`, its bytes as copies, or as views for a socket.
 
 The descriptor and the mapping come when they are first needed. Headers are looked at by `pread`; a mapping is only ever
-handed on, as a view, to whoever copies it into a socket (decisions/memory-mapped-segments.md).
+handed on, as a view, to whoever copies it into a socket (docs/decisions/memory-mapped-segments.md).
 
 Always true: `size_bytes` counts whole batches only, and everything below it has been written; a mapping never
 reaches beyond it, and a file that has been mapped is never shortened in place.

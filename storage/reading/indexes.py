@@ -2,8 +2,8 @@
 
 Both are sparse and sorted, so a look-up is a bisection and then a short walk over batch headers. They live in
 memory while their segment is written or read, and are never mapped: a read error in a mapping would kill the
-process (decisions/memory-mapped-segments.md). Their files are written when a segment is rolled or closed
-(decisions/index-files.md); a crash before that makes recovery rebuild them from the batches.
+process (docs/decisions/memory-mapped-segments.md). Their files are written when a segment is rolled or closed
+(docs/decisions/index-files.md); a crash before that makes recovery rebuild them from the batches.
 
 Always true: offsets and positions of the offset index rise strictly, and so do the timestamps of the time index.
 
