@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cli.errors import DONE, Failed, UsageError
 from cli.options import Parser, add_cluster, carry_out, positive
-from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -132,6 +131,8 @@ def _start(options: argparse.Namespace) -> int:
 
 def _assign(consumer: Consumer, counts: dict[str, int], partitions: list[int] | None, start: int) -> None:
     from confluent_kafka import TopicPartition  # noqa: PLC0415  not for --help
+
+    from coordinator.why.terms import plural  # noqa: PLC0415
 
     wanted = []
     for topic, count in counts.items():

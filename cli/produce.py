@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cli.errors import DONE, FAILED, UsageError, WrongInput
 from cli.options import Parser, add_cluster, carry_out, positive, print_json
-from coordinator.why.terms import plural
 
 if TYPE_CHECKING:
     import argparse
@@ -151,6 +150,8 @@ def produce(options: argparse.Namespace) -> int:
 
 
 def _tell(outcome: dict[str, int], problems: list[str], topic: str, options: argparse.Namespace) -> None:
+    from coordinator.why.terms import plural  # noqa: PLC0415  not for --help
+
     if options.json:
         print_json(outcome)
     elif not options.quiet:

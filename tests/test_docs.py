@@ -6,9 +6,7 @@ import argparse
 import ast
 import re
 import shlex
-import traceback
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,12 +17,9 @@ from broker.http.routes import ROUTES
 from cli import VERBS
 from cli.completion import program
 from cli.kafka_tools import TOOLS
-from coordinator.outcome import Input
 from kohort.testing import Broker
 from protocol.api_keys import ApiKey
-from protocol.errors import ErrorCode, ProtocolError
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.registry import APIS
+from protocol.errors import ErrorCode
 from tests.support.scenarios import ROOT
 
 if TYPE_CHECKING:
@@ -77,31 +72,6 @@ def test_every_decision_is_in_the_index() -> None:
     assert {page.name for page in decisions.glob("*.md")} - {"README.md"} <= listed
 
 
-def test_every_api_was_added_as_contributing_says() -> None:
-    """Its message has a module of its name, its versions stand in the registry, its handler is named as it is."""
-    for api_key, handler in HANDLERS.items():
-        name = ApiKey(api_key).name.lower()
-        assert (ROOT / "protocol" / "messages" / f"{name}.py").exists(), name
-        assert api_key in APIS, name
-        assert handler.__name__ == name
-        assert handler.__module__.startswith("broker.handlers.")
-        *_, takes = [takes for one, takes in handler.__annotations__.items() if one != "return"]
-        assert takes == f"{APIS[api_key].name}Request", "no type checker looks at what is found by its name"
-
-
-@pytest.mark.parametrize("package", ["classic", "consumer", "offsets", "transactions"])
-def test_every_rule_was_added_as_contributing_says(package: str) -> None:
-    """What can happen is a slotted value of `inputs.py`; `rules.py` names the function, in a module of the package."""
-    inputs = import_module(f"coordinator.{package}.inputs")
-    rules = import_module(f"coordinator.{package}.rules").RULES
-    own = {one for one in vars(inputs).values() if isinstance(one, type) and one.__module__ == inputs.__name__}
-    for one in own:
-        if issubclass(one, Input) and one.__subclasses__() == []:
-            assert "__slots__" in vars(one), one
-            assert one in rules, one
-    assert all(rule.__module__.startswith("coordinator.") for rule in rules.values())
-
-
 def test_what_kafka_4_4_added_and_is_not_served_is_listed() -> None:
     """And so what later versions add: by number and name, on the page of what is not there."""
     page = (ROOT / "docs" / "unsupported.md").read_text()
@@ -111,32 +81,6 @@ def test_what_kafka_4_4_added_and_is_not_served_is_listed() -> None:
     for code in ErrorCode:
         if code > ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             assert f"| error {code:d} | {code.name} |" in page
-
-
-def test_a_codec_shows_its_source_as_contributing_says() -> None:
-    """A traceback has the line, though nobody keeps the text."""
-    with pytest.raises(ProtocolError) as raised:
-        HeartbeatRequest.decoder(4)(b"\0", 0)
-    (line,) = [line for line in traceback.format_tb(raised.value.__traceback__) if "decoder of" in line]
-    assert "raise past_end(" in line
-
-
-def test_every_setting_was_added_as_contributing_says() -> None:
-    """It has a sentence, and is not among those of Kafka's that have no effect."""
-    ignored = (ROOT / "broker" / "config" / "settings_ignored.py").read_text().split()
-    for key, definition in Settings({}).definitions.items():
-        assert definition.doc.endswith("."), key
-        assert key not in ignored, key
-
-
-def test_every_verb_was_added_as_contributing_says() -> None:
-    """One function for its words, one that declares it whole; `docs/cli.md` or the page of its own describes it."""
-    pages = "".join(page.read_text() for page in PAGES)
-    for verb, where in VERBS.items():
-        module = import_module(where.partition(":")[0])
-        assert callable(module.main), verb
-        assert callable(module.parser), verb
-        assert f"kohort {verb}" in pages, verb
 
 
 def test_every_decision_of_the_design_that_is_cited_is_there() -> None:
