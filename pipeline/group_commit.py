@@ -126,7 +126,7 @@ def offsets_of(bootstrap: str, group_id: str, *, settings: Mapping[str, str] | N
 
     Raises: GroupRefused, DataError.
     """
-    from pipeline.jobs.cluster import admin, topics  # noqa: PLC0415
+    from pipeline.sources.cluster import admin, topics  # noqa: PLC0415
 
     cluster = access(bootstrap, settings)
     known = topics(cluster, also=(GROUPS_TOPIC,))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker.broker import Broker
-    from broker.http.metrics.shared import SharedScrape
+    from broker.http.shared_scrape import SharedScrape
     from broker.network.server import Server
     from broker.partitions.log_manager import LogManager
 

@@ -74,8 +74,8 @@ def _is_little_at_a_broker(command: Command) -> bool:
     # These two read topics, of whose bytes their offsets tell nothing; and what a stream will read nobody knows.
     if command.broker is None or command.stream or command.verb == "stuck" or command.exact:
         return False
-    from pipeline.jobs import cluster  # noqa: PLC0415
     from pipeline.jobs.inputs import LEDGER_TOPIC  # noqa: PLC0415
+    from pipeline.sources import cluster  # noqa: PLC0415
     from pipeline.sources.log_dir import GROUPS_TOPIC  # noqa: PLC0415
 
     return cluster.is_little(command.access, (GROUPS_TOPIC, LEDGER_TOPIC))

@@ -244,7 +244,7 @@ class Inputs:
         """All topics that are there, internal ones too; and which of those and `also` a broker lets nobody see."""
         if self.command.broker is None:
             return TopicNames(frozenset(partition.topic for partition in self.partitions()), frozenset())
-        from pipeline.jobs import cluster  # noqa: PLC0415
+        from pipeline.sources import cluster  # noqa: PLC0415
 
         return cluster.topics(self.command.access, also=(LEDGER_TOPIC, GROUPS_TOPIC, *also))
 
@@ -262,7 +262,7 @@ class Inputs:
         """(topic, partition, log_start_offset, log_end_offset) of these topics."""
         wanted = set(topics)
         if self.command.broker is not None:
-            from pipeline.jobs import cluster  # noqa: PLC0415
+            from pipeline.sources import cluster  # noqa: PLC0415
 
             rows = cluster.bounds(self.command.access, wanted)
         else:
@@ -303,7 +303,7 @@ class Inputs:
     def topic_ids(self) -> DataFrame:
         """(topic_id, topic) of what lies there now."""
         if self.command.broker is not None:
-            from pipeline.jobs import cluster  # noqa: PLC0415
+            from pipeline.sources import cluster  # noqa: PLC0415
 
             rows = cluster.topic_ids(self.command.access)
         else:
@@ -313,7 +313,7 @@ class Inputs:
     def cluster_ids(self) -> frozenset[str]:
         """The clusters that are read; empty where some directory does not say."""
         if self.command.broker is not None:
-            from pipeline.jobs import cluster  # noqa: PLC0415
+            from pipeline.sources import cluster  # noqa: PLC0415
 
             return cluster.cluster_ids(self.command.access)
         return clusters_of(self.partitions())

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from coordinator.why.terms import plural
 from pipeline.errors import DataError
-from pipeline.jobs import cluster, state
+from pipeline.jobs import state
 from pipeline.jobs.inputs import matches
 from pipeline.jobs.output import put_answer
+from pipeline.sources import cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from pipeline.errors import DataError, UsageError
-from pipeline.jobs import cluster
+from pipeline.sources import cluster
 from pipeline.sources.access import access, read_settings
 from pipeline.sources.fetch_read import ranges, read_live
 from pipeline.sources.options import KNOWN_TO_KAFKA, parse

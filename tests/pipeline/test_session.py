@@ -15,8 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pipeline import command_line, jars, jobs, session
 from pipeline.errors import DataError, EnvironmentMissing
-from pipeline.jobs import cluster
-from pipeline.sources import log_dir
+from pipeline.sources import cluster, log_dir
 from tests.pipeline.logs import Log, commit
 from tests.pipeline.told import told
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort

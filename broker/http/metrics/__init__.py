@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.http.answers import Answer
 from broker.http.metrics import broker_figures, consumer_groups, process, rebalances, requests, topics, transactions
 from broker.http.metrics.exposition import OPENMETRICS, PROMETHEUS, Scrape
-from broker.http.metrics.shared import SharedScrape
+from broker.http.shared_scrape import SharedScrape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.http.metrics.shared import JOINED_BELOW_BYTES, SharedScrape
+from broker.http.shared_scrape import JOINED_BELOW_BYTES, SharedScrape
 
 
 class Making:
