@@ -22,12 +22,12 @@ from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, decode_whole
 from storage.directory.log_directory import PARTITION_METADATA, parse_folder_name, parse_topic_id
 from storage.errors import CorruptFile
+from storage.reading.folder import logs_in
 from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SEGMENT = re.compile(r"\d{20}\.log")
 _PARTITIONS = 50
 """Of `__consumer_offsets`, unless somebody set `offsets.topic.num.partitions`."""
 
@@ -95,7 +95,7 @@ def _folders(root: Path, topic: str, group_id: str) -> list[Path]:
 
 def _entries(folder: Path) -> Iterator[Entry]:
     """Key, value and time of every record, in order; a file that is torn or corrupt is named, and read so far."""
-    for path in sorted(path for path in folder.iterdir() if _SEGMENT.fullmatch(path.name)):
+    for path in logs_in(folder):
         try:
             walk = Walk.of_file(path)
             for _, _, batch in walk.batches():

@@ -12,6 +12,7 @@ from protocol.errors import KafkaError
 from protocol.records.batch import CONTROL, iterate_records
 from protocol.records.errors import UnparsableRecord
 from protocol.records.transaction_records import TransactionLogKey, TransactionLogValue, decode_key, decode_value
+from storage.reading.folder import logs_in
 from storage.reading.walk import Walk
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def known_transactions(folders: Iterable[Path]) -> set[tuple[int, str, int]]:
     """
     states: dict[str, TransactionLogValue | None] = {}
     for folder in folders:
-        for path in sorted(folder.glob("*.log")):
+        for path in logs_in(folder):
             for record in _records(path):
                 try:
                     key = decode_key(record.key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pipeline.errors import DataError, UsageError
@@ -22,7 +23,7 @@ from storage.directory.meta_properties import FILE as META_PROPERTIES
 from storage.directory.meta_properties import parse_properties
 from storage.errors import CorruptFile
 from storage.reading.checkpoints import CLEANER, HIGH_WATERMARK, LOG_START, parse_offsets
-from storage.reading.folder import SWAP, Found, base_offset_of, segment_path
+from storage.reading.folder import SWAP, Found, replaced_by
 from storage.reading.walk import Walk
 
 GROUPS_TOPIC = "__consumer_offsets"
@@ -156,31 +157,19 @@ def partition_in(directory: str, topic: str, number: int, files: Files = LOCAL) 
     found = Found()
     for entry in there.values():
         found.note(Path(entry.name), lambda size=entry.size_bytes: size)  # type: ignore[misc]
-    logs = {base_offset: segment_path(_HERE, base_offset, ".log").name for base_offset in found.sizes[".log"]}
-    for swap in sorted(found.swaps_that_count()):
-        if swap.name.endswith(".log" + SWAP):
-            covered = _replaced_by(files, directory, swap)
-            logs = {base_offset: path for base_offset, path in logs.items() if base_offset not in covered}
-            logs[covered.start] = swap.name
-    bases = sorted(logs)
+    logs = found.logs(Path(), partial(_replaced_by, files, directory))
+    bases = list(logs)
     segments = []
     for base_offset, next_offset in zip(bases, [*bases[1:], None], strict=False):
-        entry = there[logs[base_offset]]
+        entry = there[logs[base_offset].name]
         place = f"{directory}/{entry.name}"
         segments.append(Segment(base_offset, place, entry.size_bytes, next_offset, entry.modified_ms, files))
     return Partition(topic, number, directory, tuple(segments), _topic_id(files, directory), files=files)
 
 
-_HERE = Path()
-
-
 def _replaced_by(files: Files, directory: str, swap: Path) -> range:
-    """The base offsets of the segments that a replacement stands for. See `storage.reading.folder.replaced_by`."""
-    begin = next_offset = base_offset_of(swap)
     with files.open(f"{directory}/{swap.name}") as file:
-        for _, header in Walk(file.pread, file.size_bytes).headers():
-            next_offset = header[0] + header[6] + 1
-    return range(begin, max(next_offset, begin + 1))
+        return replaced_by(swap, Walk(file.pread, file.size_bytes))
 
 
 def _topic_id(files: Files, directory: str) -> str | None:

@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage.errors import CorruptFile
-from storage.files import DISK
 from storage.reading.walk import Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from storage.files import Disk
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -69,6 +66,19 @@ class Found:
         unfinished_from = min(map(base_offset_of, self.cleaned), default=None)
         return [path for path in self.swaps if unfinished_from is None or base_offset_of(path) < unfinished_from]
 
+    def logs(self, directory: Path, stands_for: Callable[[Path], range]) -> dict[int, Path]:
+        """The `.log` files of the log by base offset, in order: what a start would have, and nothing is renamed for it.
+
+        A replacement that counts takes the place of the segments that it `stands_for`, by their base offsets.
+        """
+        logs = {base_offset: segment_path(directory, base_offset, ".log") for base_offset in self.sizes[".log"]}
+        for swap in sorted(self.swaps_that_count()):
+            if swap.name.endswith(".log" + SWAP):
+                replaced = stands_for(swap)
+                logs = {base_offset: path for base_offset, path in logs.items() if base_offset not in replaced}
+                logs[replaced.start] = swap
+        return dict(sorted(logs.items()))
+
 
 def scan_folder(directory: Path) -> Found:
     """The files that are there, by name; one that goes meanwhile may be left out. May raise `OSError`."""
@@ -80,16 +90,20 @@ def scan_folder(directory: Path) -> Found:
     return found
 
 
-def replaced_by(swap: Path, disk: Disk = DISK) -> tuple[range, Walk]:
-    """The base offsets of the segments that a replacement stands for, and the walk over its batches that told it.
+def logs_in(directory: Path) -> list[Path]:
+    """The `.log` files of a partition's folder in order, those that a start would read. May raise `OSError`."""
+    return list(scan_folder(directory).logs(directory, lambda swap: replaced_by(swap, Walk.of_file(swap))).values())
+
+
+def replaced_by(swap: Path, walk: Walk) -> range:
+    """The base offsets of the segments that a replacement stands for; `walk` goes over its batches.
 
     One without batches still replaces the segment of its own name. May raise `OSError`.
     """
     begin = next_offset = base_offset_of(swap)
-    walk = Walk.of_file(swap, disk=disk)
     for _, header in walk.headers():
         next_offset = header[0] + header[6] + 1
-    return range(begin, max(next_offset, begin + 1)), walk
+    return range(begin, max(next_offset, begin + 1))
 
 
 def base_offset_of(path: Path) -> int:

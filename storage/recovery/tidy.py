@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage.errors import CorruptSegment
 from storage.files import sync_directory
 from storage.reading.folder import INDEX_SUFFIXES, SWAP, Found, base_offset_of, replaced_by, scan_folder
-from storage.reading.walk import Verdict
+from storage.reading.walk import Verdict, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,8 @@ def _finish_swaps(directory: Path, swaps: list[Path], found: Found, disk: Disk, 
     ranges = []
     for path in swaps:
         if path.name.endswith(".log" + SWAP):
-            covered, walk = replaced_by(path, disk)
+            walk = Walk.of_file(path, disk=disk)
+            covered = replaced_by(path, walk)
             if walk.verdict is not Verdict.WHOLE:
                 raise CorruptSegment(path, walk.position)
             ranges.append(covered)

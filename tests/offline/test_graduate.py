@@ -28,6 +28,7 @@ from protocol.records.transaction_records import (
 )
 from storage.directory.meta_properties import parse_properties, read
 from tests.broker.network.test_securities import JAAS, Life
+from tests.storage.logs import CRASHED_SWAPS, crashed_swaps
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually
 
 if TYPE_CHECKING:
@@ -356,6 +357,18 @@ def test_a_transaction_that_a_transactional_id_has_open_goes_on(tmp_path: Path, 
     for torn in (0, 10, 70, len(log) // 4 - 1):
         (tmp_path / f"{0:020d}.log").write_bytes(log + log[:torn])
         assert known_transactions([tmp_path]) == ({(5000, "orders", 0)} if known else set())
+
+
+@pytest.mark.parametrize("what", CRASHED_SWAPS)
+def test_what_a_cleaning_was_replacing_is_known_all_the_same(tmp_path: Path, what: str) -> None:
+    """A crash while a cleaned `__transaction_state` was taken over: what a start would read counts."""
+    statuses = (("tx", 1, 5000), ("other", 1, 5001), ("other", None, 5001), ("third", 0, 5002))
+    folder = crashed_swaps(
+        tmp_path / "__transaction_state-0",
+        tmp_path,
+        *(bytearray(transaction_batch(0, name, status, number, "t", 0)) for name, status, number in statuses),
+    )[what]
+    assert known_transactions([folder]) == {(5000, "t", 0)}
 
 
 def transaction_batch(

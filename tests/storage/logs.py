@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from protocol.records.batch import Record, encode_batch, iterate_records, read_header
+from storage.clean.cleaner import clean
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import LogConfig
 
@@ -45,6 +47,44 @@ def transactional(producer_id: int, sequence: int, *pairs: tuple[bytes, bytes | 
 def opened(directory: Path, config: LogConfig = SMALL, **options: Any) -> PartitionLog:
     directory.mkdir(exist_ok=True)
     return PartitionLog.open(directory, config, **options)
+
+
+def crashed_swaps(folder: Path, into: Path, *appended: bytearray) -> dict[str, Path]:
+    """Copies of a compacted log's folder as crashes leave it while a cleaning is taken over, by what is there then.
+
+    Each of `appended` is a segment of its own, all of them in one output but the last; `folder` keeps its name.
+    """
+    log = opened(folder, COMPACT)
+    for data in appended:
+        if log.log_end_offset:
+            log.roll()
+        log.append(data, leader_epoch=0)
+    log.flush()
+    left: dict[str, Path] = {}
+
+    def crash(what: str) -> Path:
+        left[what] = Path(shutil.copytree(folder, into / what.replace(" ", "-") / folder.name))
+        return left[what]
+
+    first, *_, last = log.state.bases
+    result = clean(log.plan_cleaning(log.dirty_range(None, 1 << 60, log.log_end_offset), 1 << 60))
+    assert [len(group.sources) for group in result.groups] == [len(log.state.bases) - 1]
+    crash("output unfinished")
+    swapping = log.begin_swap(result)
+    swapping.prepare()
+    crash("all sources there")
+    for path in sorted(crash("first source gone").glob(f"{first:020d}.*")):
+        if not path.name.endswith(".swap"):
+            path.rename(path.with_name(path.name + ".deleted"))
+    assert log.finish_swap(swapping, result) is None
+    crash("all sources gone")
+    assert sorted(path.name for path in left["all sources gone"].glob("*.log*") if path.suffix != ".deleted") == [
+        f"{first:020d}.log.swap", f"{last:020d}.log",
+    ]  # fmt: skip
+    return left
+
+
+CRASHED_SWAPS = ("output unfinished", "all sources there", "first source gone", "all sources gone")
 
 
 def all_bytes(log: PartitionLog, offset: int | None = None) -> bytes:

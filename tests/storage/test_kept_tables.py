@@ -331,6 +331,11 @@ def test_of_walks(course: Course) -> None:
     held(KEPT / "walks.txt", joined(course.lines))
 
 
+def replaced_and_walk(swap: Path) -> tuple[range, Walk]:
+    walk = Walk.of_file(swap)
+    return replaced_by(swap, walk), walk
+
+
 def test_of_folders_of_partitions(course: Course) -> None:
     for name in (
         "00000000000000000000.log", "00000000000000000007.log", "00000000000000000007.index", "7.timeindex", "x.log",
@@ -350,11 +355,13 @@ def test_of_folders_of_partitions(course: Course) -> None:
     answers(
         course,
         "replaced by",
-        lambda name: [told(each, course.root) for each in replaced_by(course.root / name)],
+        lambda name: [told(each, course.root) for each in replaced_and_walk(course.root / name)],
         sorted(path.name for path in found.swaps),
     )
     (course.root / "00000000000000000005.log.swap").touch()
-    answers(course, "replaced by", lambda name: replaced_by(course.root / name)[0], ["00000000000000000005.log.swap"])
+    answers(
+        course, "replaced by", lambda name: replaced_and_walk(course.root / name)[0], ["00000000000000000005.log.swap"]
+    )
     answers(
         course,
         "base offset",
