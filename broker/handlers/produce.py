@@ -82,7 +82,7 @@ def _produce_transactional(
         try:
             response = _append(broker, context, request, None, for_produce(permits, context.version), deferred)
         except CloseConnection as verdict:
-            deferred.complete(verdict)
+            deferred.complete(verdict.with_traceback(None))  # whose frames hold this promise, and the request
             return
         if not isinstance(response, Deferred):  # the answer, or none: else it is this very one
             deferred.complete(response)

@@ -22,6 +22,7 @@ from tests.fuzz import target
 from tests.fuzz.frames import Frames
 from tests.support.connections import Harness
 from tests.support.data_plane import DataPlane, batch
+from tests.support.fake_coordinator import FakeCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,18 @@ def test_a_refused_produce_is_gone_with_its_answer(tmp_path: Path, what: str, ac
             plane.produce_request("t", REFUSED[what][0], acks=acks)
         except CloseConnection:
             assert acks == 0
+
+
+def test_a_transactional_produce_that_nobody_answers_is_gone_when_it_is_refused(tmp_path: Path) -> None:
+    """The error that ends its connection knew the frames that hold the promise, which knew the error."""
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t")
+    plane.broker.verifier.coordinator = FakeCoordinator()
+    records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    with nothing_left_to_collect(Deferred):
+        refused = plane.produce_request("t", records, version=11, acks=0, transactional_id="tx")
+        assert isinstance(plane.answer(refused), CloseConnection)
+        del refused
 
 
 def test_an_error_that_a_partition_keeps_does_not_keep_who_met_it(tmp_path: Path) -> None:
