@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST = 64
 """Partitions, or members, that are looked after in one step."""
 
+_JOINED_AT_ONCE = 64
+"""Parts: the answers to more of them are joined in a thread."""
+
 R = TypeVar("R", bound=Struct)
 
 
@@ -88,10 +91,18 @@ class Divided:
         parts: list[tuple[Any, bool]] = yield InThread(lambda: self.divide(request))
 
         def respond(answers: list[Any]) -> None:
-            deferred.complete(self.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
+            broker.runtime.in_slices(
+                self._joining([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]),
+                deferred.complete,
+                deferred.fail,
+                owner=context.session,
+                wanted=lambda: not deferred.gone,
+            )
 
         gathering = Gathering(len(parts), respond)
-        for index, (part, _) in enumerate(parts):
+        for index in range(len(parts)):
+            part, continues = parts[index]
+            parts[index] = None, continues  # all of them at once would be much to let go of
             answer = self.undivided(broker, context, part)
             if not isinstance(answer, Deferred):
                 gathering.put(index, answer)
@@ -100,6 +111,13 @@ class Divided:
             else:
                 answer.connection = _Part(deferred, gathering, index)
             yield None
+
+    def _joining(self, answers: list[tuple[Any, bool]]) -> Steps[Any]:
+        """The answer: those to a few parts are joined at once, those to many in a thread."""
+        if len(answers) <= _JOINED_AT_ONCE:
+            return self.join(answers)
+        joined = yield InThread(lambda: self.join(answers))
+        return joined
 
     def divide(self, request: R) -> list[tuple[R, bool]]:
         """Requests of few partitions each, and whether the first topic of each is the last one of the part before."""

@@ -177,21 +177,25 @@ def sync_group(broker: Broker, context: RequestContext, request: SyncGroupReques
     assignments = request.assignments
     if len(assignments) > _ASSIGNMENTS_AT_ONCE:
         return deferring(broker, context, deferred, _reading(broker, context, request, deferred))
-    _sync(broker, context, request, [(one.member_id, one.assignment) for one in assignments], deferred)
+    _sync(broker, context, request, {one.member_id: one.assignment for one in assignments}, deferred)
     return deferred
 
 
 def _reading(broker: Broker, context: RequestContext, request: SyncGroupRequest, deferred: Deferred) -> Steps[None]:
     """The assignments of a large group, of each member the last one."""
     plan: dict[str, bytes] = yield InThread(lambda: {one.member_id: one.assignment for one in request.assignments})
-    _sync(broker, context, request, list(plan.items()), deferred)
+    _sync(broker, context, request, plan, deferred)
+    while plan:  # what was of use has been taken out of it, and half a million entries are much to let go of at once
+        for _ in range(min(len(plan), _ASSIGNMENTS_AT_ONCE)):
+            plan.popitem()
+        yield None
 
 
 def _sync(
     broker: Broker,
     context: RequestContext,
     request: SyncGroupRequest,
-    assignments: list[tuple[str, bytes]],
+    assignments: dict[str, bytes],
     deferred: Deferred,
 ) -> None:
     group_id = request.group_id

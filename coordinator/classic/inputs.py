@@ -47,7 +47,7 @@ class Sync(GroupInput):
     generation: int
     protocol_type: str | None
     protocol_name: str | None
-    assignments: Sequence[tuple[str, bytes]]  # (member id, assignment); only the leader's counts
+    assignments: Mapping[str, bytes]  # by member id; only the leader's counts
     version: int
     reply_to: ReplyTo
     client_id: str = ""

@@ -161,7 +161,7 @@ def _park(draft: Draft, request: Sync) -> None:
 
 def _write_assignment(draft: Draft, request: Sync) -> None:
     """Of the leader's plan; a second one of the same generation is not written, so that log and group agree."""
-    planned = dict(request.assignments)
+    planned = request.assignments
     assignments = {member_id: planned.get(member_id, b"") for member_id in draft.members}
     draft.assignment_in_flight = True
     draft.records.append(group_record(draft, assignments))

@@ -195,7 +195,6 @@ class Driver:
         version: int = 4,
     ) -> Request:
         request = self.request(f"sync {member_id}")
-        plan = list((assignments or {}).items())
         self.feed(
             inputs.Sync(
                 self.group_id,
@@ -204,7 +203,7 @@ class Driver:
                 generation,
                 protocol_type,
                 protocol_name,
-                plan,
+                assignments or {},
                 version,
                 request,
             )

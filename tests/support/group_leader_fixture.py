@@ -207,8 +207,7 @@ class Leading:
         self, member_id: str, generation: int, plan: Mapping[str, bytes] | None = None, group_id: str = "g"
     ) -> Heard:
         answer = self.new_answer()
-        assignments = list((plan or {}).items())
-        self.leader.submit(Sync(group_id, member_id, None, generation, None, None, assignments, 3, answer))
+        self.leader.submit(Sync(group_id, member_id, None, generation, None, None, plan or {}, 3, answer))
         return answer
 
     def heartbeat(

@@ -125,7 +125,7 @@ def inputs_for(member_id: str, generation: int) -> list[Input]:
     for member in (member_id, "stranger"):
         for instance in (None, "b", "other"):
             for number in (generation, generation + 1):
-                found.append(Sync("g", member, instance, number, None, None, [(member, b"x")], 4, Request("sync")))
+                found.append(Sync("g", member, instance, number, None, None, {member: b"x"}, 4, Request("sync")))
                 found.append(Heartbeat("g", member, instance, number, Request("heartbeat")))
             found.append(Leave("g", [Leaver(member, instance), Leaver("", instance)], 4, Request("leave")))
         found.append(SessionExpired("g", member))

@@ -50,7 +50,7 @@ def join(group_id: str = "g", session_timeout_ms: int = SESSION) -> Join:
 
 
 def sync(group_id: str = "g", version: int = 4) -> Sync:
-    return Sync(group_id, "m", None, 1, None, None, (), version, "to")
+    return Sync(group_id, "m", None, 1, None, None, {}, version, "to")
 
 
 def leave(group_id: str = "g") -> Leave:

@@ -141,7 +141,7 @@ def inputs_for() -> list[GroupInput]:
                     )
                 )
             for number in (1, 2, 3):
-                found.append(classic.Sync("g", member, instance, number, None, None, [], 4, Request()))
+                found.append(classic.Sync("g", member, instance, number, None, None, {}, 4, Request()))
                 found.append(classic.Heartbeat("g", member, instance, number, Request()))
             found.append(classic.Leave("g", [classic.Leaver(member, instance)], 5, Request()))
         found.append(classic.SessionExpired("g", member))

@@ -83,9 +83,7 @@ class Mixed(Driver):
         self, member_id: str, generation: int, plan: Mapping[str, bytes] | None = None, **more: Any
     ) -> tuple[ErrorCode, dict[str, list[int]]]:
         request = Request()
-        self.feed(
-            classic.Sync("g", member_id, None, generation, None, None, list((plan or {}).items()), 4, request, **more)
-        )
+        self.feed(classic.Sync("g", member_id, None, generation, None, None, plan or {}, 4, request, **more))
         answer = request.response
         found: dict[str, list[int]] = {}
         if answer is not None and answer.assignment:

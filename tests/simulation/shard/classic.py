@@ -106,12 +106,12 @@ class ClassicMember(Client):
             self._rejoin(era, error)
             return
         self.member_id, self.epoch = answer.member_id, answer.generation_id
-        plan: list[tuple[str, bytes]] = []
+        plan: dict[str, bytes] = {}
         self._leads = answer.leader == self.member_id
         self._dealt = self.partitions()
         if self._leads and not answer.skip_assignment:
             ids = sorted(member.member_id for member in answer.members)
-            plan = [(one, self.encode(range(at, self._dealt, len(ids)))) for at, one in enumerate(ids)]
+            plan = {one: self.encode(range(at, self._dealt, len(ids))) for at, one in enumerate(ids)}
         # Some are slow to plan, and some never ask.
         delay_ms = self.random.choice((0, 0, 0, 100, 1_000))
         self.later(delay_ms, lambda: self._sync(era, plan))
