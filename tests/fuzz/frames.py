@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from struct import pack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.frames import encode_request
 from protocol.records.batch import encode_batch
@@ -13,21 +13,30 @@ from protocol.registry import APIS, Api
 from protocol.schema.layout import Layout, message_layout
 from protocol.schema.wire_types import Array, Fixed, Sized
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 TOPICS = ("orders", "payments", "compacted", "nowhere", "__consumer_offsets", "", "bad name")
 TRANSACTIONAL_IDS = ("", "tx-a", "tx-b")
 GROUPS = ("g0", "g1", "g2", "", "a" * 300)
 _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
+WIDE = (600, 2_000, 20_000)
+"""Elements of an array that is wide: more than are read on the loop (512), up to a frame of a few 100 KB."""
 _EDGES = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f")
 
 
 class Frames:
-    """An endless source of frames, all made from `seed`."""
+    """An endless source of frames, all made from `seed`; one in a thousand of those that are whole has a wide array."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, wide: float = 0.001, apis: Iterable[int] = APIS) -> None:
         self.random = random.Random(seed)
+        self.wide_ones = 0
+        """How many there were."""
+        self._wide = wide
+        self._widens = False  # the next array is a wide one
         self.member_ids: list[str] = [""]  # told by whoever reads the answers
         self.consumers: list[tuple[str, Any]] = []  # groups and their members of the new protocol, told likewise
-        self._apis = list(APIS.values())
+        self._apis = [APIS[key] for key in apis]
         self._recent: list[bytes] = []
 
     def next(self) -> bytes:
@@ -47,6 +56,7 @@ class Frames:
         rng = self.random
         api: Api = rng.choice(self._apis)
         version = rng.randint(*api.served)
+        self._widens = rng.random() < self._wide
         request = self._struct(message_layout(api.request, version))
         frame = encode_request(request, version, rng.getrandbits(31), rng.choice((None, "", "fuzz")))
         if len(self._recent) < 500:
@@ -72,7 +82,13 @@ class Frames:
     def _value(self, at: Layout, wire_type: Any, name: str) -> Any:
         rng = self.random
         if isinstance(wire_type, Array):
-            return [self._value(at, wire_type.element, name) for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))]
+            count = rng.choice((0, 1, 1, 1, 2, 3))
+            if self._widens:
+                # The outermost one: a few different elements, over and over.
+                self._widens, count = False, rng.choice(WIDE)
+                self.wide_ones += 1
+                return [self._value(at, wire_type.element, name) for _ in range(7)] * (count // 7 + 1)
+            return [self._value(at, wire_type.element, name) for _ in range(count)]
         if isinstance(wire_type, Sized):
             return self._text(name) if wire_type.name == "String" else rng.randbytes(rng.choice((0, 1, 8, 40)))
         if isinstance(wire_type, Fixed):

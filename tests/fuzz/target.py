@@ -1,7 +1,7 @@
 """A whole broker in this process, in virtual time, behind a transport that remembers: what the frames are fed to.
 
 After every few frames each connection must have answered or closed; what may still wait is a Join, a Sync or a Fetch,
-whose waiting the client asked for.
+whose waiting the client asked for. No turn of its loop takes longer than `HELD_S` of CPU.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.fuzz.watched import HELD_S, WatchedRuntime, collected_as_served
 from tests.support.connections import FakeTransport
-from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from broker.handlers.dispatch import Handler
     from tests.fuzz.frames import Frames
 
 _MAY_WAIT = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FETCH}
@@ -45,22 +47,41 @@ _SETTINGS = {
 class Target:
     """Feeds frames to a broker on a directory of its own, and starts a new one every `lifetime` frames."""
 
-    def __init__(self, directory: Path, frames: Frames, *, lifetime: int = 20_000) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        frames: Frames,
+        *,
+        lifetime: int = 20_000,
+        handlers: Mapping[int, Handler] = HANDLERS,
+    ) -> None:
         self.directory = directory
         self.frames = frames
         self.answers = 0
         self.closed = 0
+        self.longest_s = 0.0
+        """Of CPU, in one turn of the loop."""
         self.highest_epoch = 0  # that a member of the new protocol came to
         self.log = io.StringIO()
         self._lifetime = lifetime
+        self._handlers = handlers
         self._left = 0
         self._broker: Composition | None = None
+        self._uncollected: Callable[[], None] = lambda: None
         # A mutilated count must not keep a worker busy with a hundred thousand folders.
         topic_changes.MAX_PARTITIONS = 8
         logs.configure(level="error", stream=self.log)
 
     def run(self, count: int) -> None:
         """Feed `count` frames. Raises: AssertionError with the frame when one does what none may do."""
+        try:
+            self._run(count)
+        except BaseException:
+            self._uncollected()
+            raise
+        self.end()
+
+    def _run(self, count: int) -> None:
         fed = 0
         rng = self.frames.random
         while fed < count:
@@ -71,13 +92,16 @@ class Target:
             for _ in range(rng.choice((1, 2, 5, 20))):
                 frame = self.frames.next()
                 sent.append(frame)
-                connection.data_received(frame)
+                self._runtime.receive(connection, frame)
                 if connection.closed:
                     break
             fed += len(sent)
             self._left -= len(sent)
             self._settle(connection, transport, sent)
             assert "Traceback" not in self.log.getvalue(), f"{self.log.getvalue()}\nsent: {[f.hex() for f in sent]}"
+            held_s = self._runtime.longest_s
+            self.longest_s = max(held_s, self.longest_s)
+            assert held_s < HELD_S, f"a turn took {held_s:.3f} s of CPU\nsent: {[frame.hex() for frame in sent]}"
             self._learn_members()
             if rng.random() < 0.01:
                 self._runtime.advance(rng.choice((100, 12_000)))
@@ -85,7 +109,6 @@ class Target:
             self.closed += connection.closed
             transport.closed = True
             connection.connection_lost(None)
-        self.end()
 
     def end(self) -> None:
         """Stop the broker, as SIGTERM would."""
@@ -99,10 +122,9 @@ class Target:
         assert "Traceback" not in self.log.getvalue(), self.log.getvalue()
         self._broker = None
         self._left = 0
+        self._uncollected()
         del self._server, self._runtime
-        # Loading groups froze what was there: it must be free to go before the next broker comes.
-        gc.unfreeze()
-        gc.collect()
+        gc.collect()  # it must go before the next broker comes
 
     def _learn_members(self) -> None:
         """Tell the source who is in the groups: a stranger's requests are refused before they get far."""
@@ -143,13 +165,14 @@ class Target:
     def _start(self) -> None:
         self.end()
         shutil.rmtree(self.directory, ignore_errors=True)
-        self._runtime = VirtualRuntime()
+        self._runtime = WatchedRuntime()
         settings = Settings({**_SETTINGS, "log.dirs": str(self.directory)})
         self._broker = Composition.open(settings, self._runtime, [("PLAINTEXT", "127.0.0.1", 9092)])
         broker = self._broker.broker
-        broker.served = HANDLERS.keys()
-        self._server = Server(broker, Routes(HANDLERS))
+        broker.served = self._handlers.keys()
+        self._server = Server(broker, Routes(self._handlers))
         self._broker.start()
+        self._uncollected = collected_as_served(self._runtime, self._server)
         self._left = self._lifetime
         topics = [
             CreatableTopic(name="orders", num_partitions=2, replication_factor=1),
@@ -168,5 +191,6 @@ class Target:
         size = int.from_bytes(transport.written[:4])
         created = decode_response(ApiKey.CREATE_TOPICS, 5, bytes(transport.written[: size + 4]))[1]
         assert [topic.error_code for topic in created.topics] == [0, 0, 0]
+        self._runtime.longest_ns = 0  # its start is nobody's
         transport.closed = True
         connection.connection_lost(None)

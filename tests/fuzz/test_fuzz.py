@@ -1,4 +1,4 @@
-"""Mutilated frames end in an answer or a closed connection: never in a trace, a hang, or growing memory.
+"""Mutilated frames end in an answer or a closed connection: never in a trace, a hang, a long turn, or growing memory.
 
 The long run is `make fuzz FRAMES=10000000 MINUTES=10`, the minutes being those over sockets; a seed that found
 something replays with `make fuzz SEED=...`.
@@ -12,10 +12,13 @@ import ssl
 import time
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.catalogue import topic_changes
+from broker.handlers.dispatch import HANDLERS
+from broker.handlers.metadata import metadata
 from broker.loop import logs
 from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
@@ -24,6 +27,7 @@ from tests.fuzz.doors import Doors
 from tests.fuzz.frames import Frames
 from tests.fuzz.heartbeats import Heartbeats
 from tests.fuzz.target import Target
+from tests.fuzz.watched import HELD_S
 from tests.support.broker_process import Kohort
 
 FRAMES = int(os.environ.get("KOHORT_FUZZ_FRAMES", "20000"))
@@ -43,14 +47,32 @@ def _memory_bytes() -> int:
 
 
 def test_frames_in_process_end_in_an_answer_or_a_closed_connection(tmp_path: Path):
-    target = Target(tmp_path / "data", Frames(SEED), lifetime=min(20_000, FRAMES // 4))
+    frames = Frames(SEED)
+    target = Target(tmp_path / "data", frames, lifetime=min(20_000, FRAMES // 4))
     target.run(FRAMES // 2)
     before = _memory_bytes()
     target.run(FRAMES - FRAMES // 2)
 
+    print(f"{FRAMES:,} frames, {frames.wide_ones} of them wide, the longest turn {target.longest_s * 1e3:.1f} ms")
+    assert frames.wide_ones > FRAMES // 10_000
     assert target.answers > FRAMES // 50
     assert target.closed > FRAMES // 50
     assert _memory_bytes() - before < 64 * 1024 * 1024
+
+
+def test_a_handler_that_burns_on_a_wide_request_is_seen(tmp_path: Path):
+    """One of more elements than are read on the loop, so that its handler runs in a later turn."""
+
+    def burning(broker: Any, context: Any, request: Any) -> Any:
+        until = time.thread_time() + (2 * HELD_S if len(request.topics or ()) > 512 else 0)
+        while time.thread_time() < until:
+            pass
+        return metadata(broker, context, request)
+
+    handlers = {**HANDLERS, ApiKey.METADATA: burning}
+    Target(tmp_path / "few", Frames(SEED, wide=0, apis=[ApiKey.METADATA]), handlers=handlers).run(100)
+    with pytest.raises(AssertionError, match="a turn took"):
+        Target(tmp_path / "many", Frames(SEED, wide=0.3, apis=[ApiKey.METADATA]), handlers=handlers).run(100)
 
 
 def test_mutilated_heartbeats_of_members_that_are_there_end_in_an_answer_or_a_closed_connection(tmp_path: Path):

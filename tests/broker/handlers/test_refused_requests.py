@@ -118,7 +118,8 @@ def test_a_frame_that_is_too_large_does_not_keep_its_connection() -> None:
 def test_no_handler_leaves_its_frame_to_the_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every API, valid requests and mutilated ones, answered, refused or ended with their connection."""
     monkeypatch.setattr(topic_changes, "MAX_PARTITIONS", topic_changes.MAX_PARTITIONS)  # which a target lowers
-    monkeypatch.setattr(target, "gc", SimpleNamespace(collect=int, unfreeze=int))  # it cleans up
+    monkeypatch.setattr(target, "gc", SimpleNamespace(collect=int))  # it cleans up
+    monkeypatch.setattr(target, "collected_as_served", lambda *_: int)
     fed = target.Target(tmp_path, Frames(1))
     with nothing_left_to_collect():
         fed.run(3_000)
