@@ -11,8 +11,9 @@ from broker.authorization.acl_types import Operation, PatternType, Permission, R
 from broker.catalogue.acls import MOST_CREATIONS, MOST_DELETIONS, AclFilter, refusal
 from broker.handlers.authorizer import authorize
 from broker.handlers.context import CloseConnection, Deferred
-from broker.handlers.gathering import Steps, deferring, sliced
+from broker.handlers.gathering import deferring, sliced
 from broker.loop.logs import get_logger
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from protocol.messages.delete_acls import (

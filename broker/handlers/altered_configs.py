@@ -5,7 +5,7 @@ Source: KIP-133, KIP-339; Kafka's ConfigAdminManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.catalogue.cluster_state import (
     BROKER_LOGGER_RESOURCE,
@@ -18,7 +18,8 @@ from broker.catalogue.config_changes import ConfigChange
 from broker.catalogue.topic_changes import Refused, check_size
 from broker.handlers import broker_loggers
 from broker.handlers.authorizer import CLUSTER_NAME, Operation, ResourceType, authorize
-from broker.handlers.gathering import Gathering, Steps, deferring, tallied
+from broker.handlers.gathering import Gathering, deferring, tallied
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.alter_configs import AlterConfigsResourceResponse as AlteredResource
@@ -36,11 +37,19 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.catalogue.requests import Result
     from broker.handlers.context import Deferred, RequestContext
+    from protocol.messages.alter_configs import AlterConfigsResource
+    from protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+
+    Resource = AlterConfigsResource | IncrementalResource
+
+R = TypeVar("R", AlteredResource, IncrementallyAlteredResource)
 
 
 def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigsRequest) -> Deferred:
     """Replace all overrides of each resource."""
-    gathering = Gathering(len(request.resources), lambda results: AlterConfigsResponse(responses=results))
+    gathering: Gathering[AlteredResource] = Gathering(
+        len(request.resources), lambda results: AlterConfigsResponse(responses=results)
+    )
 
     def alter(index: int, times: Mapping[tuple[int, str], int]) -> None:
         one = request.resources[index]
@@ -64,7 +73,9 @@ def alter_configs(broker: Broker, context: RequestContext, request: AlterConfigs
 
 
 def _each_resource(
-    gathering: Gathering, resources: Sequence[Any], alter: Callable[[int, Mapping[tuple[int, str], int]], None]
+    gathering: Gathering[R],
+    resources: Sequence[Resource],
+    alter: Callable[[int, Mapping[tuple[int, str], int]], None],
 ) -> Steps[None]:
     times = yield from tallied((one.resource_type, one.resource_name) for one in resources)
     yield from gathering.ask_each(lambda index: alter(index, times))
@@ -74,7 +85,9 @@ def incremental_alter_configs(
     broker: Broker, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Deferred:
     """Set, delete, append to or subtract from single configs of each resource."""
-    gathering = Gathering(len(request.resources), lambda results: IncrementalAlterConfigsResponse(responses=results))
+    gathering: Gathering[IncrementallyAlteredResource] = Gathering(
+        len(request.resources), lambda results: IncrementalAlterConfigsResponse(responses=results)
+    )
 
     def alter(index: int, times: Mapping[tuple[int, str], int]) -> None:
         one = request.resources[index]
@@ -126,5 +139,5 @@ def _refusal(
     return None
 
 
-def _altered(response: type, resource: tuple[int, str], error: ErrorCode, message: str | None) -> Any:
+def _altered(response: type[R], resource: tuple[int, str], error: ErrorCode, message: str | None) -> R:
     return response(error_code=error, error_message=message, resource_type=resource[0], resource_name=resource[1])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize, cluster_operations
-from broker.handlers.gathering import PACE, Steps, sliced
+from broker.handlers.gathering import PACE, sliced
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

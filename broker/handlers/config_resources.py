@@ -15,7 +15,8 @@ from broker.catalogue.cluster_state import (
     TOPIC_RESOURCE,
 )
 from broker.handlers.authorizer import Operation, ResourceType, authorize
-from broker.handlers.gathering import PACE, Steps, sliced
+from broker.handlers.gathering import PACE, sliced
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.list_config_resources import (
     ConfigResource,

@@ -6,7 +6,7 @@ Source: KIP-133, KIP-226, KIP-569; Kafka's ConfigHelper.
 from __future__ import annotations
 
 from itertools import dropwhile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.catalogue.cluster_state import (
     BROKER_LOGGER_RESOURCE,
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.config.config_def import ConfigKey
     from broker.handlers.context import Deferred, RequestContext
+    from protocol.messages.describe_configs import DescribeConfigsResource
 
 Chain: TypeAlias = "list[tuple[str, str | None, ConfigSource]]"
 """(name, value, source) of everything that could give a key its value, the strongest first."""
 
-Entries = dict[Any, list[DescribeConfigsResourceResult]]
+Entries = dict[object, list[DescribeConfigsResourceResult]]
 """What was worked out for one answer already, by overrides and names; shared by its resources, never changed."""
 
 
@@ -54,7 +55,7 @@ def describe_configs(
     """Every known key of each resource, or the keys asked for; not only what was overridden."""
     made: Entries = {}
     resources = request.resources
-    answer: DescribeConfigsResponse | Deferred = one_by_one(
+    return one_by_one(
         broker,
         context,
         resources,
@@ -62,12 +63,15 @@ def describe_configs(
         lambda results: DescribeConfigsResponse(results=results),
         once=lambda requested: (requested.resource_type, requested.resource_name),
     )
-    return answer
 
 
 def _describe(
-    broker: Broker, context: RequestContext, request: DescribeConfigsRequest, requested: Any, made: Entries
-) -> Any:
+    broker: Broker,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    requested: DescribeConfigsResource,
+    made: Entries,
+) -> DescribeConfigsResult:
     kind, name = requested.resource_type, requested.resource_name
     keys = set(requested.configuration_keys) if requested.configuration_keys else None
     error, message = ErrorCode.NONE, ""  # not null, as in Kafka

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, deferring, gathered, one_by_one
-from broker.loop.slices import InThread
+from broker.handlers.gathering import Gathering, deferring, gathered, one_by_one
+from broker.loop.slices import InThread, Steps
 from coordinator.consumer.answers import heartbeat_error
 from coordinator.consumer.inputs import ConsumerHeartbeat, DescribeConsumerGroup
 from protocol.errors import ErrorCode
@@ -155,7 +155,9 @@ class _Part:
 
     __slots__ = ("_context", "_gathering", "_index", "_operations")
 
-    def __init__(self, gathering: Gathering, index: int, context: RequestContext, *, operations: bool) -> None:
+    def __init__(
+        self, gathering: Gathering[DescribedConsumerGroup], index: int, context: RequestContext, *, operations: bool
+    ) -> None:
         self._gathering = gathering
         self._index = index
         self._context = context
@@ -188,13 +190,12 @@ def consumer_group_describe(
     """State, epochs and members of each group asked for."""
     names = request.group_ids
 
-    def respond(results: list[Any]) -> ConsumerGroupDescribeResponse:
+    def respond(results: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
         return ConsumerGroupDescribeResponse(groups=results)
 
     if not is_on(broker):
         refuse = partial(_refused, error=ErrorCode.UNSUPPORTED_VERSION)
-        answer: ConsumerGroupDescribeResponse | Deferred = one_by_one(broker, context, names, refuse, respond)
-        return answer
+        return one_by_one(broker, context, names, refuse, respond)
     gathering = Gathering(len(names), respond)
 
     def describe(index: int) -> None:

@@ -6,7 +6,7 @@ later, or says that no answer leaves (Produce with acks=0). It never awaits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Never, Protocol, TypeAlias
 
 from broker.groups.peers import Peer
 
@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.authorization.authorizer import Rights
+    from broker.broker import Broker
     from broker.quotas.limits import Limits
     from protocol.schema import Message
     from protocol.schema.wire_types import Buffer
+
+    Answer: TypeAlias = "Message | Deferred | None"
+    Handler: TypeAlias = "Callable[[Broker, RequestContext, Never], Answer]"
+    """Takes the request of its own API and no other; `Handle` is the same for who has decoded just that."""
+    Handle: TypeAlias = "Callable[[Broker, RequestContext, Message], Answer]"
 
 
 class CloseConnection(Exception):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from broker.catalogue.topics_image import INTERNAL_TOPICS
 from broker.handlers.authorizer import Operation, ResourceType, authorize
-from broker.handlers.gathering import Steps, sliced
+from broker.handlers.gathering import sliced
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

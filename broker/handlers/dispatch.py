@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Never, cast
+from typing import TYPE_CHECKING, cast
 
 from broker.handlers import (
     api_versions,
@@ -32,15 +32,9 @@ from protocol.registry import APIS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from broker.broker import Broker
-    from broker.handlers.context import Deferred, RequestContext
+    from broker.handlers.context import Handle, Handler
     from protocol.schema import Message
     from protocol.schema.wire_types import Buffer
-
-    Answer = Message | Deferred | None
-    Handler = Callable[[Broker, RequestContext, Never], Answer]
-    """Takes the request of its own API and no other; `Handle` is the same for `Route`, which decodes just that."""
-    Handle = Callable[[Broker, RequestContext, Message], Answer]
 
 
 class Handlers(Mapping[int, "Handler"]):

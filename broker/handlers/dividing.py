@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from copy import copy
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from broker.handlers.context import CloseConnection, Deferred
-from broker.handlers.gathering import Gathering, Steps
-from broker.loop.slices import InThread
+from broker.handlers.context import CloseConnection, Deferred, Encoded
+from broker.handlers.gathering import Gathering
+from broker.loop.slices import InThread, Steps
 from protocol.schema.declaration import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from broker.broker import Broker
-    from broker.handlers.context import RequestContext
-
-    Handler = Callable[[Broker, RequestContext, Any], Any]
+    from broker.handlers.context import Answer, AnswerRoute, Handle, Handler, RequestContext
+    from protocol.schema import Message
 
 MOST = 64
 """Partitions, or members, that are looked after in one step."""
 
 _JOINED_AT_ONCE = 64
 """Parts: the answers to more of them are joined in a thread."""
+_ERROR = "error_code"  # of a whole answer, where it has one
 
 R = TypeVar("R", bound=Struct)
 
@@ -52,7 +52,7 @@ class Divided:
         most: int = MOST,
     ) -> None:
         update_wrapper(self, handle)  # it is found, named and read as the handler of its API
-        self.undivided = handle
+        self.undivided = cast("Handle", handle)
         """For requests of no more than `most` topics and partitions."""
         self.most = most
         self._lists = lists
@@ -61,7 +61,7 @@ class Divided:
         self._answer_entries = answer_entries
         self._key = key
 
-    def __call__(self, broker: Broker, context: RequestContext, request: Any) -> Any:
+    def __call__(self, broker: Broker, context: RequestContext, request: Message) -> Answer:
         """The handler: as it is for a request of few partitions, and in parts for others."""
         if self.is_short(request):
             return self.undivided(broker, context, request)
@@ -77,7 +77,7 @@ class Divided:
         deferred.raise_failure()
         return deferred
 
-    def is_short(self, request: Any) -> bool:
+    def is_short(self, request: Struct) -> bool:
         """Whether it need not be divided."""
         topics = getattr(request, self._lists) or ()
         count = len(topics)
@@ -87,23 +87,25 @@ class Divided:
             count += len(getattr(topic, self._entries) or ())
         return count <= self.most
 
-    def _in_parts(self, broker: Broker, context: RequestContext, request: Any, deferred: Deferred) -> Steps[None]:
-        parts: list[tuple[Any, bool]] = yield InThread(lambda: self.divide(request))
+    def _in_parts(self, broker: Broker, context: RequestContext, request: Message, deferred: Deferred) -> Steps[None]:
+        parts: list[tuple[Message, bool]] = yield InThread(lambda: self.divide(request))
+        continued = [one for _, one in parts]
+        requests = [part for part, _ in reversed(parts)]
+        del parts
 
-        def respond(answers: list[Any]) -> None:
+        def respond(answers: list[Message | None]) -> None:
             broker.runtime.in_slices(
-                self._joining([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]),
+                self._joining(list(zip(answers, continued, strict=True))),
                 deferred.complete,
                 deferred.fail,
                 owner=context.session,
                 wanted=lambda: not deferred.gone,
             )
 
-        gathering = Gathering(len(parts), respond)
-        for index in range(len(parts)):
-            part, continues = parts[index]
-            parts[index] = None, continues  # all of them at once would be much to let go of
-            answer = self.undivided(broker, context, part)
+        gathering = Gathering(len(continued), respond)
+        for index in range(len(continued)):
+            # Each is let go of by itself: all of them at once would be much.
+            answer = self.undivided(broker, context, requests.pop())
             if not isinstance(answer, Deferred):
                 gathering.put(index, answer)
             elif answer.done:
@@ -112,17 +114,17 @@ class Divided:
                 answer.connection = _Part(deferred, gathering, index)
             yield None
 
-    def _joining(self, answers: list[tuple[Any, bool]]) -> Steps[Any]:
+    def _joining(self, answers: list[tuple[Message | None, bool]]) -> Steps[Message | None]:
         """The answer: those to a few parts are joined at once, those to many in a thread."""
         if len(answers) <= _JOINED_AT_ONCE:
             return self.join(answers)
-        joined = yield InThread(lambda: self.join(answers))
+        joined: Message | None = yield InThread(lambda: self.join(answers))
         return joined
 
     def divide(self, request: R) -> list[tuple[R, bool]]:
         """Requests of few partitions each, and whether the first topic of each is the last one of the part before."""
         parts: list[tuple[R, bool]] = []
-        topics: list[Any] = []
+        topics: list[Struct] = []
         room, continues = self.most, False
 
         def close(goes_on: bool) -> None:
@@ -147,16 +149,17 @@ class Divided:
             close(False)
         return parts
 
-    def join(self, answers: Sequence[tuple[Any, bool]]) -> Any:
+    def join(self, answers: Sequence[tuple[R | None, bool]]) -> R | None:
         """One answer of those to the parts: the first one's own fields, an error of any of them, and all topics."""
         joined = answers[0][0]
         if joined is None:
             return None  # nobody waits for it
-        topics: list[Any] = list(getattr(joined, self._answers))
+        topics: list[Struct] = list(getattr(joined, self._answers))
         last = {self._key_of(topic): topic for topic in topics}
         for answer, continues in answers[1:]:
-            if getattr(answer, "error_code", 0) and not joined.error_code:
-                joined.error_code = answer.error_code
+            error = getattr(answer, _ERROR, 0)
+            if error and not getattr(joined, _ERROR):
+                setattr(joined, _ERROR, error)
             told = getattr(answer, self._answers)
             for topic in told:
                 before = last.get(self._key_of(topic)) if continues and self._answer_entries else None
@@ -169,7 +172,7 @@ class Divided:
         setattr(joined, self._answers, topics)
         return joined
 
-    def _key_of(self, topic: Any) -> tuple[Any, ...]:
+    def _key_of(self, topic: Struct) -> tuple[object, ...]:
         if self._answer_entries is None:
             return ()
         return tuple(getattr(topic, name) for name in self._key)
@@ -180,7 +183,7 @@ class _Part:
 
     __slots__ = ("_deferred", "_gathering", "_index")
 
-    def __init__(self, deferred: Deferred, gathering: Gathering, index: int) -> None:
+    def __init__(self, deferred: Deferred, gathering: Gathering[Message | None], index: int) -> None:
         self._deferred = deferred
         self._gathering = gathering
         self._index = index
@@ -190,13 +193,14 @@ class _Part:
         if isinstance(response, CloseConnection):
             self._deferred.complete(response)
         else:
+            assert not isinstance(response, (Exception, Encoded))  # short answers, not written yet
             self._gathering.put(self._index, response)
 
-    def failed(self, _: Any, error: Exception) -> None:
+    def failed(self, _: AnswerRoute | None, error: Exception) -> None:
         self._deferred.fail(error)
 
 
-def _with(whole: R, field: str, value: Any) -> R:
+def _with(whole: R, field: str, value: object) -> R:
     """A copy with another value in one field."""
     made = copy(whole)
     setattr(made, field, value)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps
+from broker.handlers.gathering import PACE
+from broker.loop.slices import Steps
 from broker.partitions.fetch_sessions import FULL, FetchPlan, SessionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.fetch import (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from broker.handlers.context import CloseConnection, Deferred
-from broker.loop.slices import InThread, Until
+from broker.loop.slices import Steps, Until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Key = TypeVar("Key", bound="Hashable")
 Response = TypeVar("Response", bound="Message")
-
-Steps: TypeAlias = Generator[InThread | Until | None, Any, T]
-"""How an answer of type `T` comes about; each step takes microseconds, is taken in a thread, or waits."""
+Result = TypeVar("Result")
 
 PACE = 16
 """Entries of one request between two looks at the clock: they take a few microseconds each, some a hundred."""
@@ -83,12 +80,14 @@ def sliced(broker: Broker, context: RequestContext, steps: Steps[Response]) -> R
     return cast("Response", deferred.response) if deferred.done else deferred
 
 
-class Gathering:
+class Gathering(Generic[T]):
     """Results that arrive one by one, answered together in the order of the request."""
 
-    def __init__(self, count: int, respond: Callable[[list[Any]], Any], deferred: Deferred | None = None) -> None:
+    def __init__(
+        self, count: int, respond: Callable[[list[T]], Message | None], deferred: Deferred | None = None
+    ) -> None:
         self.deferred = deferred or Deferred()
-        self._results: list[Any] = [None] * count
+        self._results = cast("list[T]", [None] * count)
         self._missing = count
         self._respond = respond
         self._resume_at = -1  # missing results at which `_resume` is called
@@ -96,7 +95,7 @@ class Gathering:
         if count == 0:
             self.deferred.complete(respond([]))
 
-    def put(self, index: int, result: Any) -> None:
+    def put(self, index: int, result: T) -> None:
         """The result of item `index` has come."""
         self._results[index] = result
         self._missing -= 1
@@ -131,18 +130,18 @@ class Gathering:
 def one_by_one(
     broker: Broker,
     context: RequestContext,
-    requested: Sequence[Any],
-    answer: Callable[[Any], Any],
-    response: Callable[[list[Any]], Any],
+    requested: Sequence[T],
+    answer: Callable[[T], Result],
+    response: Callable[[list[Result]], Response],
     *,
-    once: Callable[[Any], Hashable] | None = None,
-) -> Any:
+    once: Callable[[T], Hashable] | None = None,
+) -> Response | Deferred:
     """The response to a request whose entries are each answered by themselves, in slices.
 
     With `once`, a request in which what that gives of an entry repeats too often closes the connection.
     """
 
-    def steps() -> Steps[Any]:
+    def steps() -> Steps[Response]:
         if once is not None:
             yield from refuse_repetition(map(once, requested), len(requested))
         results = []
@@ -158,7 +157,7 @@ def one_by_one(
 def gathered(
     broker: Broker,
     context: RequestContext,
-    gathering: Gathering,
+    gathering: Gathering[T],
     count: int,
     ask: Callable[[int], None],
     *,

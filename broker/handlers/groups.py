@@ -8,14 +8,14 @@ Source: Kafka's KafkaApis.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.coordinators.batches import LeaderState
 from broker.groups.silence import silent_ms
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorized_operations, probe
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, deferring, gathered, one_by_one
-from broker.loop.slices import InThread
+from broker.handlers.gathering import Gathering, deferring, gathered, one_by_one
+from broker.loop.slices import InThread, Steps
 from coordinator.classic.answers import join_error, sync_error, without_null_protocol
 from coordinator.classic.checks import check_sync_shape
 from coordinator.classic.inputs import Heartbeat, Join, Leave, Leaver, Sync, fresh_member_id
@@ -26,7 +26,7 @@ from protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRe
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
+    from coordinator.outcome import ReplyTo
     from coordinator.shard import Shard
+
+T = TypeVar("T")
 
 MOST_PROTOCOLS = 1_000
 """Of one member. A client lists its assignors, a handful; rules look at those of all members in one go."""
@@ -54,11 +57,11 @@ class Shaped:
 
     __slots__ = ("_shape", "deferred")
 
-    def __init__(self, shape: Callable[[Any], Any]) -> None:
+    def __init__(self, shape: Callable[[JoinGroupResponse], JoinGroupResponse]) -> None:
         self.deferred = Deferred()
         self._shape = shape
 
-    def complete(self, response: Any) -> None:
+    def complete(self, response: JoinGroupResponse) -> None:
         """Answer with `response` in the request's shape."""
         self.deferred.complete(self._shape(response))
 
@@ -72,14 +75,13 @@ def find_coordinator(
     """Say where the coordinator of each key is: one key up to version 3, any number from version 4 on."""
     version = context.version
     if version >= 4:
-        answer: FindCoordinatorResponse | Deferred = one_by_one(
+        return one_by_one(
             broker,
             context,
             request.coordinator_keys,
             lambda key: _found(broker, context, request.key_type, key),
             lambda found: FindCoordinatorResponse(coordinators=found),
         )
-        return answer
     one = _find(broker, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
@@ -125,14 +127,14 @@ def _coordinator_error(context: RequestContext, key_type: int, key: str) -> Erro
 # -- the life of a member ------------------------------------------------------------------------------------------
 
 
-def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Any:
+def join_group(broker: Broker, context: RequestContext, request: JoinGroupRequest) -> Deferred:
     """A member wants to be in the next generation; the answer usually waits for the others."""
     group_id, member_id, instance_id = request.group_id, request.member_id, request.group_instance_id
     shaped: Shaped | None = None
     if context.version < _NULL_PROTOCOL_SINCE:
         shaped = Shaped(without_null_protocol)
-    reply_to: Any = shaped or Deferred()
-    deferred: Deferred = shaped.deferred if shaped is not None else reply_to
+    deferred = shaped.deferred if shaped is not None else Deferred()
+    reply_to: ReplyTo = shaped or deferred
     if not authorize(context, _READ, _GROUP_RESOURCE, group_id):
         reply_to.complete(join_error(_FORBIDDEN, member_id))
         return deferred
@@ -258,24 +260,24 @@ def leave_group(broker: Broker, context: RequestContext, request: LeaveGroupRequ
 # -- administration ------------------------------------------------------------------------------------------------
 
 
-class _Part:
+class _Part(Generic[T]):
     """Where one group's result goes in an answer about several."""
 
     __slots__ = ("_gathering", "_index", "_shape")
 
-    def __init__(self, gathering: Gathering, index: int, shape: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, gathering: Gathering[T], index: int, shape: Callable[[T], T] | None = None) -> None:
         self._gathering = gathering
         self._index = index
         self._shape = shape
 
-    def complete(self, result: Any) -> None:
+    def complete(self, result: T) -> None:
         self._gathering.put(self._index, result if self._shape is None else self._shape(result))
 
 
 def describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Deferred:
     """State and members of each group asked for."""
     names = request.groups
-    gathering = Gathering(len(names), lambda results: DescribeGroupsResponse(groups=results))
+    gathering: Gathering[DescribedGroup] = Gathering(len(names), lambda results: DescribeGroupsResponse(groups=results))
 
     def with_operations(described: DescribedGroup) -> DescribedGroup:
         if described.error_code == ErrorCode.NONE:
@@ -298,7 +300,9 @@ def describe_groups(broker: Broker, context: RequestContext, request: DescribeGr
 def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:
     """Remove groups that have no members, with their offsets."""
     names = list(dict.fromkeys(request.groups_names))
-    gathering = Gathering(len(names), lambda results: DeleteGroupsResponse(results=results))
+    gathering: Gathering[DeletableGroupResult] = Gathering(
+        len(names), lambda results: DeleteGroupsResponse(results=results)
+    )
 
     def delete(index: int) -> None:
         group_id = names[index]
@@ -332,7 +336,7 @@ def list_groups(broker: Broker, context: RequestContext, request: ListGroupsRequ
     def settled(index: int, shard: Shard) -> None:
         broker.runtime.in_slices(
             _listed(shard, request),
-            lambda part: gathering.put(index, part),
+            partial(gathering.put, index),
             deferred.fail,
             owner=context.session,
             wanted=wanted,

@@ -6,11 +6,11 @@ Source: KIP-79, KIP-320, KIP-734; Kafka's UnifiedLog.fetchOffsetByTimestamp, Lea
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
-from broker.handlers.gathering import Steps, sliced
-from broker.loop.slices import InThread, Until
+from broker.handlers.gathering import sliced
+from broker.loop.slices import InThread, Steps, Until
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -179,7 +179,7 @@ def _look_up(
 def _found(log: PartitionLog, timestamp: int, room: LookRoom) -> Steps[TimestampedOffset | None]:
     """The record of a time, or the latest. What its search looks into is decompressed and read in a thread."""
     search = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
-    result: Any = None
+    result: object = None
     while True:
         try:
             look = search.send(result)

@@ -9,11 +9,12 @@ import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Gathering, Steps, each, sliced
+from broker.handlers.gathering import PACE, Gathering, each, sliced
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -108,6 +109,9 @@ def _described(
     return DescribeLogDirsResponse(error_code=0, results=results)
 
 
+T = TypeVar("T")
+
+
 def alter_replica_log_dirs(broker: Broker, context: RequestContext, request: AlterReplicaLogDirsRequest) -> Deferred:
     """Begin to move partitions; each is answered when its move survives a restart. The moves themselves go on."""
     allowed = authorize(context, Operation.ALTER, ResourceType.CLUSTER)
@@ -129,7 +133,7 @@ def alter_replica_log_dirs(broker: Broker, context: RequestContext, request: Alt
 
         yield from each(len(keys), ask)
 
-    def in_turns(steps: Steps[Any], finished: Callable[[Any], None]) -> None:
+    def in_turns(steps: Steps[T], finished: Callable[[T], None]) -> None:
         broker.runtime.in_slices(
             steps, finished, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
         )

@@ -19,8 +19,8 @@ from broker.handlers.authorizer import (
     probe,
 )
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Gathering, Steps, deferring, sliced
-from broker.loop.slices import InThread
+from broker.handlers.gathering import PACE, Gathering, deferring, sliced
+from broker.loop.slices import InThread, Steps
 from protocol.errors import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -79,7 +79,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
         )
 
     def create(missing: list[str]) -> None:
-        results = Gathering(
+        results: Gathering[ErrorCode] = Gathering(
             len(missing),
             lambda results: answer(dict(zip(missing, results, strict=True))),
         )

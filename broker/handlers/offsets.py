@@ -6,14 +6,14 @@ Source: Kafka's KafkaApis.handleOffsetCommitRequest, handleOffsetFetchRequest, h
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorize_by_name, probe
 from broker.handlers.context import Deferred
 from broker.handlers.dividing import Divided
-from broker.handlers.gathering import PACE, Gathering, Steps, refuse_repetition
+from broker.handlers.gathering import PACE, Gathering, refuse_repetition
 from broker.handlers.groups import _Part
-from broker.loop.slices import InThread
+from broker.loop.slices import InThread, Steps
 from coordinator.offsets.commit import all_partitions
 from coordinator.offsets.inputs import CommitOffsets, DeleteOffsets, FetchOffsets
 from coordinator.offsets.topic_filter import filter_commit, filter_delete, filter_fetch
@@ -31,8 +31,11 @@ from protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.broker import Broker
     from broker.handlers.context import RequestContext
+    from coordinator.outcome import ReplyTo
 
 _READ, _DESCRIBE, _DELETE = Operation.READ, Operation.DESCRIBE, Operation.DELETE
 _GROUP, _TOPIC = ResourceType.GROUP, ResourceType.TOPIC
@@ -88,7 +91,9 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
                 for topic in request.topics
             ]
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-        gathering = Gathering(1, lambda results: _single_group(version, request, results[0]))
+        gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
+            1, lambda results: _single_group(version, request, results[0])
+        )
     else:
         groups = request.groups
         gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
@@ -116,7 +121,7 @@ def _nothing(_: None) -> None:
     """Results come by themselves."""
 
 
-def _no_handler(_broker: Broker, _context: RequestContext, _request: Any) -> None:
+def _no_handler(_broker: Broker, _context: RequestContext, _request: OffsetFetchRequestGroup) -> None:
     """A group's entry is no request of its own."""
 
 
@@ -135,12 +140,12 @@ def _is_short(requested: OffsetFetchRequestGroup) -> bool:
 
 
 def _fetch_in_parts(
-    broker: Broker, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool, reply_to: Any
+    broker: Broker, context: RequestContext, requested: OffsetFetchRequestGroup, require_stable: bool, reply_to: ReplyTo
 ) -> Steps[None]:
     """The offsets of very many partitions of one group, some at a time."""
     parts: list[tuple[OffsetFetchRequestGroup, bool]] = yield InThread(lambda: _TOPICS.divide(requested))
 
-    def respond(answers: list[Any]) -> None:
+    def respond(answers: list[OffsetFetchResponseGroup]) -> None:
         reply_to.complete(_TOPICS.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
 
     gathering = Gathering(len(parts), respond)
@@ -150,7 +155,12 @@ def _fetch_in_parts(
 
 
 def _fetch_group(
-    broker: Broker, context: RequestContext, requested: OffsetFetchRequestGroup, *, require_stable: bool, reply_to: Any
+    broker: Broker,
+    context: RequestContext,
+    requested: OffsetFetchRequestGroup,
+    *,
+    require_stable: bool,
+    reply_to: ReplyTo,
 ) -> None:
     group_id = requested.group_id
     if not authorize(context, _DESCRIBE, _GROUP, group_id):
@@ -179,7 +189,7 @@ class _Visible:
 
     __slots__ = ("_allowed", "_reply_to")
 
-    def __init__(self, reply_to: Any, allowed: Any) -> None:
+    def __init__(self, reply_to: ReplyTo, allowed: Callable[[str], bool]) -> None:
         self._reply_to = reply_to
         self._allowed = allowed
 

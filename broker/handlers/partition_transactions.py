@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from broker.catalogue.topic_changes import Refused, check_name
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, deferring, refuse_repetition, sliced
+from broker.handlers.gathering import PACE, deferring, refuse_repetition, sliced
+from broker.loop.slices import Steps
 from broker.partitions import Marker
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_producers import (

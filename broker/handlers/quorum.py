@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, sliced
+from broker.handlers.gathering import PACE, sliced
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.describe_quorum import (
     DescribeQuorumListener,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from broker.catalogue.quotas import MOST_ALTERATIONS, Alteration
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, deferring, sliced
+from broker.handlers.gathering import PACE, deferring, sliced
 from broker.loop.logs import get_logger
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,

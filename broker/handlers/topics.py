@@ -13,9 +13,9 @@ from broker.catalogue.topic_changes import METADATA_TOPIC, NewTopic
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.configs import Entries, topic_entries
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Gathering, Steps, deferring, grouped, tallied
+from broker.handlers.gathering import PACE, Gathering, deferring, grouped, tallied
 from broker.handlers.metadata import may_create
-from broker.loop.slices import InThread
+from broker.loop.slices import InThread, Steps
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -51,7 +51,9 @@ def create_topics(broker: Broker, context: RequestContext, request: CreateTopics
 
 def _creating(broker: Broker, context: RequestContext, request: CreateTopicsRequest, deferred: Deferred) -> Steps[None]:
     wishes, names = yield from grouped(request.topics, _name)
-    gathering = Gathering(len(wishes), lambda results: CreateTopicsResponse(topics=results), deferred)
+    gathering: Gathering[CreatableTopicResult] = Gathering(
+        len(wishes), lambda results: CreateTopicsResponse(topics=results), deferred
+    )
     shown = _Shown(broker)
     pay = _paying(context, strict_since=6)
 
@@ -189,7 +191,9 @@ def _deleting(broker: Broker, context: RequestContext, request: DeleteTopicsRequ
     requested = list(times)
     if doubled:
         requested = [(name, topic_id) for name, topic_id in times if name is not None or topic_id not in doubled]
-    gathering = Gathering(len(requested), lambda results: DeleteTopicsResponse(responses=results), deferred)
+    gathering: Gathering[DeletableTopicResult] = Gathering(
+        len(requested), lambda results: DeleteTopicsResponse(responses=results), deferred
+    )
 
     pay = _paying(context, strict_since=5)
 
@@ -281,7 +285,9 @@ def _growing(
     broker: Broker, context: RequestContext, request: CreatePartitionsRequest, deferred: Deferred
 ) -> Steps[None]:
     wishes, names = yield from grouped(request.topics, _name)
-    gathering = Gathering(len(wishes), lambda results: CreatePartitionsResponse(results=results), deferred)
+    gathering: Gathering[CreatePartitionsTopicResult] = Gathering(
+        len(wishes), lambda results: CreatePartitionsResponse(results=results), deferred
+    )
     pay = _paying(context, strict_since=3)
 
     def grow(index: int) -> None:

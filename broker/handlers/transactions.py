@@ -9,15 +9,15 @@ Source: Kafka's KafkaApis.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.catalogue.internal_topics import OFFSETS_TOPIC
 from broker.catalogue.topics_image import INTERNAL_TOPICS
 from broker.coordinators.batches import LeaderState
 from broker.handlers.authorizer import Operation, ResourceType, authorize, probe
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import Gathering, Steps, deferring, gathered
-from broker.loop.slices import InThread
+from broker.handlers.gathering import Gathering, deferring, gathered
+from broker.loop.slices import InThread, Steps
 from coordinator import re2_patterns
 from coordinator.routing import partition_for
 from coordinator.transactions.describe import list_transactions as list_of
@@ -62,15 +62,18 @@ _PATTERN_MAX_BYTES = 10_000_000  # of a compiled one
 _Errors = dict["TopicPartition", ErrorCode]
 
 
-class _To:
+T = TypeVar("T")
+
+
+class _To(Generic[T]):
     """Where a rule's answer goes: to a call of ours."""
 
     __slots__ = ("_then",)
 
-    def __init__(self, then: Callable[[Any], None]) -> None:
+    def __init__(self, then: Callable[[T], None]) -> None:
         self._then = then
 
-    def complete(self, response: Any) -> None:
+    def complete(self, response: T) -> None:
         """Tell it."""
         self._then(response)
 
@@ -144,11 +147,9 @@ def _add(
         return
     leader = broker.transactions.leader_of(transactional_id)
     pair = (transaction.producer_id, transaction.producer_epoch)
-    reply_to = _To(lambda errors: answer(errors.items()))
+    reply_to: _To[_Errors] = _To(lambda errors: answer(errors.items()))
     if transaction.verify_only:
-        leader.submit(
-            VerifyPartitions(transactional_id, *pair, frozenset(partitions), _To(lambda errors: answer(errors.items())))
-        )
+        leader.submit(VerifyPartitions(transactional_id, *pair, frozenset(partitions), reply_to))
     else:
         shown = 0 if from_client else 2
         leader.submit(
@@ -280,7 +281,9 @@ def end_txn(broker: Broker, context: RequestContext, request: EndTxnRequest) -> 
 def describe_transactions(broker: Broker, context: RequestContext, request: DescribeTransactionsRequest) -> Deferred:
     """State, producer and partitions of each transactional id asked for."""
     ids = request.transactional_ids
-    gathering = Gathering(len(ids), lambda results: DescribeTransactionsResponse(transaction_states=results))
+    gathering: Gathering[DescribedTransaction] = Gathering(
+        len(ids), lambda results: DescribeTransactionsResponse(transaction_states=results)
+    )
 
     def visible(index: int, described: DescribedTransaction) -> None:
         described.topics = [
@@ -325,7 +328,7 @@ def list_transactions(
 
         def settled(index: int, shard: TransactionShard) -> None:
             steps = _listed(shard, filters, matches, broker.runtime.now_ms())
-            in_slices(steps, lambda part: gathering.put(index, part))
+            in_slices(steps, partial(gathering.put, index))
 
         for index, leader in enumerate(leaders):
             leader.when_settled(partial(settled, index, leader.shard))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from broker.catalogue.users import MOST_ALTERATIONS, mechanisms_by_user
 from broker.handlers.authorizer import Operation, ResourceType, authorize
 from broker.handlers.context import Deferred
-from broker.handlers.gathering import PACE, Steps, sliced, tallied
+from broker.handlers.gathering import PACE, sliced, tallied
 from broker.loop.logs import get_logger
+from broker.loop.slices import Steps
 from protocol.errors import ErrorCode
 from protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -13,9 +13,9 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable
+    from collections.abc import Callable, Hashable
 
-    from broker.loop.slices import InThread, Slices, Until
+    from broker.loop.slices import Slices, Steps
     from broker.loop.stalls import Stalls
     from broker.loop.timers import Timers
 
@@ -33,7 +33,7 @@ class Runtime(ABC):
 
     def in_slices(
         self,
-        steps: Generator[InThread | Until | None, Any, T],
+        steps: Steps[T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         *,

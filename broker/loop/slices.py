@@ -17,15 +17,16 @@ never when the work is no longer wanted.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator
 from functools import partial
 from time import thread_time_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from broker.loop.logs import get_logger
 from broker.loop.stalls import NOTED_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable
+    from collections.abc import Callable, Hashable
 
     from broker.loop.stalls import Stalls
 
@@ -60,6 +61,10 @@ class Until:
         self.when = when
 
 
+Steps: TypeAlias = Generator[InThread | Until | None, Any, T]
+"""How something of type `T` comes about; each step takes microseconds, is taken in a thread, or waits."""
+
+
 class Turns(Protocol):
     """What long work needs of the loop; `Runtime` has it."""
 
@@ -81,7 +86,7 @@ class _Work:
 
     def __init__(
         self,
-        steps: Generator[InThread | Until | None, Any, Any],
+        steps: Steps[Any],
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
         owner: Hashable,
@@ -116,7 +121,7 @@ class Slices:
 
     def take(
         self,
-        steps: Generator[InThread | Until | None, Any, T],
+        steps: Steps[T],
         done: Callable[[T], None],
         failed: Callable[[Exception], None],
         *,

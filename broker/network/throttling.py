@@ -11,20 +11,25 @@ from __future__ import annotations
 
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.handlers.dispatch import Route
 from protocol.api_keys import ApiKey
+from protocol.messages.fetch import FetchRequest
+from protocol.messages.produce import ProduceRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.broker import Broker
-    from broker.handlers.context import RequestContext
-    from broker.handlers.dispatch import Handler
+    from broker.handlers.context import Answer, Handle, RequestContext
     from broker.quotas.limits import Limits
+    from protocol.schema import Message
+    from protocol.schema.wire_types import Buffer
 
 _EXEMPT = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
+
+_WAIT = "throttle_time_ms"  # where an answer says it, if it does
 
 
 class Muted(Protocol):
@@ -64,7 +69,7 @@ class ThrottledRoute(Route):
         self._plain.total_ns += self.total_ns
         self.total_ns = 0
 
-    def _decode(self, frame: bytes, position: int) -> tuple[Any, int]:
+    def _decode(self, frame: bytes, position: int) -> tuple[Message, int]:
         self.settle()
         self._answer = None
         self._size_bytes = len(frame) - 4
@@ -74,22 +79,22 @@ class ThrottledRoute(Route):
         self._limits.took(self._clock_ns() - began_ns)
         return decoded
 
-    def _handle(self, handle: Handler, broker: Broker, context: RequestContext, request: Any) -> Any:
+    def _handle(self, handle: Handle, broker: Broker, context: RequestContext, request: Message) -> Answer:
         limits = self._limits
         began_ns = self._clock_ns()
-        if self.api_key == ApiKey.FETCH:
+        if isinstance(request, FetchRequest):
             most_bytes = limits.most_fetched_bytes
             if most_bytes is not None:
                 request.max_bytes = min(request.max_bytes, most_bytes)
         response = handle(broker, context, request)
         limits.took(self._clock_ns() - began_ns)
-        if self.api_key == ApiKey.PRODUCE:
+        if isinstance(request, ProduceRequest):
             limits.produced(self._size_bytes)
             if request.acks == 0:
                 self._mute(limits.answered(exempt=True))
         return response
 
-    def _encode(self, response: Any, correlation_id: int) -> list[Any]:
+    def _encode(self, response: Message, correlation_id: int) -> list[Buffer]:
         if response is not self._answer:
             self._answer = response
             self._mute(self._limits.answered(exempt=self._exempt))
@@ -98,15 +103,15 @@ class ThrottledRoute(Route):
         self._limits.took(self._clock_ns() - began_ns)
         return buffers
 
-    def encode_long(self, response: Any, correlation_id: int) -> list[Any]:
+    def encode_long(self, response: Message, correlation_id: int) -> list[Buffer]:
         """As `encode`, however long it takes. Any thread."""
         return self._plain.encode_long(self._told(response), correlation_id)
 
-    def _told(self, response: Any) -> Any:
+    def _told(self, response: Message) -> Message:
         waits_ms = self._limits.answered()
-        if waits_ms and hasattr(response, "throttle_time_ms"):
+        if waits_ms and hasattr(response, _WAIT):
             response = copy(response)  # others may be given the same
-            response.throttle_time_ms = waits_ms
+            setattr(response, _WAIT, waits_ms)
         return response
 
     def _mute(self, for_ms: int) -> None:
