@@ -6,7 +6,6 @@ Each reader raises `BadFile` with the position of what is wrong, after what come
 from __future__ import annotations
 
 import json
-import struct
 from typing import TYPE_CHECKING, Any
 
 from offline.dump.batches import BadFile
@@ -18,23 +17,18 @@ from storage.reading.transaction_index import ENTRY_BYTES, parse_transaction_ind
 from storage.state.producer_snapshot import parse_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
-
-
-_TIME_HEAD = struct.Struct(">qi")
 
 
 def dump_index(path: Path) -> Iterator[dict[str, Any]]:
     """`.index`: offset and position of batches."""
     base, data = base_offset_of(path), _entries(path.read_bytes(), OFFSET_ENTRY_BYTES)
-    index = OffsetIndex.parse(data)
-    if index is None:
-        fault = _fault(data, OFFSET_ENTRY_BYTES, struct.Struct(">ii"))
-        index = OffsetIndex.parse(data[:fault]) or OffsetIndex()
-        yield from _index_lines(base, index)
-        raise BadFile(fault, _why(data, fault, OFFSET_ENTRY_BYTES, "offset and position must rise"))
-    yield from _index_lines(base, index)
+    index, end = OffsetIndex.sound_part(data)
+    for relative, position in zip(index.offsets, index.positions, strict=True):
+        yield {"kind": "entry", "offset": base + relative, "position": position}
+    if end < len(data):
+        raise BadFile(end, _why(data, end, OFFSET_ENTRY_BYTES, "offset and position must rise"))
 
 
 def _entries(data: bytes, entry_bytes: int) -> bytes:
@@ -42,35 +36,14 @@ def _entries(data: bytes, entry_bytes: int) -> bytes:
     return data if len(data) <= entry_bytes or data.strip(b"\0") else b""
 
 
-def _index_lines(base: int, index: OffsetIndex) -> Iterator[dict[str, Any]]:
-    for relative, position in zip(index.offsets, index.positions, strict=True):
-        yield {"kind": "entry", "offset": base + relative, "position": position}
-
-
 def dump_time_index(path: Path) -> Iterator[dict[str, Any]]:
     """`.timeindex`: the largest timestamp so far, and the offset that has it."""
     base, data = base_offset_of(path), _entries(path.read_bytes(), TIME_ENTRY_BYTES)
-    index = TimeIndex.parse(data)
-    fault = -1
-    if index is None:
-        fault = _fault(data, TIME_ENTRY_BYTES, _TIME_HEAD, columns=1)
-        index = TimeIndex.parse(data[:fault]) or TimeIndex()
+    index, end = TimeIndex.sound_part(data)
     for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
         yield {"kind": "entry", "timestamp": timestamp, "offset": base + relative}
-    if fault >= 0:
-        raise BadFile(fault, _why(data, fault, TIME_ENTRY_BYTES, "timestamps must rise"))
-
-
-def _fault(data: bytes, entry_bytes: int, entry: struct.Struct, columns: int = 2) -> int:
-    """Where the first entry is that does not rise, or is cut off."""
-    whole = len(data) - len(data) % entry_bytes
-    before: Sequence[int] | None = None
-    for position in range(0, whole, entry_bytes):
-        found = entry.unpack_from(data, position)[:columns]
-        if before is not None and not all(new > old for new, old in zip(found, before, strict=True)):
-            return position
-        before = found
-    return whole
+    if end < len(data):
+        raise BadFile(end, _why(data, end, TIME_ENTRY_BYTES, "timestamps must rise"))
 
 
 def _why(data: bytes, fault: int, entry_bytes: int, rule: str) -> str:

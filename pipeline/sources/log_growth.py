@@ -15,10 +15,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from pipeline.errors import DataError
-from pipeline.sources.index_files import time_entries
 from pipeline.sources.log_dir import Partition, Segment
 from pipeline.sources.log_ends import SKEW_MS, Grown
 from pipeline.sources.plan import position_of
+from pipeline.sources.segments import time_index
 from storage.reading.walk import WINDOW_BYTES, Walk
 
 MARKS = 64
@@ -68,7 +68,7 @@ def newest_ms(partitions: Iterable[Partition]) -> int:
     """No record of these logs is later, as far as the files' own times and the time indexes tell."""
     found = 0
     for segment in (partition.segments[-1] for partition in partitions if partition.segments):
-        entries = _times(segment)
+        entries = time_index(segment)
         found = max(found, segment.modified_ms, entries[-1][0] if entries else 0)
     return found
 
@@ -97,7 +97,7 @@ def _stops(segments: Sequence[Segment], moments_ms: Sequence[int], future_ms: fl
     for segment in segments:
         if not segment.size_bytes:
             continue
-        entries = _times(segment)
+        entries = time_index(segment)
         if not segment.is_last and not entries:
             raise LookupError(segment.path)
         if entries and entries[-1][0] > future_ms:
@@ -120,10 +120,6 @@ def _stops(segments: Sequence[Segment], moments_ms: Sequence[int], future_ms: fl
                 if stop.max_ms > future_ms:
                     raise LookupError(segment.path)
                 yield stop
-
-
-def _times(segment: Segment) -> Sequence[tuple[int, int]]:
-    return time_entries(segment.files, segment.beside(".timeindex"), segment.base_offset, segment.next_offset)
 
 
 def _last_position(segment: Segment, entries: Sequence[tuple[int, int]]) -> int:

@@ -12,10 +12,10 @@ import numpy as np
 
 from pipeline.decode.batches import PAD_BYTES, Headers, find_batch, is_zero, read_headers, walk
 from pipeline.sources.files import LOCAL, Files
-from pipeline.sources.index_files import offset_entries, time_entries
 from pipeline.sources.log_dir import Segment
 from protocol.records.batch_header import HEADER_BYTES
 from storage.reading.batches import OVERHEAD
+from storage.reading.index_file import offset_entries, time_entries
 from storage.reading.walk import Header, Verdict, Walk
 
 WINDOW_BYTES = 4 * 1024 * 1024
@@ -93,7 +93,17 @@ def end_of_batches(path: str, base_offset: int) -> int:
 def index_entries(segment: Segment) -> Sequence[tuple[int, int]]:
     """(last offset, position) of each usable entry: up to the first that is zero or does not rise."""
     try:
-        return offset_entries(segment.files, segment.beside(".index"), segment.base_offset, segment.size_bytes)
+        file = segment.files.open(segment.beside(".index"))
+        return offset_entries(file.pread, file.size_bytes, segment.base_offset, segment.size_bytes)
+    except OSError:
+        return []
+
+
+def time_index(segment: Segment) -> Sequence[tuple[int, int]]:
+    """(timestamp in ms, last offset of its batch) of each entry; none where the index is missing or damaged."""
+    try:
+        file = segment.files.open(segment.beside(".timeindex"))
+        return time_entries(file.pread, file.size_bytes, segment.base_offset, segment.next_offset)
     except OSError:
         return []
 
@@ -101,7 +111,7 @@ def index_entries(segment: Segment) -> Sequence[tuple[int, int]]:
 def latest_timestamp(segment: Segment) -> int | None:
     """The last entry of the time index (ms): no record of the closed segment is later. None when nothing is known."""
     try:
-        times = time_entries(segment.files, segment.beside(".timeindex"), segment.base_offset, segment.next_offset)
+        times = time_index(segment)
         return times[-1][0] if times else None
     except OSError:
         return None

@@ -18,7 +18,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from operator import lt
 
-_TIME_ENTRY = struct.Struct(">qi")
+OFFSET_ENTRY = struct.Struct(">ii")  # offset and position
+TIME_ENTRY = struct.Struct(">qi")  # timestamp and offset
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -39,9 +40,17 @@ class OffsetIndex:
 
         Zero entries that follow real ones are the unused rest of a pre-sized file, and are left out.
         """
-        if len(data) % OFFSET_ENTRY_BYTES:
-            return None
-        words = array("i", data)
+        index, end = cls.sound_part(data)
+        return index if end == len(data) else None
+
+    @classmethod
+    def sound_part(cls, data: bytes) -> tuple[OffsetIndex, int]:
+        """As `parse`, up to the first entry that does not rise or is cut off, and where that is in `data` (bytes).
+
+        The length of `data` when there is none.
+        """
+        whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
+        words = array("i", data[:whole])
         if sys.byteorder == "little":
             words.byteswap()
         index = cls()
@@ -51,7 +60,12 @@ class OffsetIndex:
                 break  # A lone (0, 0) may be real: a first batch of one record, indexed by an old broker.
             index.offsets.pop()
             index.positions.pop()
-        return index if _rises(index.offsets) and _rises(index.positions) else None
+        count = min(_rising(index.offsets), _rising(index.positions))
+        if count == len(index):
+            return index, whole
+        del index.offsets[count:]
+        del index.positions[count:]
+        return index, count * OFFSET_ENTRY_BYTES
 
     @classmethod
     def believed(cls, data: bytes, size_bytes: int) -> OffsetIndex:
@@ -117,21 +131,34 @@ class TimeIndex:
     @classmethod
     def parse(cls, data: bytes) -> TimeIndex | None:
         """The index in the bytes of a `.timeindex` file, or None when they cannot be one."""
-        if len(data) % TIME_ENTRY_BYTES:
-            return None
+        index, end = cls.sound_part(data)
+        return index if end == len(data) else None
+
+    @classmethod
+    def sound_part(cls, data: bytes) -> tuple[TimeIndex, int]:
+        """As `parse`, up to the first entry that does not rise or is cut off, and where that is in `data` (bytes).
+
+        The length of `data` when there is none.
+        """
+        whole = len(data) - len(data) % TIME_ENTRY_BYTES
         index = cls()
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+        for timestamp, offset in TIME_ENTRY.iter_unpack(data[:whole]):
             if timestamp == 0 and offset == 0 and len(index):
                 break  # the unused rest of a pre-sized file
             index.timestamps.append(timestamp)
             index.offsets.append(offset)
-        return index if _rises(index.timestamps) else None
+        count = _rising(index.timestamps)
+        if count == len(index):
+            return index, whole
+        del index.timestamps[count:]
+        del index.offsets[count:]
+        return index, count * TIME_ENTRY_BYTES
 
     @classmethod
     def believed(cls, data: bytes) -> TimeIndex:
         """The entries up to the first that is zero or does not rise."""
         index = cls()
-        for timestamp, offset in _TIME_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % TIME_ENTRY_BYTES]):
+        for timestamp, offset in TIME_ENTRY.iter_unpack(memoryview(data)[: len(data) - len(data) % TIME_ENTRY_BYTES]):
             if (timestamp == 0 and offset == 0) or (index.timestamps and timestamp <= index.timestamps[-1]):
                 break
             index.timestamps.append(timestamp)
@@ -140,7 +167,7 @@ class TimeIndex:
 
     def to_bytes(self) -> bytes:
         """The content of the `.timeindex` file."""
-        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
+        return b"".join(map(TIME_ENTRY.pack, self.timestamps, self.offsets))
 
     def append_if_later(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry when `timestamp` (ms) is above the last entry's; a negative one says nothing."""
@@ -163,5 +190,9 @@ class TimeIndex:
         return len(self.timestamps)
 
 
-def _rises(values: array[int]) -> bool:
-    return all(map(lt, values, values[1:]))
+def _rising(values: array[int]) -> int:
+    """How many of them rise, from the first on."""
+    following = values[1:]
+    if all(map(lt, values, following)):
+        return len(values)
+    return next(at for at, pair in enumerate(zip(values, following, strict=False), start=1) if pair[1] <= pair[0])

@@ -166,6 +166,12 @@ def half_an_index_entry(folder: Path) -> Path:
     return path
 
 
+def half_an_entry_behind_a_presized_rest(folder: Path) -> Path:
+    path = _log(folder).with_suffix(".index")
+    path.write_bytes(b"".join(number.to_bytes(4) for number in (5, 100, 9, 200, 0, 0, 0, 0)) + b"\1\2\3")
+    return path
+
+
 def falling_index(folder: Path) -> Path:
     path = _log(folder).with_suffix(".index")
     path.write_bytes(b"".join(number.to_bytes(4) for number in (5, 100, 9, 200, 9, 300)))
@@ -210,6 +216,7 @@ def wrong_checkpoint(folder: Path) -> Path:
         (flipped, "position 0: batch at offset 0 has CRC"),
         (another_magic, "position 0: no batch begins here: magic 1"),
         (half_an_index_entry, "position 16: the last 3 bytes are no whole entry"),
+        (half_an_entry_behind_a_presized_rest, "position 32: the last 3 bytes are no whole entry"),
         (falling_index, "position 16: this entry breaks the order"),
         (falling_times, "position 12: this entry breaks the order"),
         (half_an_aborted_transaction, "position 34: the last 6 bytes are no whole entry"),

@@ -19,9 +19,10 @@ from pipeline import cli
 from pipeline.errors import DataError, UsageError
 from pipeline.sources import hdfs, log_dir, plan
 from pipeline.sources.files import LOCAL, File
-from pipeline.sources.index_files import WHOLE_BYTES, offset_entries, time_entries
 from pipeline.sources.options import parse
 from pipeline.sources.read import read_splits
+from pipeline.sources.segments import index_entries
+from storage.reading.index_file import WHOLE_BYTES, offset_entries, time_entries
 from tests.pipeline.capture import unpack
 from tests.pipeline.test_cli import run
 from tests.pipeline.told import told
@@ -235,12 +236,14 @@ def test_a_large_index_is_not_read_whole(tmp_path: Path):
     (tmp_path / "0.timeindex").write_bytes(times + bytes(1024 * 1024 * 12 - len(times)))
     files: Any = Counting()
 
-    entries = offset_entries(files, str(tmp_path / "0.index"), 1000, 1 << 40)
+    index = files.open(str(tmp_path / "0.index"))
+    entries = offset_entries(index.pread, index.size_bytes, 1000, 1 << 40)
     assert (len(entries), entries[-1], entries[7]) == (count, (1000 + 10 * count + 9, 4096 * count), (1089, 4096 * 8))
-    moments = time_entries(files, str(tmp_path / "0.timeindex"), 1000, None)
+    index = files.open(str(tmp_path / "0.timeindex"))
+    moments = time_entries(index.pread, index.size_bytes, 1000, None)
     assert (len(moments), moments[-1]) == (count, (1_700_000_000_000 + count, 1000 + 10 * count + 9))
     assert files.read_bytes < 200_000
-    assert not offset_entries(files, str(tmp_path / "1.index"), 0, 1)
+    assert not index_entries(log_dir.Segment(0, str(tmp_path / "1.log"), 1))
 
 
 def test_a_verb_reads_an_object_store(
