@@ -38,6 +38,8 @@ VERBS = {
     "completion": "cli.completion:main",
 }
 
+VERSION = "--version"
+
 _ROOMS = __name__.removesuffix("cli")
 """What stands before a room's name: nothing in a checkout; an installation has the rooms in a package of its own."""
 
@@ -88,15 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_USAGE, end="", file=sys.stdout if words else sys.stderr)
         return DONE if words else MISUSED
-    if words[0] == "--version":
-        print(version())
-        return DONE
     verb = words[0]
+    if verb == VERSION:
+        return _print_version()
     if verb not in VERBS and "kafka-" in verb:
         from cli.kafka_tools import TOOLS, tool_of  # noqa: PLC0415  not when the broker is started
 
         tool = tool_of(verb)
         if tool is not None:
+            if VERSION in words:
+                return _print_version()
             return run(f"{tool}.sh", TOOLS[tool], words[1:])
     if verb.startswith("-"):
         return refuse(f"{verb}: the verb comes first, its options behind it: kohort VERB {verb} ...", MISUSED)
@@ -146,6 +149,11 @@ def entry(program: str, place: str) -> Any:
         if error.name is None or f"{module}.".startswith(f"{error.name}."):
             raise Failed(f"{program} is not part of this installation") from None
         raise
+
+
+def _print_version() -> int:
+    print(version())
+    return DONE
 
 
 def version() -> str:

@@ -1,6 +1,7 @@
 """The arguments of the verbs that start fast: `serve`, `graduate`. No argparse, which would cost every start 12 ms.
 
-The options are a table, from which `--help` and shell completion are made too.
+The options are a table, from which `--help` and shell completion are made too; those that other verbs have as well are
+in `cli.options` with the rest of what verbs share.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ OVERRIDE: Option = (
     "key=value",
     "one setting; counts over KAFKA_* in the environment, which counts over CONFIG",
 )
+CONTAINER: Option = (
+    "--container",
+    "",
+    "the places and defaults of Apache Kafka's image: CONFIG from /mnt/shared/config, data in "
+    "/var/lib/kafka/data, port 9092 on every address",
+)
+BOOTSTRAP = ("-b", "--bootstrap-server")
 CONFIG_HELP = "a server.properties file, with Kafka's keys"
 
 
@@ -33,7 +41,7 @@ def parse(command: str, words: list[str], options: tuple[Option, ...]) -> tuple[
             text = value if equals else next(rest, None)
             if text is None:
                 raise UsageError(f"{name}: it takes {takes[name]}")
-            if name == "--override":
+            if name == OVERRIDE[0]:
                 overrides.append(text)
             else:
                 found[name] = text

@@ -11,7 +11,7 @@ import argparse
 
 from cli import VERBS, entry
 from cli.errors import DONE, Failed
-from cli.options import Parser
+from cli.options import VERSION, Parser, add
 
 SHELLS = ("bash", "zsh", "fish")
 _FILES = frozenset({"FILE", "PATH", "PATH,...", "CONFIG", "DIR", "DIRECTORY"})
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 def program() -> argparse.ArgumentParser:
     """`kohort` with every verb below it that is installed, as one parser."""
     whole = Parser(prog="kohort")
-    whole.add_argument("--version", action="store_true", help="the version")
+    add(whole, VERSION)
     verbs = whole.add_subparsers()
     for verb, place in VERBS.items():
         try:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from cli.errors import DONE, Failed, UsageError
-from cli.options import Parser, add_cluster, carry_out, positive
+from cli.options import CLUSTER, COMMAND_PROPERTY, JSON, TOPICS, Parser, add, carry_out, positive
 
 if TYPE_CHECKING:
     import argparse
@@ -42,9 +42,7 @@ def parser() -> argparse.ArgumentParser:
     )
     one.set_defaults(run="cli.consume:consume")
     one.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic; ^... is a regular expression, in a group")
-    one.add_argument(
-        "--topic", metavar="TOPIC", action="append", default=[], help="the same, as Kafka's tool spells it"
-    )
+    add(one, TOPICS)
     one.add_argument("-g", "--group", metavar="GROUP", help="join this group")
     one.add_argument("--from-beginning", action="store_true", help="from the first record where nothing is committed")
     one.add_argument("--partition", metavar="N", type=int, action="append", help="only this one; may be repeated")
@@ -61,9 +59,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(f"--print-{what}", action="store_true", help=f"the {what} before the value")
     one.add_argument("--no-value", action="store_true", help="without the value")
     one.add_argument("--key-separator", metavar="TEXT", default="\t", help="between fields (default: a tab)")
-    add_cluster(one)
-    one.add_argument("--command-property", metavar="KEY=VALUE", action="append", help="a setting of the client")
-    one.add_argument("--json", action="store_true", help="a JSON object a line, with everything")
+    add(one, *CLUSTER, COMMAND_PROPERTY)
+    add(one, JSON, help="a JSON object a line, with everything")
     return one
 
 

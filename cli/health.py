@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cli.arguments import wants_help
+from cli.arguments import BOOTSTRAP, wants_help
 from cli.errors import DONE, Failed, UsageError
 from cli.probe import address, check
 
 if TYPE_CHECKING:
     import argparse
-
-_BOOTSTRAP = ("-b", "--bootstrap-server")
 
 
 def main(words: list[str]) -> int:
@@ -20,10 +18,10 @@ def main(words: list[str]) -> int:
     if wants_help(words):
         parser().print_help()
         return DONE
-    if words and words[0] in _BOOTSTRAP:
+    if words and words[0] in BOOTSTRAP:
         words = words[1:]
         if not words:
-            raise UsageError(f"{_BOOTSTRAP[1]}: it takes HOST:PORT")
+            raise UsageError(f"{BOOTSTRAP[1]}: it takes HOST:PORT")
     if len(words) > 1 or (words and words[0].startswith("-")):
         raise UsageError("health takes one HOST:PORT")
     try:
@@ -43,4 +41,4 @@ def parser() -> argparse.ArgumentParser:
 
     about = "Exit with 0 if a broker answers requests there."
     where = "where to ask; else the first of KAFKA_LISTENERS, else 127.0.0.1:9092"
-    return described("health", about, ((_BOOTSTRAP[1], "HOST:PORT", where),), ("HOST:PORT", where))
+    return described("health", about, ((BOOTSTRAP[1], "HOST:PORT", where),), ("HOST:PORT", where))

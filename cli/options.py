@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from cli import entry
+from cli import VERSION as VERSION_OPTION
+from cli import arguments, entry
 from cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,30 +56,6 @@ def add_command(
     return one
 
 
-def add_common(verb: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
-    """--bootstrap-server, --command-config, --timeout and --json, before and behind the name of a command."""
-    add_cluster(verb)
-    add_json(verb)
-    for command in commands:
-        add_cluster(command, default=False)
-        add_json(command, default=False)
-
-
-def add_cluster(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
-    """--bootstrap-server, --command-config, --timeout.
-
-    Without `default` what is not given stays as the verb before has it.
-    """
-    for spellings, value, how in _OF_A_CLUSTER:
-        parser.add_argument(*spellings, default=value if default else argparse.SUPPRESS, **how)
-
-
-def add_json(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
-    """--json; `default` as in `add_cluster`."""
-    spellings, value, how = _JSON
-    parser.add_argument(*spellings, default=value if default else argparse.SUPPRESS, **how)
-
-
 def positive(text: str) -> int:
     """A whole number above 0, for `type=`."""
     number = int(text)
@@ -90,37 +67,70 @@ def positive(text: str) -> int:
 positive.__name__ = "positive number"  # argparse names the type in its message
 
 
-# Options that several verbs and Kafka's tools have: spellings, default, and the rest of what argparse is told.
-_OF_A_CLUSTER: tuple[tuple[tuple[str, ...], Any, dict[str, Any]], ...] = (
-    (
-        ("-b", "--bootstrap-server"),
-        DEFAULT_BOOTSTRAP,
-        {
-            "metavar": "HOST:PORT",
-            "help": "where the cluster is asked first; several with commas "
-            f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
-        },
-    ),
-    (
-        ("--command-config",),
-        None,
-        {"metavar": "FILE", "help": "client settings, one key=value a line, as Kafka's tools take them"},
-    ),
-    (
-        ("--timeout",),
-        DEFAULT_TIMEOUT_MS,
-        {
-            "metavar": "MS",
-            "type": positive,
-            "help": f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})",
-        },
-    ),
+class Shared(NamedTuple):
+    """An option that several verbs or Kafka's tools have: spellings, default, and the rest of what argparse is told."""
+
+    spellings: tuple[str, ...]
+    default: Any
+    how: dict[str, Any]
+
+
+BOOTSTRAP = Shared(
+    arguments.BOOTSTRAP,
+    DEFAULT_BOOTSTRAP,
+    {
+        "metavar": "HOST:PORT",
+        "help": "where the cluster is asked first; several with commas "
+        f"(default ${BOOTSTRAP_VARIABLE}, else 127.0.0.1:9092)",
+    },
 )
-_JSON: tuple[tuple[str, ...], Any, dict[str, Any]] = (
-    ("--json",),
-    False,
-    {"action": "store_true", "help": "JSON for programs instead of a table"},
+COMMAND_CONFIG = Shared(
+    ("--command-config",),
+    None,
+    {"metavar": "FILE", "help": "client settings, one key=value a line, as Kafka's tools take them"},
 )
+COMMAND_PROPERTY = Shared(
+    ("--command-property",),
+    None,
+    {"metavar": "KEY=VALUE", "action": "append", "help": "a setting of the client"},
+)
+TIMEOUT = Shared(
+    ("--timeout",),
+    DEFAULT_TIMEOUT_MS,
+    {"metavar": "MS", "type": positive, "help": f"how long to wait for an answer (default {DEFAULT_TIMEOUT_MS})"},
+)
+JSON = Shared(("--json",), False, {"action": "store_true", "help": "JSON for programs instead of a table"})
+TOPIC = Shared(("--topic",), None, {"metavar": "TOPIC", "help": "the same, as Kafka's tool spells it"})
+TOPICS = Shared(TOPIC.spellings, [], {**TOPIC.how, "action": "append"})
+OVERRIDE = Shared(
+    arguments.OVERRIDE[:1],
+    [],
+    {"metavar": arguments.OVERRIDE[1], "action": "append", "help": arguments.OVERRIDE[2]},
+)
+CONTAINER = Shared(arguments.CONTAINER[:1], False, {"action": "store_true", "help": arguments.CONTAINER[2]})
+VERSION = Shared((VERSION_OPTION,), False, {"action": "store_true", "help": "the version of this program"})
+
+
+def add(
+    parser: argparse.ArgumentParser, *shared: Shared, default: bool = True, also: tuple[str, ...] = (), **how: Any
+) -> None:
+    """Options of the table, with further spellings and with what `how` says instead, such as another help.
+
+    Without `default` what is not given stays as the verb before has it.
+    """
+    for one in shared:
+        value = one.default if default else argparse.SUPPRESS
+        parser.add_argument(*one.spellings, *also, default=value, **{**one.how, **how})
+
+
+def add_common(verb: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
+    """--bootstrap-server, --command-config, --timeout and --json, before and behind the name of a command."""
+    for parser in (verb, *commands):
+        add(parser, *CLUSTER, JSON, default=parser is verb)
+
+
+CLUSTER = (BOOTSTRAP, COMMAND_CONFIG, TIMEOUT)
+"""How a cluster is reached."""
 
 
 def carry_out(parser: argparse.ArgumentParser, words: list[str]) -> int:

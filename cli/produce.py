@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from cli.errors import DONE, FAILED, UsageError, WrongInput
-from cli.options import Parser, add_cluster, carry_out, positive, print_json
+from cli.options import CLUSTER, COMMAND_PROPERTY, JSON, TOPIC, Parser, add, carry_out, positive, print_json
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     one = Parser(prog="kohort produce", description="Lines of standard input become records of a topic.")
     one.set_defaults(run="cli.produce:produce")
     one.add_argument("topic_name", metavar="TOPIC", nargs="?", help="the topic")
-    one.add_argument("--topic", metavar="TOPIC", help="the same, as Kafka's tool spells it")
+    add(one, TOPIC)
     one.add_argument(
         "-K", "--key-separator", metavar="TEXT", help="what stands before it in a line is the key; \\t is a tab"
     )
@@ -43,9 +43,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--batch-size", metavar="BYTES", type=positive, help="largest batch")
     one.add_argument("--linger-ms", metavar="MS", type=int, default=5, help="how long a batch waits (default 5)")
     one.add_argument("--quiet", action="store_true", help="print nothing when all went well")
-    add_cluster(one)
-    one.add_argument("--command-property", metavar="KEY=VALUE", action="append", help="a setting of the client")
-    one.add_argument("--json", action="store_true", help="the outcome as JSON")
+    add(one, *CLUSTER, COMMAND_PROPERTY)
+    add(one, JSON, help="the outcome as JSON")
     return one
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.arguments import CONFIG_HELP, OVERRIDE, parse, wants_help
+from cli.arguments import CONFIG_HELP, CONTAINER, OVERRIDE, parse, wants_help
 from cli.errors import DONE, Failed, WrongInput
 
 if TYPE_CHECKING:
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 OPTIONS = (
     OVERRIDE,
     ("--json-logs", "", "one JSON object per log line"),
-    (
-        "--container",
-        "",
-        "the places and defaults of Apache Kafka's image: CONFIG from /mnt/shared/config, data in "
-        "/var/lib/kafka/data, port 9092 on every address",
-    ),
+    CONTAINER,
 )
 
 # Where Apache Kafka's image looks, and what a container needs that a laptop must not have: a port open to others.
@@ -43,7 +38,7 @@ def main(words: list[str]) -> int:
     config, overrides, options = parse("serve", words, OPTIONS)
     json_logs = "--json-logs" in options
     environment = dict(os.environ)
-    if "--container" in options:
+    if CONTAINER[0] in options:
         config = _in_container(config, environment)
     try:
         sources = gather(config, environment, overrides)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli import entry
 from cli.errors import DONE, Failed, UsageError
-from cli.options import Parser
+from cli.options import CONTAINER, OVERRIDE, Parser, add
 
 if TYPE_CHECKING:
     import argparse
@@ -51,9 +51,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--http", metavar="HOST:PORT", help="where it is commanded (default 127.0.0.1:9645; port 0: any that is free)"
     )
-    whole.add_argument(
-        "--override", metavar="key=value", action="append", default=[], help="one setting of every broker that it opens"
-    )
+    add(whole, OVERRIDE, help="one setting of every broker that it opens")
     whole.add_argument(
         "--load-from",
         metavar="DIRECTORY",
@@ -67,9 +65,9 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         help="a name with dots that tests know it by; it takes addresses, localhost and names without a dot",
     )
-    whole.add_argument(
-        "--container",
-        action="store_true",
+    add(
+        whole,
+        CONTAINER,
         help="in a container: commanded on 0.0.0.0:9645; one broker at a time, on 9092, known as localhost:9092",
     )
     return whole

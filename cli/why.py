@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli.errors import DONE, UsageError
-from cli.options import Parser, add_cluster, add_json, carry_out, positive, print_json
+from cli.options import CLUSTER, JSON, Parser, add, carry_out, positive, print_json
 from cli.tables import plain
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
         "read this data directory instead of a cluster: Apache Kafka's, Kohort's, or one folder of __consumer_offsets"
     )
     whole.add_argument("--from", dest="files", metavar="DIR", help=files)
-    add_json(whole)
-    add_cluster(whole)
+    add(whole, JSON)
+    add(whole, *CLUSTER)
     return whole
 
 

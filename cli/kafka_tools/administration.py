@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from cli import version as own_version
-from cli.errors import DONE, UsageError
+from cli.errors import UsageError
 
 # Accepted, and without a meaning here.
 _IDLE = {"--partition-size-limit-per-response": True}
-_VERSION = "--version"
 
 
 def topics(words: list[str]) -> int:
@@ -34,8 +32,6 @@ def acls(words: list[str]) -> int:
 
 def _run(words: list[str], actions: tuple[str, ...], main: object) -> int:
     assert callable(main)
-    if _VERSION in words:
-        return version()
     named = [action for action in actions if f"--{action}" in words]
     if len(named) != 1:
         choices = ", ".join(f"--{action}" for action in actions)
@@ -55,9 +51,3 @@ def without_idle(words: list[str]) -> list[str]:
         elif word.partition("=")[0] not in _IDLE:
             kept.append(word)
     return kept
-
-
-def version() -> int:
-    """What --version prints."""
-    print(own_version())
-    return DONE

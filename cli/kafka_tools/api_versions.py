@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.cluster import Cluster
 from cli.errors import Failed
-from cli.kafka_tools.administration import version
-from cli.options import Parser, add_cluster
+from cli.options import CLUSTER, VERSION, Parser, add
 from cli.wire import text_of
 from protocol.api_keys import ApiKey
 from protocol.messages.api_versions import ApiVersionsRequest
@@ -23,12 +22,8 @@ if TYPE_CHECKING:
 def main(words: list[str]) -> int:
     """Carry out kafka-broker-api-versions.sh. Raises: Failed, UsageError."""
     parser = Parser(prog="kafka-broker-api-versions.sh", description="Which versions of each API every broker serves.")
-    add_cluster(parser)
-    parser.add_argument("--version", action="store_true", help="the version of this program")
-    options = parser.parse_args(words)
-    if options.version:
-        return version()
-    _print_all(options)
+    add(parser, *CLUSTER, VERSION)
+    _print_all(parser.parse_args(words))
     return 0
 
 

@@ -13,8 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from cli.cluster import INTERNAL_TOPICS, Cluster
 from cli.errors import DONE, Failed, UsageError
 from cli.groups.reading import offsets_at
-from cli.kafka_tools.administration import version
-from cli.options import Parser, add_cluster
+from cli.options import CLUSTER, VERSION, Parser, add
 
 if TYPE_CHECKING:
     import argparse
@@ -33,9 +32,7 @@ def cluster(words: list[str]) -> int:
     """Carry out kafka-cluster.sh, of which `cluster-id` is here. Raises: Failed, UsageError."""
     parser = Parser(prog="kafka-cluster.sh", description="The id of a cluster.")
     parser.add_argument("command", choices=["cluster-id"], metavar="cluster-id", help="print the cluster's id")
-    add_cluster(parser)
-    if words == ["--version"]:
-        return version()
+    add(parser, *CLUSTER, VERSION)
     print(f"Cluster ID: {Cluster(parser.parse_args(words)).cluster_id}")
     return DONE
 
@@ -43,8 +40,6 @@ def cluster(words: list[str]) -> int:
 def get_offsets(words: list[str]) -> int:
     """Carry out kafka-get-offsets.sh: `topic:partition:offset`, a line each. Raises: Failed, UsageError."""
     options = _parser().parse_args(_values_of_minus(words))
-    if options.version:
-        return version()
     if options.topic_partitions and (options.topic or options.partitions):
         raise UsageError("--topic-partitions stands without --topic and --partitions")
     if "-" in (options.partitions or ""):
@@ -64,13 +59,12 @@ def get_offsets(words: list[str]) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="kafka-get-offsets.sh", description="Offsets of partitions.")
-    add_cluster(parser)
+    add(parser, *CLUSTER, VERSION)
     parser.add_argument("--topic", metavar="PATTERN", help="topics whose whole name the pattern means (default all)")
     parser.add_argument("--partitions", metavar="N,N", help="only these partitions")
     parser.add_argument("--topic-partitions", metavar="PATTERN[:N-N],...", help="topics and partitions together")
     parser.add_argument("--time", default="latest", metavar="WHEN", help="latest (-1), earliest (-2), or ms since 1970")
     parser.add_argument("--exclude-internal-topics", action="store_true", help="leave out Kafka's own topics")
-    parser.add_argument("--version", action="store_true", help="the version of this program")
     return parser
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from cli.added_configs import parse_added
 from cli.errors import UsageError
-from cli.kafka_tools.administration import version
-from cli.options import Parser, add_cluster
+from cli.options import CLUSTER, VERSION, Parser, add
 
 if TYPE_CHECKING:
     import argparse
@@ -26,8 +25,6 @@ _SHORT = {"topic": "topics", "broker": "brokers", "user": "users", "client": "cl
 def main(words: list[str]) -> int:
     """Carry out kafka-configs.sh. Raises: Failed, UsageError."""
     options = _parser().parse_args(words)
-    if options.version:
-        return version()
     entities = _entities(words)
     if options.describe == options.alter:
         raise UsageError("one of --describe and --alter must be there")
@@ -128,7 +125,7 @@ def _describe_credentials(cluster: Cluster, user: str | None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="kafka-configs.sh", description="Configs of topics and brokers.")
-    add_cluster(parser)
+    add(parser, *CLUSTER, VERSION)
     parser.add_argument("--describe", action="store_true", help="print them")
     parser.add_argument("--alter", action="store_true", help="change them")
     parser.add_argument("--all", action="store_true", help="with --describe, also the defaults")
@@ -142,7 +139,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--add-config", metavar="K=V,...", help="set these; lists in brackets: k=[a,b]")
     parser.add_argument("--add-config-file", metavar="FILE", help="set what this properties file says: for secrets")
     parser.add_argument("--delete-config", metavar="K,...", help="take these back to their defaults")
-    parser.add_argument("--version", action="store_true", help="the version of this program")
     return parser
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.errors import UsageError
-from cli.kafka_tools.administration import version
-from cli.options import DEFAULT_BOOTSTRAP, Parser
+from cli.options import BOOTSTRAP, COMMAND_CONFIG, COMMAND_PROPERTY, TOPIC, VERSION, Parser, add
 
 if TYPE_CHECKING:
     import argparse
@@ -26,12 +25,10 @@ _PRINTED = {
 
 def producer(words: list[str]) -> int:
     """Carry out kafka-console-producer.sh. Raises: Failed, UsageError."""
-    parser = _parser("kafka-console-producer.sh", "Lines of standard input become records.")
+    parser = _parser("producer", "Lines of standard input become records.")
     parser.add_argument(
         "--property", "--reader-property", dest="properties", action="append", default=[], metavar="K=V"
     )
-    parser.add_argument("--producer-property", dest="command_property", action="append", metavar="K=V")
-    parser.add_argument("--producer.config", dest="command_config", metavar="FILE")
     parser.add_argument("--compression-codec", nargs="?", const="gzip", metavar="CODEC")
     parser.add_argument("--request-required-acks", metavar="ACKS")
     parser.add_argument("--batch-size", metavar="BYTES")
@@ -45,8 +42,6 @@ def producer(words: list[str]) -> int:
     ):
         parser.add_argument(name, metavar="VALUE", help="accepted")
     options = parser.parse_args(words)
-    if options.version:
-        return version()
     ours = [*_common(options), "--quiet"]
     given = _properties(options.properties)
     if given.get("parse.key", "").lower() == "true":
@@ -70,12 +65,10 @@ def producer(words: list[str]) -> int:
 
 def consumer(words: list[str]) -> int:
     """Carry out kafka-console-consumer.sh. Raises: Failed, UsageError."""
-    parser = _parser("kafka-console-consumer.sh", "Print records of a topic.")
+    parser = _parser("consumer", "Print records of a topic.")
     parser.add_argument(
         "--property", "--formatter-property", dest="properties", action="append", default=[], metavar="K=V"
     )
-    parser.add_argument("--consumer-property", dest="command_property", action="append", metavar="K=V")
-    parser.add_argument("--consumer.config", dest="command_config", metavar="FILE")
     parser.add_argument("--include", "--whitelist", metavar="REGEX")
     parser.add_argument("--from-beginning", action="store_true")
     for name in ("--group", "--partition", "--offset", "--max-messages", "--timeout-ms", "--isolation-level"):
@@ -85,8 +78,6 @@ def consumer(words: list[str]) -> int:
     for name in ("--formatter", "--formatter-config", "--key-deserializer", "--value-deserializer"):
         parser.add_argument(name, metavar="VALUE", help="accepted")
     options = parser.parse_args(words)
-    if options.version:
-        return version()
     given = _properties([*options.properties, *(options.command_property or ())])
     group = options.group or given.get("group.id")
     if options.include and not group:
@@ -115,13 +106,13 @@ def consumer(words: list[str]) -> int:
     return main(ours)
 
 
-def _parser(program: str, about: str) -> Parser:
-    parser = Parser(prog=program, description=about)
-    parser.add_argument("-b", "--bootstrap-server", "--broker-list", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT")
-    parser.add_argument("--topic", metavar="TOPIC")
-    parser.add_argument("--command-config", metavar="FILE")
-    parser.add_argument("--command-property", action="append", metavar="K=V")
-    parser.add_argument("--version", action="store_true", help="the version of this program")
+def _parser(client: str, about: str) -> Parser:
+    parser = Parser(prog=f"kafka-console-{client}.sh", description=about)
+    add(parser, BOOTSTRAP, also=("--broker-list",))
+    add(parser, TOPIC, help="the topic")
+    add(parser, COMMAND_CONFIG, also=(f"--{client}.config",))
+    add(parser, COMMAND_PROPERTY, also=(f"--{client}-property",))
+    add(parser, VERSION)
     return parser
 
 

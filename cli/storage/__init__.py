@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.options import Parser, add_json, carry_out
+from cli.options import JSON, OVERRIDE, Parser, add, carry_out
 
 if TYPE_CHECKING:
     import argparse
@@ -34,12 +34,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--batches", action="store_true", help="batches without their records")
     one.add_argument("--offset", metavar="N", type=int, help="from the batch that holds this offset on")
     one.add_argument("--max-records", metavar="N", type=int, help="at most so many records of each file")
-    add_json(one)
+    add(one, JSON)
     about = "make a new data directory with the first users who log in by SCRAM; without users there is no need to"
     made = commands.add_parser("format", help=about, description=f"{about[0].upper()}{about[1:]}.")
     made.set_defaults(run="cli.storage.format:format_storage")
     made.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
-    made.add_argument("--override", metavar="key=value", action="append", default=[], help="one setting, as for serve")
+    add(made, OVERRIDE, help="one setting, as for serve")
     made.add_argument("-t", "--cluster-id", metavar="ID", help="22 characters of base64 (default: a random one)")
     made.add_argument(
         "-S",

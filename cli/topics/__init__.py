@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.options import Parser, add_command, add_common, carry_out, positive
+from cli.options import TOPICS, Parser, add, add_command, add_common, carry_out, positive
 
 if TYPE_CHECKING:
     import argparse
@@ -49,6 +49,4 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_topics(one: argparse.ArgumentParser, more: str = "") -> None:
     one.add_argument("topics", metavar="TOPIC", nargs="*", help="a topic" + (f"; {more}" if more else ""))
-    one.add_argument(
-        "--topic", metavar="TOPIC", action="append", default=[], help="the same, as Kafka's tool spells it"
-    )
+    add(one, TOPICS)

@@ -1,13 +1,18 @@
-"""The options of the sources, read and checked once, on the driver, before anything is opened."""
+"""The options of the sources, read and checked once, on the driver, before anything is opened.
 
+Each is stated once, with the field that it says: its name, which sources know it, and how what was given is read.
+"""
+
+# ruff: noqa: RUF009  an option makes a field, as `dataclasses.field` does
 from __future__ import annotations
 
 import difflib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
+from typing import Any, NamedTuple
 
 from pipeline.errors import UsageError
 from pipeline.sources.access import TIMEOUT_MS, Access, access
@@ -15,53 +20,154 @@ from pipeline.sources.files import is_remote
 from pipeline.sources.log_dir import GROUPS_TOPIC, METADATA_TOPIC
 
 RECORDS = ("raw", "group", "batch", "problems")
-KNOWN = (
-    *("path", "topic", "topicPattern", "partitions", "startingOffsets", "endingOffsets", "startingTimestamp"),
-    *("endingTimestamp", "records", "isolationLevel", "includeHeaders", "includeSource", "onCorrupt", "checkCrc"),
-    *("splitBytes", "batchRecords", "latestOnly", "dedupeReplicas", "upTo", "maxOffsetsPerTrigger", "failOnDataLoss"),
-    "columns",
-)
-KNOWN_TO_KAFKA = (
-    *("bootstrap", "topic", "topicPattern", "partitions", "startingOffsets", "endingOffsets", "startingTimestamp"),
-    *("endingTimestamp", "records", "isolationLevel", "includeHeaders", "includeSource", "onCorrupt", "checkCrc"),
-    *("splitOffsets", "batchRecords", "latestOnly", "maxOffsetsPerTrigger", "failOnDataLoss", "timeoutMs"),
-    "columns",
-)
+_COMMITTED = "read_committed"
 _MIB = 1024 * 1024
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
+_LOG, _KAFKA = frozenset({"log"}), frozenset({"kafka"})  # `kohort-log`, `kohort-kafka`
+_BOTH = _LOG | _KAFKA
 
 Offsets = str | Mapping[str, Mapping[int, int]]
 """`earliest`, `latest`, or per topic and partition; -2 is earliest and -1 latest, as in Spark's Kafka source."""
+
+
+# --- what becomes of what is given: of an option's name and its text. All raise UsageError.
+
+
+def parse_moment(text: str) -> int:
+    """Epoch ms of an ISO 8601 moment (no zone: UTC) or of a number of ms. Raises: ValueError."""
+    text = text.strip()
+    if re.fullmatch(r"-?\d+", text) and len(text) > 8:
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)  # noqa: UP017
+    return round(moment.timestamp() * 1000)
+
+
+def _text(_name: str, text: str) -> str:
+    return text
+
+
+def _words(_name: str, text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise UsageError(f"{name} {text!r} is no regular expression: {error}") from None
+    return text
+
+
+def _one_of(*allowed: str) -> Callable[[str, str], str]:
+    def read(name: str, text: str) -> str:
+        for word in allowed:
+            if text.lower() == word.lower():
+                return word
+        raise UsageError(f"{name} is {text!r}; it may be {', '.join(allowed)}")
+
+    return read
+
+
+def _is(yes: str, *allowed: str) -> Callable[[str, str], bool]:
+    """Whether it is this one of two words."""
+    read = _one_of(*allowed)
+    return lambda name, text: read(name, text) == yes
+
+
+_flag = _is("true", "true", "false")
+
+
+def _number(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f"{name} is {text!r}; it must be a whole number above 0")
+    return int(match[1]) << 10 * " kmg".index((match[2] or " ").lower())
+
+
+def _limit(name: str, text: str) -> int | None:
+    return _number(name, text) if text else None
+
+
+def _moment(name: str, text: str) -> int:
+    try:
+        return parse_moment(text)
+    except ValueError:
+        raise UsageError(f"{name} is {text!r}; it must be ISO 8601 or epoch milliseconds") from None
+
+
+def _partitions(name: str, text: str) -> frozenset[int] | None:
+    if not text.strip():
+        return None
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if match is None:
+            raise UsageError(f"{name} is {text!r}; it must look like 0,3-7")
+        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(numbers)
+
+
+def _offsets(name: str, text: str) -> Offsets:
+    text = text.strip()
+    if text.lower() in {"earliest", "latest"}:
+        if name == "endingOffsets" and text.lower() == "earliest":
+            raise UsageError("endingOffsets cannot be earliest")
+        return text.lower()
+    try:
+        return {
+            str(topic): {int(number): int(offset) for number, offset in offsets.items()}
+            for topic, offsets in json.loads(text).items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        raise UsageError(f'{name} is {text!r}; it must be earliest, latest or JSON like {{"t":{{"0":17}}}}') from None
+
+
+class _Option(NamedTuple):
+    name: str
+    read: Callable[[str, str], Any]
+    sources: frozenset[str]
+
+
+_KEY = "option"
+
+
+def _option(name: str, read: Callable[[str, str], Any], default: Any, sources: frozenset[str] = _BOTH) -> Any:
+    """A field, and the option that says it."""
+    return field(default=default, metadata={_KEY: _Option(name, read, sources)})
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a reader was asked for. Times in ms; `starting`/`ending` are inclusive/exclusive."""
 
-    path: str = ""
-    topics: tuple[str, ...] = ()
-    topic_pattern: str = ""
-    partitions: frozenset[int] | None = None
-    starting_offsets: Offsets = "earliest"
-    ending_offsets: Offsets = "latest"
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
-    records: str = "raw"
-    read_committed: bool = False
-    include_headers: bool = False
-    include_source: bool = False
-    skip_corrupt: bool = False
-    check_crc: bool = True
-    split_bytes: int = 32 * _MIB
-    split_offsets: int = 1_000_000
-    batch_records: int = 65536
-    latest_only: bool = False
-    dedupe_replicas: bool = False
-    up_to_high_watermark: bool = False
-    max_offsets_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
+    path: str = _option("path", _text, "", _LOG)
+    bootstrap: str = _option("bootstrap", _text, "", _KAFKA)
+    topics: tuple[str, ...] = _option("topic", _words, ())
+    topic_pattern: str = _option("topicPattern", _pattern, "")
+    partitions: frozenset[int] | None = _option("partitions", _partitions, None)
+    starting_offsets: Offsets = _option("startingOffsets", _offsets, "earliest")
+    ending_offsets: Offsets = _option("endingOffsets", _offsets, "latest")
+    starting_timestamp: int | None = _option("startingTimestamp", _moment, None)
+    ending_timestamp: int | None = _option("endingTimestamp", _moment, None)
+    records: str = _option("records", _one_of(*RECORDS), "raw")
+    read_committed: bool = _option("isolationLevel", _is(_COMMITTED, "read_uncommitted", _COMMITTED), False)
+    include_headers: bool = _option("includeHeaders", _flag, False)
+    include_source: bool = _option("includeSource", _flag, False)
+    skip_corrupt: bool = _option("onCorrupt", _is("skip", "error", "skip"), False)
+    check_crc: bool = _option("checkCrc", _flag, True)
+    split_bytes: int = _option("splitBytes", _number, 32 * _MIB, _LOG)
+    split_offsets: int = _option("splitOffsets", _number, 1_000_000, _KAFKA)
+    batch_records: int = _option("batchRecords", _number, 65536)
+    latest_only: bool = _option("latestOnly", _flag, False)
+    dedupe_replicas: bool = _option("dedupeReplicas", _flag, False, _LOG)
+    up_to_high_watermark: bool = _option("upTo", _is("highWatermark", "logEnd", "highWatermark"), False, _LOG)
+    max_offsets_per_trigger: int | None = _option("maxOffsetsPerTrigger", _limit, None)
+    fail_on_data_loss: bool = _option("failOnDataLoss", _flag, True)
+    timeout_ms: int = _option("timeoutMs", _number, TIMEOUT_MS, _KAFKA)
+    columns: tuple[str, ...] = _option("columns", _words, ())
     access: Access = field(default_factory=lambda: Access(""))
-    columns: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)
     file_system: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -74,6 +180,11 @@ class Options:
         if self.topic_pattern:
             return re.fullmatch(self.topic_pattern, topic) is not None
         return topic == GROUPS_TOPIC if self.records == "group" else topic != METADATA_TOPIC
+
+
+_BY_FIELD: dict[str, _Option] = {one.name: one.metadata[_KEY] for one in fields(Options) if _KEY in one.metadata}
+KNOWN = tuple(one.name for one in _BY_FIELD.values() if one.sources & _LOG)
+KNOWN_TO_KAFKA = tuple(one.name for one in _BY_FIELD.values() if one.sources & _KAFKA)
 
 
 def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
@@ -105,54 +216,15 @@ def parse(given: Mapping[str, str], known: tuple[str, ...] = KNOWN) -> Options:
         raise UsageError(f"fs.{next(iter(file_system))}: the path is none of an object store's or of HDFS's")
     if values.get("topic") and values.get("topicPattern"):
         raise UsageError("topic and topicPattern exclude each other")
-    records = _one_of(values, "records", RECORDS, "raw")
-    isolation = "read_committed" if records == "group" else "read_uncommitted"
-    isolation = _one_of(values, "isolationLevel", ("read_uncommitted", "read_committed"), isolation)
-    pattern = values.get("topicPattern", "")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"topicPattern {pattern!r} is no regular expression: {error}") from None
-    limit = values.get("maxOffsetsPerTrigger")
+    found = {name: one.read(one.name, values[one.name]) for name, one in _BY_FIELD.items() if one.name in values}
+    if found.get("records") == "group":
+        found.setdefault("read_committed", True)  # as a coordinator that loads them
     return Options(
-        path=values.get("path", ""),
-        topics=tuple(name.strip() for name in values.get("topic", "").split(",") if name.strip()),
-        topic_pattern=pattern,
-        partitions=_partitions(values.get("partitions", "")),
-        starting_offsets=_offsets(values, "startingOffsets", "earliest"),
-        ending_offsets=_offsets(values, "endingOffsets", "latest"),
-        starting_timestamp=_moment(values, "startingTimestamp"),
-        ending_timestamp=_moment(values, "endingTimestamp"),
-        records=records,
-        read_committed=isolation == "read_committed",
-        include_headers=_flag(values, "includeHeaders", False),
-        include_source=_flag(values, "includeSource", False),
-        skip_corrupt=_one_of(values, "onCorrupt", ("error", "skip"), "error") == "skip",
-        check_crc=_flag(values, "checkCrc", True),
-        split_bytes=_number(values, "splitBytes", 32 * _MIB),
-        split_offsets=_number(values, "splitOffsets", 1_000_000),
-        batch_records=_number(values, "batchRecords", 65536),
-        latest_only=_flag(values, "latestOnly", False),
-        dedupe_replicas=_flag(values, "dedupeReplicas", False),
-        up_to_high_watermark=_one_of(values, "upTo", ("logEnd", "highWatermark"), "logEnd") == "highWatermark",
-        max_offsets_per_trigger=_number(values, "maxOffsetsPerTrigger", 0) if limit else None,
-        fail_on_data_loss=_flag(values, "failOnDataLoss", True),
-        access=access(values.get("bootstrap", ""), security, timeout_ms=_number(values, "timeoutMs", TIMEOUT_MS)),
-        columns=tuple(name.strip() for name in values.get("columns", "").split(",") if name.strip()),
+        **found,
+        access=access(found.get("bootstrap", ""), security, timeout_ms=found.get("timeout_ms", TIMEOUT_MS)),
         given=values,
         file_system=file_system,
     )
-
-
-def parse_moment(text: str) -> int:
-    """Epoch ms of an ISO 8601 moment (no zone: UTC) or of a number of ms. Raises: ValueError."""
-    text = text.strip()
-    if re.fullmatch(r"-?\d+", text) and len(text) > 8:
-        return int(text)
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)  # noqa: UP017
-    return round(moment.timestamp() * 1000)
 
 
 def _several(text: str) -> str:
@@ -162,60 +234,3 @@ def _several(text: str) -> str:
     except ValueError:
         paths = [text]
     return ",".join(str(path) for path in (paths if isinstance(paths, list) else [paths]))
-
-
-def _one_of(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> str:
-    value = values.get(name, default)
-    for word in allowed:
-        if value.lower() == word.lower():
-            return word
-    raise UsageError(f"{name} is {value!r}; it may be {', '.join(allowed)}")
-
-
-def _flag(values: Mapping[str, str], name: str, default: bool) -> bool:
-    return _one_of(values, name, ("true", "false"), str(default).lower()) == "true"
-
-
-def _number(values: Mapping[str, str], name: str, default: int) -> int:
-    if name not in values:
-        return default
-    match = _SIZE.fullmatch(values[name].strip())
-    if match is None or int(match[1]) == 0:
-        raise UsageError(f"{name} is {values[name]!r}; it must be a whole number above 0")
-    return int(match[1]) << 10 * " kmg".index((match[2] or " ").lower())
-
-
-def _moment(values: Mapping[str, str], name: str) -> int | None:
-    if name not in values:
-        return None
-    try:
-        return parse_moment(values[name])
-    except ValueError:
-        raise UsageError(f"{name} is {values[name]!r}; it must be ISO 8601 or epoch milliseconds") from None
-
-
-def _partitions(text: str) -> frozenset[int] | None:
-    if not text.strip():
-        return None
-    numbers: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if match is None:
-            raise UsageError(f"partitions is {text!r}; it must look like 0,3-7")
-        numbers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return frozenset(numbers)
-
-
-def _offsets(values: Mapping[str, str], name: str, default: str) -> Offsets:
-    text = values.get(name, default).strip()
-    if text.lower() in {"earliest", "latest"}:
-        if name == "endingOffsets" and text.lower() == "earliest":
-            raise UsageError("endingOffsets cannot be earliest")
-        return text.lower()
-    try:
-        return {
-            str(topic): {int(number): int(offset) for number, offset in offsets.items()}
-            for topic, offsets in json.loads(text).items()
-        }
-    except (ValueError, AttributeError, TypeError):
-        raise UsageError(f'{name} is {text!r}; it must be earliest, latest or JSON like {{"t":{{"0":17}}}}') from None

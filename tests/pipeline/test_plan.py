@@ -1,7 +1,9 @@
 """Which files and byte ranges are read, and what happens when they are broken, swapped, doubled or gone. No Spark."""
 
+import ast
 import shutil
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from pipeline.decode.batches import CorruptBatch
 from pipeline.errors import DataError, UsageError
 from pipeline.sources import log_dir, notices, plan, segment_reader
+from pipeline.sources import options as options_module
 from pipeline.sources.options import parse
 from pipeline.sources.read import read_splits, schema_of
 from tests.pipeline.logs import T0, Log, batches, rows
@@ -277,6 +280,16 @@ def test_replicas_are_read_once(tmp_path: Path):
     assert plan.overlapping(log_dir.scan(both)) == [("orders", 0)]
     assert sorted(row["offset"] for row in rows(Path(both))) == [0, 0, 1, 1, 2, 2, 3, 4, 5]
     assert offsets(Path(both), dedupeReplicas="true") == list(range(6))
+
+
+def test_an_option_is_stated_once():
+    """Its name stands in the table; again only where options are held against each other or a value against it."""
+    source = Path(options_module.__file__).read_text()
+    times = Counter(node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    held = {"path", "bootstrap", "topic", "topicPattern", "records", "endingOffsets"}
+    names = {*options_module.KNOWN, *options_module.KNOWN_TO_KAFKA}
+    assert held < names
+    assert {name: times[name] for name in names - held if times[name] != 1} == {}
 
 
 @pytest.mark.parametrize(
