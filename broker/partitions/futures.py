@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.catalogue.topics_image import TopicsImage
-    from broker.partitions.move import Key
+    from broker.partitions.move_folders import Key
     from storage.directory.log_directory import LogDirectory, Scan
 
 log = get_logger(__name__)

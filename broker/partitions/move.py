@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.partitions.move_folders import flushed_offset, note_flushed
+from broker.partitions.move_folders import Key, flushed_offset, note_flushed
 from storage.errors import StorageError
 from storage.log import handover
 from storage.log.partition_log import PartitionLog
@@ -31,8 +31,6 @@ MOST_LAST_BYTES = 4 * 1024 * 1024
 PATIENT_PIECES = 32
 FLUSHED_EVERY = 64 * 1024 * 1024
 """Bytes of a copy: what a crash may have copied again."""
-
-Key = tuple[str, int]
 
 
 class Step(Enum):

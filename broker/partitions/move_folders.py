@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from broker.partitions.move import Key
     from storage.directory.log_directory import LogDirectory
     from storage.files import Disk
     from storage.log.partition_log import PartitionLog
     from storage.state.flush import FlushTicket
 
+Key = tuple[str, int]
 FLUSHED = "copied-offset-checkpoint"
 
 log = get_logger(__name__)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.partitions import Partition, Partitions
-    from broker.partitions.move import Key
+    from broker.partitions.move_folders import Key
     from storage.directory.log_directory import LogDirectory
 
 _MOST_NAME_BYTES = 255

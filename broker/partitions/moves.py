@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from broker.catalogue.listeners import Preparing
 from broker.catalogue.topics_delta import TopicsListener
 from broker.loop.logs import get_logger
-from broker.partitions.move import PIECE_BYTES, Key, Move, Step
-from broker.partitions.move_folders import flush_all, make, retire, take_name_later
+from broker.partitions.move import PIECE_BYTES, Move, Step
+from broker.partitions.move_folders import Key, flush_all, make, retire, take_name_later
 from broker.partitions.move_pace import Pace
 from broker.partitions.move_wishes import MoveRefused, checked
 from broker.partitions.settings import tail_of

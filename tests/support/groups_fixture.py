@@ -43,6 +43,7 @@ class FakePartitions(Partitions):
 
     def __init__(self) -> None:
         self.on_recovered: list[Callable[[Any], None]] = []
+        self.on_offline: list[Callable[[Any], None]] = []
         self.by_index: dict[int, FakePartition] = {}
 
     def get(self, name: str, index: int) -> FakePartition:
