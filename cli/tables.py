@@ -18,7 +18,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print it."""
+    """Write the table to standard output, with a newline at its end."""
     print(text_table(head, rows))
 
 

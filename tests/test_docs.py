@@ -195,6 +195,25 @@ def test_words_that_were_given_up_are_no_names() -> None:
     assert not used
 
 
+# What a sentence has besides what it says.
+_FILLING = {"the", "a", "an", "of", "one", "its", "it", "is", "and", "in", "to", "for", "these", "those", "all"}
+
+
+def test_no_docstring_only_repeats_a_name() -> None:
+    """What it gives is units, shapes, errors, sources, reasons. Of a request and its answer it is the title."""
+    repeating = []
+    for file in _code():
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and (said := ast.get_docstring(node)):
+                named = set(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", node.name).lower().split("_"))
+                named |= {word.rstrip("s") for word in named}
+                words = set(re.findall(r"[a-z]+", said.lower())) - _FILLING
+                is_title = node.name.endswith(("Request", "Response"))
+                if not is_title and all(word in named or word.rstrip("s") in named for word in words):
+                    repeating.append(f"{_id(file)}: {node.name}: {said}")
+    assert not repeating
+
+
 def _names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         for kind, field in (

@@ -91,10 +91,10 @@ class Shut:
     __slots__ = ()
 
     def opened(self) -> None:
-        """Nobody is there."""
+        """Nothing: nobody is there."""
 
     def over(self) -> None:
-        """It is."""
+        """Nothing: it has ended already."""
 
     def lets_through(self, frame: bytes) -> bool:
         """Nothing."""

@@ -141,19 +141,19 @@ class Gone:
         self.held_bytes = self.unsent_bytes = self.missing = 0
 
     def hold_back(self) -> None:
-        """It is not read."""
+        """Nothing: it is not read."""
 
     def let_go(self) -> None:
-        """Nor is it now."""
+        """Nothing: it will not be read again."""
 
     def close(self, reason: str, **facts: object) -> None:
-        """It is."""
+        """Nothing: it is closed."""
 
     def abort(self) -> None:
-        """It is."""
+        """Nothing: it is closed."""
 
     def failed(self, route: AnswerRoute | None, error: Exception) -> None:
-        """It has ended."""
+        """Nothing: there is no connection to end."""
 
 
 GONE = Gone()

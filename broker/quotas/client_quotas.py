@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ClientQuotas(TopicsListener, Rereading):
-    """All quotas."""
+    """The quotas that the metadata log holds, and which of them holds for a user, a client id or an address."""
 
     def __init__(self, records: Iterable[ClientQuotaRecord], settings: Settings, now_ms: Callable[[], int]) -> None:
         self.meters = meters = Meters(settings, now_ms)

@@ -56,7 +56,7 @@ class Sync(GroupInput):
 
 @dataclass(slots=True)
 class Heartbeat(GroupInput):
-    """Heartbeat."""
+    """A member says that it lives; the answer tells it to join again while a rebalance is on."""
 
     group_id: str
     member_id: str

@@ -313,7 +313,7 @@ def _event(what: Happening, group: ConsumerGroup, rebalance: EpochRebalance, now
 
 
 def who(member: ConsumerMember) -> Who:
-    """Who it is."""
+    """The member as events and the ledger name it."""
     return Who(member.member_id, member.instance_id, member.client_id, member.client_host)
 
 

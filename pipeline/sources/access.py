@@ -37,7 +37,7 @@ class Access:
 
     @property
     def protocol(self) -> str:
-        """One of `PROTOCOLS`."""
+        """`security.protocol` in capitals, one of `PROTOCOLS`; PLAINTEXT where nothing says another."""
         return self.settings.get("security.protocol", "PLAINTEXT").upper()
 
     @property

@@ -8,8 +8,6 @@ from protocol.schema import Array, Bool, Int16, Int32, Int64, Message, String, S
 
 @struct
 class AddPartitionsToTxnTopic(Struct):
-    """Partitions of one topic."""
-
     name: str = field(String)
     partitions: list[int] = field(Array(Int32))
 
@@ -38,16 +36,12 @@ class AddPartitionsToTxnRequest(Message):
 
 @struct
 class AddPartitionsToTxnPartitionResult(Struct):
-    """The result of one partition."""
-
     partition_index: int = field(Int32)
     partition_error_code: int = field(Int16)
 
 
 @struct
 class AddPartitionsToTxnTopicResult(Struct):
-    """The results of one topic."""
-
     name: str = field(String)
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(Array(AddPartitionsToTxnPartitionResult))
 

@@ -18,8 +18,6 @@ class ApiVersionsRequest(Message):
 
 @struct
 class ApiVersion(Struct):
-    """The versions of one API."""
-
     api_key: int = field(Int16)
     min_version: int = field(Int16)
     max_version: int = field(Int16)

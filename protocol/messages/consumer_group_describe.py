@@ -30,8 +30,6 @@ class ConsumerGroupDescribeRequest(Message):
 
 @struct
 class DescribedTopicPartitions(Struct):
-    """Partitions of one topic."""
-
     topic_id: bytes = field(Uuid)
     topic_name: str = field(String)
     partitions: list[int] = field(Array(Int32))

@@ -8,8 +8,6 @@ from protocol.schema import Array, Int16, Int32, Message, Nullable, String, Stru
 
 @struct
 class TopicPartitions(Struct):
-    """Partitions of one topic."""
-
     topic_id: bytes = field(Uuid)
     partitions: list[int] = field(Array(Int32))
 

@@ -8,8 +8,6 @@ from protocol.schema import Array, Int8, Int16, Int32, Message, Nullable, String
 
 @struct
 class AclCreation(Struct):
-    """One ACL."""
-
     resource_type: int = field(Int8)  # 2: topic, 3: group, 4: cluster, 5: transactional id
     resource_name: str = field(String)
     resource_pattern_type: int = field(Int8, default=3)  # 3: literal, 4: prefixed

@@ -33,8 +33,6 @@ class CreatePartitionsRequest(Message):
 
 @struct
 class CreatePartitionsTopicResult(Struct):
-    """The result of one topic."""
-
     name: str = field(String)
     error_code: int = field(Int16)
     error_message: str | None = field(Nullable(String), default=None)

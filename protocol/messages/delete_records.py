@@ -41,8 +41,6 @@ class DeleteRecordsPartitionResult(Struct):
 
 @struct
 class DeleteRecordsTopicResult(Struct):
-    """The results of one topic."""
-
     name: str = field(String)
     partitions: list[DeleteRecordsPartitionResult] = field(Array(DeleteRecordsPartitionResult))
 

@@ -35,8 +35,6 @@ class DescribeConfigsSynonym(Struct):
 
 @struct
 class DescribeConfigsResourceResult(Struct):
-    """One config."""
-
     name: str = field(String)
     value: str | None = field(Nullable(String))
     read_only: bool = field(Bool)

@@ -31,8 +31,6 @@ class DescribedDelegationTokenRenewer(Struct):
 
 @struct
 class DescribedDelegationToken(Struct):
-    """One token."""
-
     principal_type: str = field(String)
     principal_name: str = field(String)
     token_requester_principal_type: str = field(String, since=3)

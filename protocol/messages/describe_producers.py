@@ -35,8 +35,6 @@ class ProducerState(Struct):
 
 @struct
 class DescribeProducersPartitionResponse(Struct):
-    """The producers of one partition."""
-
     partition_index: int = field(Int32)
     error_code: int = field(Int16)
     error_message: str | None = field(Nullable(String), default=None)

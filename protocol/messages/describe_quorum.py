@@ -22,8 +22,6 @@ from protocol.schema import (
 
 @struct
 class DescribeQuorumPartition(Struct):
-    """A partition to describe."""
-
     partition_index: int = field(Int32)
 
 

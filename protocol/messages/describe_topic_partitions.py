@@ -8,8 +8,6 @@ from protocol.schema import Array, Bool, Int16, Int32, Message, Nullable, String
 
 @struct
 class TopicRequest(Struct):
-    """One topic."""
-
     name: str = field(String)
 
 

@@ -8,8 +8,6 @@ from protocol.schema import Array, Int8, Int16, Int32, Message, Nullable, String
 
 @struct
 class UserName(Struct):
-    """One user."""
-
     name: str = field(String)
 
 
@@ -30,8 +28,6 @@ class CredentialInfo(Struct):
 
 @struct
 class DescribeUserScramCredentialsResult(Struct):
-    """The credentials of one user."""
-
     user: str = field(String)
     error_code: int = field(Int16)
     error_message: str | None = field(Nullable(String))

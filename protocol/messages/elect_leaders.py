@@ -8,8 +8,6 @@ from protocol.schema import Array, Int8, Int16, Int32, Message, Nullable, String
 
 @struct
 class TopicPartitions(Struct):
-    """The partitions of one topic."""
-
     topic: str = field(String)
     partitions: list[int] = field(Array(Int32))
 
@@ -25,8 +23,6 @@ class ElectLeadersRequest(Message):
 
 @struct
 class PartitionResult(Struct):
-    """The result of one partition."""
-
     partition_id: int = field(Int32)
     error_code: int = field(Int16)
     error_message: str | None = field(Nullable(String))

@@ -15,8 +15,6 @@ class ListConfigResourcesRequest(Message):
 
 @struct
 class ConfigResource(Struct):
-    """One resource."""
-
     resource_name: str = field(String)
     resource_type: int = field(Int8, since=1, default=16)
 

@@ -16,8 +16,6 @@ class ListGroupsRequest(Message):
 
 @struct
 class ListedGroup(Struct):
-    """One group."""
-
     group_id: str = field(String)
     protocol_type: str = field(String)
     group_state: str = field(String, since=4)

@@ -46,8 +46,6 @@ class ListOffsetsPartitionResponse(Struct):
 
 @struct
 class ListOffsetsTopicResponse(Struct):
-    """The offsets of one topic."""
-
     name: str = field(String)
     partitions: list[ListOffsetsPartitionResponse] = field(Array(ListOffsetsPartitionResponse))
 

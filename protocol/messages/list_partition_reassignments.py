@@ -8,8 +8,6 @@ from protocol.schema import Array, Int16, Int32, Message, Nullable, String, Stru
 
 @struct
 class ListPartitionReassignmentsTopics(Struct):
-    """The partitions of one topic."""
-
     name: str = field(String)
     partition_indexes: list[int] = field(Array(Int32))
 

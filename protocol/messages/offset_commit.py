@@ -8,8 +8,6 @@ from protocol.schema import Array, Int16, Int32, Int64, Message, Nullable, Strin
 
 @struct
 class OffsetCommitRequestPartition(Struct):
-    """The offset of one partition."""
-
     partition_index: int = field(Int32)
     committed_offset: int = field(Int64)
     committed_leader_epoch: int = field(Int32, since=6, default=-1)
@@ -18,8 +16,6 @@ class OffsetCommitRequestPartition(Struct):
 
 @struct
 class OffsetCommitRequestTopic(Struct):
-    """The offsets of one topic."""
-
     name: str = field(String, until=9)
     topic_id: bytes = field(Uuid, since=10)
     partitions: list[OffsetCommitRequestPartition] = field(Array(OffsetCommitRequestPartition))

@@ -8,8 +8,6 @@ from protocol.schema import Array, Int16, Int32, Message, String, Struct, field,
 
 @struct
 class OffsetDeleteRequestPartition(Struct):
-    """One partition."""
-
     partition_index: int = field(Int32)
 
 

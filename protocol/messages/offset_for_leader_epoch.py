@@ -43,8 +43,6 @@ class EpochEndOffset(Struct):
 
 @struct
 class OffsetForLeaderTopicResult(Struct):
-    """The results of one topic."""
-
     topic: str = field(String)
     partitions: list[EpochEndOffset] = field(Array(EpochEndOffset))
 

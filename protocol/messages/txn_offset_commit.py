@@ -8,8 +8,6 @@ from protocol.schema import Array, Int16, Int32, Int64, Message, Nullable, Strin
 
 @struct
 class TxnOffsetCommitRequestPartition(Struct):
-    """The offset of one partition."""
-
     partition_index: int = field(Int32)
     committed_offset: int = field(Int64)
     committed_leader_epoch: int = field(Int32, since=2, default=-1)
@@ -18,8 +16,6 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 @struct
 class TxnOffsetCommitRequestTopic(Struct):
-    """The offsets of one topic."""
-
     name: str = field(String, until=5)
     topic_id: bytes = field(Uuid, since=6)
     partitions: list[TxnOffsetCommitRequestPartition] = field(Array(TxnOffsetCommitRequestPartition))

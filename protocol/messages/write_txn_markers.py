@@ -35,24 +35,18 @@ class WriteTxnMarkersRequest(Message):
 
 @struct
 class WritableTxnMarkerPartitionResult(Struct):
-    """The result of one partition."""
-
     partition_index: int = field(Int32)
     error_code: int = field(Int16)
 
 
 @struct
 class WritableTxnMarkerTopicResult(Struct):
-    """The results of one topic."""
-
     name: str = field(String)
     partitions: list[WritableTxnMarkerPartitionResult] = field(Array(WritableTxnMarkerPartitionResult))
 
 
 @struct
 class WritableTxnMarkerResult(Struct):
-    """The results of one marker."""
-
     producer_id: int = field(Int64)
     topics: list[WritableTxnMarkerTopicResult] = field(Array(WritableTxnMarkerTopicResult))
 

@@ -108,7 +108,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
 
 @struct
 class TargetTopicPartitions(Struct):
-    """Partitions of one topic."""
+    """Partitions of one topic that a member is to own, by number."""
 
     topic_id: bytes = field(Uuid)
     partitions: list[int] = field(Array(Int32))
