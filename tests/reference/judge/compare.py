@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from protocol.registry import APIS
+from tests.reference.judge.alignment import aligned
 from tests.reference.judge.play import Step, Transcript
 
 UNSUPPORTED = Path(__file__).resolve().parents[3] / "docs" / "unsupported.md"
@@ -128,17 +130,12 @@ def _aligned(kafka: list[Step], kohort: list[Step]) -> Iterator[tuple[Step | Non
 
 
 def record_differences(scenario: str, kafka: list[dict[str, Any]], kohort: list[dict[str, Any]]) -> list[Difference]:
-    """Where the records of `__consumer_offsets` differ."""
+    """Where the records of `__consumer_offsets` differ. One that a broker alone has is one difference."""
     found = []
-    for number, (theirs, ours) in enumerate(_pairs(kafka, kohort), 1):
+    for number, (theirs, ours) in enumerate(aligned(kafka, kohort, lambda record: (record["type"], record["key"])), 1):
         for field, a, b in _fields(theirs if theirs else MISSING, ours if ours else MISSING, ""):
-            found.append(Difference(scenario, "record", 0, field or "whole", a, b, number))
+            found.append(Difference(scenario, "record", 0, field, a, b, number))
     return found
-
-
-def _pairs(left: list[Any], right: list[Any]) -> Iterator[tuple[Any, Any]]:
-    for index in range(max(len(left), len(right))):
-        yield left[index] if index < len(left) else None, right[index] if index < len(right) else None
 
 
 def _line(step: Step | None) -> str:
@@ -157,9 +154,8 @@ def _fields(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
         for key in {**left, **right}:
             yield from _fields(left.get(key, MISSING), right.get(key, MISSING), f"{path}.{key}".lstrip("."))
     else:
-        for index, (a, b) in enumerate(_pairs(left, right)):
-            inner = f"{path}.{index}"
-            yield from _fields(MISSING if a is None else a, MISSING if b is None else b, inner)
+        for index, (a, b) in enumerate(zip_longest(left, right, fillvalue=MISSING)):
+            yield from _fields(a, b, f"{path}.{index}")
 
 
 def _message_kind(theirs: Any, ours: Any) -> str:

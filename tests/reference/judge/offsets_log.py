@@ -57,9 +57,9 @@ def _records(wire: Wire, partition: int) -> list[tuple[bytes | None, bytes | Non
 def plain(entries: list[Entry], names: Names, *, expiry: bool) -> list[dict[str, Any]]:
     """Records as their transcripts' names have them, grouped by group; times are only there or not there.
 
-    Tombstones of offsets that follow each other, and targets of members, are sorted: in Kafka their order is that of a
-    hash map. Without `expiry` tombstones at the end are left out: whether they are there yet depends on how long the
-    run took.
+    Tombstones of offsets that follow each other, and records of one kind of several members, are sorted: in Kafka their
+    order is that of a hash map. Without `expiry` tombstones at the end are left out: whether they are there yet depends
+    on how long the run took.
     """
     result: list[dict[str, Any]] = []
     for key, value in _settled(entries, names, expiry):
@@ -84,8 +84,8 @@ def _settled(entries: list[Entry], names: Names, expiry: bool) -> list[Entry]:
     by_group = sorted(entries, key=lambda entry: getattr(entry[0], "group", ""))
     for _, of_one in groupby(by_group, key=lambda entry: getattr(entry[0], "group", "")):
         runs = [
-            sorted(run, key=named) if are_unordered else list(run)
-            for are_unordered, run in groupby(of_one, key=_is_unordered)
+            sorted(run, key=named) if unordered_type else list(run)
+            for unordered_type, run in groupby(of_one, key=_unordered_type)
         ]
         records = [entry for run in runs for entry in run]
         while not expiry and records and records[-1][1] is None:
@@ -94,10 +94,17 @@ def _settled(entries: list[Entry], names: Names, expiry: bool) -> list[Entry]:
     return settled
 
 
-def _is_unordered(entry: Entry) -> bool:
-    """Tombstones of offsets, and targets of members."""
+_OF_MEMBERS = (
+    g.ConsumerGroupMemberMetadataKey,
+    g.ConsumerGroupTargetAssignmentMemberKey,
+    g.ConsumerGroupCurrentMemberAssignmentKey,
+)
+
+
+def _unordered_type(entry: Entry) -> int:
+    """The type of a tombstone of an offset, or of a record of a member; 0 for others."""
     key, value = entry
-    return isinstance(key, g.ConsumerGroupTargetAssignmentMemberKey) or (value is None and key.record_type == 1)
+    return key.record_type if isinstance(key, _OF_MEMBERS) or (value is None and key.record_type == 1) else 0
 
 
 def _value(value: Any, names: Names) -> Any:

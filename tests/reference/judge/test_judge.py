@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from protocol.records import group_records as g
 from protocol.registry import APIS
-from tests.reference.judge import catalog, compare
-from tests.reference.judge.play import Step, Transcript
+from tests.reference.judge import catalog, compare, offsets_log
+from tests.reference.judge.play import Names, Step, Transcript
 from tests.reference.judge.random_run import KINDS, history
 from tests.reference.judge.run import Result, run
 from tests.support.broker_process import need
@@ -124,6 +126,43 @@ def test_after_a_step_that_one_broker_alone_has_the_rest_is_compared() -> None:
 
     found = compare.differences("X01", transcript(("a", 0), ("c", 0)), transcript(("a", 0), ("b", 27), ("c", 25)))
     assert [(d.step, d.field, d.kafka) for d in found] == [(2, "step", compare.MISSING), (3, "error_code", 0)]
+
+
+def test_one_record_more_or_less_is_one_difference() -> None:
+    """What follows it is compared with what it is; so is one that has the same key and another value."""
+
+    def records(*values: tuple[str, int]) -> list[dict[str, Any]]:
+        return [{"type": 1, "key": ["g", topic, 0], "value": {"offset": offset}} for topic, offset in values]
+
+    theirs = records(("t", 1), ("t", 2), ("u", 3), ("t", 4), ("v", 5))
+
+    def told(*values: tuple[str, int]) -> list[tuple[str, int]]:
+        return [(d.field, d.step) for d in compare.record_differences("X", theirs, records(*values))]
+
+    assert told(("t", 1), ("u", 3), ("t", 4), ("v", 5)) == [("outcome", 2)]
+    assert told(("w", 0), ("t", 1), ("t", 2), ("u", 3), ("t", 4), ("v", 5)) == [("outcome", 1)]
+    assert told(("t", 1), ("t", 2), ("u", 9), ("t", 4), ("v", 5)) == [("value.offset", 3)]
+    assert told(("t", 1), ("u", 9), ("t", 4), ("v", 5)) == [("outcome", 2), ("value.offset", 3)]
+
+
+def test_records_of_one_kind_of_several_members_have_no_order() -> None:
+    """They have that of a hash map in Kafka; what is of one member, or of two kinds, stays as it was written."""
+    of_a, of_b = (g.ConsumerGroupCurrentMemberAssignmentKey("X01.g", member) for member in "ab")
+    subscribed = g.ConsumerGroupMemberMetadataKey("X01.g", "a")
+
+    def plain(*keys: g.GroupKey) -> list[str]:
+        written: list[offsets_log.Entry] = [(key, None) for key in keys]
+        return [f"{r['type']} {r['key'][-1]}" for r in offsets_log.plain(written, Names("X01.", "X01."), expiry=True)]
+
+    assert plain(of_b, of_a, subscribed) == plain(of_a, of_b, subscribed) == ["8 a", "8 b", "5 a"]
+    assert plain(subscribed, of_b, of_a) == ["5 a", "8 a", "8 b"]
+
+
+def test_none_in_a_list_is_not_nothing() -> None:
+    theirs, ours = (Transcript([Step("a", "Heartbeat", 4, {"list": some})]) for some in ([None], []))
+    assert [(d.field, d.kafka, d.kohort) for d in compare.differences("X", theirs, ours)] == [
+        ("list.0", None, compare.MISSING)
+    ]
 
 
 def test_the_list_can_be_read() -> None:
