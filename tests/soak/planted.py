@@ -1,12 +1,13 @@
 """Faults for the soak to find, planted in the broker's process: does it see what it watches for?"""
 
 import os
+import threading
 from collections.abc import Callable
 
 from broker.network.requests import Requests
 
 OFTEN = 50
-"""A descriptor is lost with each so many reads."""
+"""A descriptor or a thread is lost with each so many reads."""
 
 
 def a_list_that_grows() -> None:
@@ -33,6 +34,18 @@ def a_descriptor_that_is_lost() -> None:
     _with_each_read(lose)
 
 
+def a_thread_that_never_ends() -> None:
+    """With some reads of a connection, one: it waits for what nobody says."""
+    reads = [0]
+
+    def lose() -> None:
+        reads[0] += 1
+        if reads[0] % OFTEN == 0:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+    _with_each_read(lose)
+
+
 def _with_each_read(act: Callable[[], None]) -> None:
     real = Requests.received
 
@@ -47,4 +60,5 @@ PLANTED = {
     "memory": a_list_that_grows,
     "objects": objects_that_are_kept,
     "descriptors": a_descriptor_that_is_lost,
+    "threads": a_thread_that_never_ends,
 }

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from itertools import islice, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from tests.fuzz.doors import DOORS
 from tests.soak import __main__ as soak
 from tests.soak.hostile import KINDS
-from tests.soak.measures import MEGABYTE, Measure, grown
+from tests.soak.measures import MEGABYTE, Measure, grown, measure
 from tests.support.broker_process import ROOT, eventually
 
 HOURS = os.environ.get("KOHORT_SOAK_HOURS")
@@ -90,6 +91,41 @@ def test_a_descriptor_lost_in_every_other_round_is_seen():
     assert grown(descriptors(120 + at % 7 for at in range(64))) == []
     (told,) = grown(descriptors(120 + at % 7 + at // 2 for at in range(64)))
     assert "descriptors grows on" in told
+
+
+def threads(counts: Iterable[int], pid: int = 1) -> list[Measure]:
+    return [Measure(100 * MEGABYTE, USED, 120, count, 100, pid) for count in counts]
+
+
+def test_a_thread_that_does_not_end_is_seen():
+    """The broker's own come with the first work for them and stay: two more are no growth, three are."""
+    assert grown(threads([1, 3, 7, *[7] * 20])) == []
+    assert grown(threads([7, 7, 7, *[9] * 20])) == []
+    (told,) = grown(threads([7, 7, 7, *[10] * 20]))
+    assert told.startswith("threads has grown to 10: 9 is what it may be")
+    # One in six rounds, in a life of 36.
+    (told,) = grown(threads(7 + at // 6 for at in range(36)))
+    assert told.startswith("threads has grown")
+
+
+def test_threads_are_counted_in_the_process(tmp_path: Path):
+    """Of the broker, as the system knows them: one that was started there, and not before, is one more."""
+    code = (
+        "import sys, threading\n"
+        "for _ in sys.stdin:\n"
+        " threading.Thread(target=threading.Event().wait, daemon=True).start(); print('here', flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        broker: Any = SimpleNamespace(pid=process.pid, data=tmp_path, memory_bytes=lambda: 1)
+        found: list[int] = []
+        for _ in range(4):
+            process.stdin.write(b"one more\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"here\n"
+            found.append(measure(broker, cast("Any", SimpleNamespace(used_bytes=1))).threads)
+        process.kill()
+    assert found == [2, 3, 4, 5]
 
 
 def test_what_every_start_reads_must_not_grow():
@@ -216,6 +252,7 @@ def test_a_broker_among_real_and_hostile_clients_and_troubles_stays_as_it_is():
         ("memory", {"memory_bytes", "used_bytes"}, set()),
         ("objects", {"used_bytes"}, {"memory_bytes"}),  # where there are few holes
         ("descriptors", {"descriptors"}, set()),
+        ("threads", {"threads"}, {"memory_bytes", "used_bytes"}),  # each has a stack
     ],
 )
 def test_a_planted_leak_is_seen(planted: str, said: set[str], perhaps: set[str]):
