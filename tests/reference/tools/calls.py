@@ -480,6 +480,7 @@ SECURED = (
 )  # fmt: skip
 
 _NO_BROKER = "does not ask a broker"
+_TROGDOR = "plays loads and faults for tests of Kafka's own"
 NOT_CALLED = {
     "org.apache.kafka.tools.DumpLogSegments": "reads files: tests/reference/test_dump_log_segments.py",
     "org.apache.kafka.tools.ConnectPluginPath": _NO_BROKER,
@@ -491,6 +492,14 @@ NOT_CALLED = {
     "kafka.docker.KafkaDockerWrapper": "is the image's entry point: tests/compose",
     "kafka.Kafka": "is the broker",
     "kafka.server.KafkaConfig": "prints a table of settings for Kafka's documentation",
+    "org.apache.kafka.shell.MetadataShell": "reads files: a snapshot of __cluster_metadata",
+    "org.apache.kafka.connect.cli.ConnectDistributed": "is a server, of clients: tests/crash/test_connect.py",
+    "org.apache.kafka.connect.cli.ConnectStandalone": "is a server, of clients, as the distributed one",
+    "org.apache.kafka.connect.mirror.MirrorMaker": "is a server, of clients: a row of docs/unsupported.md",
+    "org.apache.kafka.trogdor.agent.Agent": _TROGDOR,
+    "org.apache.kafka.trogdor.agent.AgentClient": _TROGDOR,
+    "org.apache.kafka.trogdor.coordinator.Coordinator": _TROGDOR,
+    "org.apache.kafka.trogdor.coordinator.CoordinatorClient": _TROGDOR,
 }
 """Classes with a `main` that are no tool that runs against a broker."""
 PACKAGES_OF_NO_TOOLS = (
@@ -499,5 +508,11 @@ PACKAGES_OF_NO_TOOLS = (
     "org.apache.kafka.coordinator.",
     "org.apache.kafka.server.",
     "org.apache.kafka.storage.",
+    "org.apache.kafka.connect.mirror.MirrorCheckpointConfig",
+    "org.apache.kafka.connect.mirror.MirrorConnectorConfig",
+    "org.apache.kafka.connect.mirror.MirrorHeartbeatConfig",
+    "org.apache.kafka.connect.mirror.MirrorSourceConfig",
+    "org.apache.kafka.connect.runtime.",
+    "org.apache.kafka.connect.tools.",
 )
 """Their mains print tables for Kafka's documentation."""

@@ -24,7 +24,7 @@ from tests.clients.harness import create_topic
 from tests.reference import graduation as g
 from tests.reference.tools import calls
 from tests.support.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, Kafka, Kohort, eventually
-from tests.support.java import NEWEST, class_path, jars_of_kafka
+from tests.support.java import NEWEST, class_path, jars_of, jars_of_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +36,8 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+BESIDE = ROOT / "tests" / "reference" / "tools" / "beside-pom.xml"
+BESIDE_JARS = {"connect-mirror", "connect-runtime", "kafka-shell", "trogdor"}
 MAIN = (b"\x01\x00\x04main", b"\x01\x00\x16([Ljava/lang/String;)V")
 """Name and type of a `main`, as a class file has them."""
 MEASURED = {
@@ -260,9 +262,14 @@ def test_kafka_acls_says_the_same_of_both(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [TOOLS, NEWEST])
 def test_every_tool_of_kafkas_is_called_or_named(version: str) -> None:
-    """Every class with a `main` in the jars: called, or none that runs against a broker, and why."""
+    """Every class with a `main` in the jars: called, or none that runs against a broker, and why.
+
+    Those beside the broker and its tools too: Connect, MirrorMaker, the metadata shell, Trogdor.
+    """
     mains = set()
-    for jar in Path(jars_of_kafka(version)).glob("kafka*.jar"):
+    beside = list(Path(jars_of(BESIDE, TOOLS)).glob("*.jar"))
+    assert {jar.name.removesuffix(f"-{TOOLS}.jar") for jar in beside} == BESIDE_JARS
+    for jar in (*Path(jars_of_kafka(version)).glob("kafka*.jar"), *beside):
         with ZipFile(jar) as packed:
             mains |= {
                 name.removesuffix(".class").replace("/", ".")
