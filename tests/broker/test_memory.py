@@ -118,7 +118,9 @@ def largest_request(broker: Kohort) -> int:
     return int(said[1])
 
 
-async def send_all(broker: Kohort, frames: list[bytes], answers: list[bytes], enough: int) -> None:
+async def send_all(
+    broker: Kohort, frames: list[bytes], answers: list[bytes], enough: int, within_s: float = 120
+) -> None:
     """Each frame over a connection of its own, all at once, until `enough` are answered (b"": closed)."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
@@ -136,21 +138,23 @@ async def send_all(broker: Kohort, frames: list[bytes], answers: list[bytes], en
                 done.set()
 
     tasks = [loop.create_task(one(frame)) for frame in frames]
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(within_s):
         await done.wait()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def among_a_crowd(broker: Kohort, frames: list[bytes], enough: int) -> tuple[list[bytes], int, float]:
+def among_a_crowd(
+    broker: Kohort, frames: list[bytes], enough: int, within_s: float = 120
+) -> tuple[list[bytes], int, float]:
     """What `send_all` got, the most memory meanwhile (bytes), and how long one who asks for little waited (s)."""
     answers: list[bytes] = []
     longest_s = 0.0
     with Wire(broker.address) as wire:
         wire.coordinator_error("g")
         forget_peak(broker)
-        crowd = threading.Thread(target=lambda: asyncio.run(send_all(broker, frames, answers, enough)))
+        crowd = threading.Thread(target=lambda: asyncio.run(send_all(broker, frames, answers, enough, within_s)))
         crowd.start()
         while crowd.is_alive():
             began = time.monotonic()
@@ -163,15 +167,28 @@ def among_a_crowd(broker: Kohort, frames: list[bytes], enough: int) -> tuple[lis
 
 @pytest.mark.slow
 def test_a_thousand_connections_that_send_the_largest_requests_are_served_within_the_bound(small: Kohort) -> None:
-    """They are read as there is memory for them; a client that asks for little is answered meanwhile."""
+    """They are read as there is memory for them; a client that asks for little is answered meanwhile.
+
+    All of them, in their turn, but for those that have the memory and do not send in time, one in a hundred at the
+    most: the thousand share one thread here, which on a busy machine may have no turn for seconds. 10 GB in all.
+    """
     with Wire(small.address) as wire:
         wire.create_topic("t", 1)
     size = largest_request(small)
     assert 4 * MB < size < 30 * MB
     records = bytes(encode_batch([Record(0, 1_700_000_000_000, b"k", bytes(size - 1_000))]))
     frame = encode_request(produce(records), 9, 1, "large")
-    answers, peak, longest_s = among_a_crowd(small, [frame] * 1_000, 60)
-    assert b"" not in answers
+    answers, peak, longest_s = among_a_crowd(small, [frame] * 1_000, 1_000, within_s=400)
+    print(
+        f"{len(answers)} requests of {len(frame):,} bytes; {peak / MB:.0f} MB at most; others waited {longest_s:.2f} s"
+    )
+    closed = answers.count(b"")
+    print(f"{closed} of them closed")
+    assert len(answers) == 1_000
+    assert closed <= 10
+    reasons = set(re.findall(r"connection_closed .*?reason='(.*?)'", small.log()))
+    assert reasons <= {"frame of a size that is not allowed", "it holds memory that others wait for"}
+    assert closed == 0 or "it holds memory that others wait for" in reasons
     assert peak < BOUND, f"{peak / MB:.0f} MB"
     assert longest_s < 3
 
