@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,10 +29,10 @@ from tests.support.wire import Wire
 class Program:
     """`python -m kohort ARGUMENTS`, its lines and its end."""
 
-    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None, before: Sequence[str] = ()) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kohort", *arguments],
+            [*before, sys.executable, "-m", "kohort", *arguments],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -377,6 +377,63 @@ def test_the_official_images_documented_environment(tmp_path: Path):
         program.process.send_signal(signal.SIGTERM)
         code, _, err = program.end()
         assert (code, [text for text in ("Traceback", "warning", "unknown_setting") if text in err]) == (0, [])
+    finally:
+        program.kill()
+
+
+def with_hosts(path: Path, *addresses: str) -> list[str]:
+    """What a command begins with so that `localhost` is these, for the system's own resolver. Skips where none may."""
+    path.write_text("".join(f"{address} localhost\n" for address in addresses))
+    mount = f'mount --bind {path} /etc/hosts && exec "$@"'
+    begin = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "-"]
+    try:
+        found = subprocess.run(
+            [*begin, "getent", "ahosts", "localhost"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no other /etc/hosts for one process: {error}")
+    told = {line.split()[0] for line in found.splitlines()}
+    if told != set(addresses):
+        pytest.skip(f"localhost is {told} all the same")
+    return begin
+
+
+def answers_at(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=10) as peer:
+            peer.sendall(encode_request(ApiVersionsRequest(), 0, 9))
+            return peer.recv(4, socket.MSG_WAITALL) != b""
+    except ConnectionRefusedError:
+        return False
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
+@pytest.mark.parametrize(
+    ("host", "addresses", "bound"),
+    [
+        ("localhost", ["::1", "127.0.0.1"], {"127.0.0.1"}),
+        ("localhost", ["127.0.0.1", "::1"], {"127.0.0.1"}),
+        ("localhost", ["::1"], {"::1"}),
+        ("", ["::1", "127.0.0.1"], {"127.0.0.1", "::1"}),
+    ],
+    ids=["::1 first", "127.0.0.1 first", "::1 alone", "no host"],
+)
+def test_a_listener_answers_where_java_would_have_it(tmp_path: Path, host: str, addresses: list[str], bound: set[str]):
+    """By the system's resolver: a name is its first address of IPv4, as InetAddress has it; no name is all addresses.
+
+    Whoever asks for `localhost` and tries all of its addresses, as clients do, is answered in any case.
+    """
+    program = Program(
+        "serve",
+        f"--override=log.dirs={tmp_path / 'data'}",
+        f"--override=listeners=PLAINTEXT://{host}:0",
+        "--override=kohort.http.listener=127.0.0.1:0",
+        before=with_hosts(tmp_path / "hosts", *addresses),
+    )
+    try:
+        _, port = program.ready()
+        assert {address for address in ("127.0.0.1", "::1") if answers_at(address, port)} == bound
+        assert bound & set(addresses)
     finally:
         program.kill()
 
