@@ -169,7 +169,10 @@ class Auditor:
 
     def _plan(self, group: Group, event: Sync, outcome: Any) -> None:
         if outcome.records:
-            plan = {member_id: frozenset(self.leader.decode(partitions)) for member_id, partitions in event.assignments}
+            plan = {
+                member_id: frozenset(self.leader.decode(partitions))
+                for member_id, partitions in event.assignments.items()
+            }
             assert event.member_id == group.leader_id, "a follower's plan was taken"
             # A leader's record may be refused, and its generation's plan come again; never after somebody was told.
             if event.generation not in self.told:

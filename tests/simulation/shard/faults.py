@@ -217,9 +217,8 @@ def anothers_assignment() -> AbstractContextManager[Any]:
     real = sync._write_assignment
 
     def write(draft: Any, request: Any) -> None:
-        names = [name for name, _ in request.assignments]
-        plans = [plan for _, plan in request.assignments]
-        request = altered(request, assignments=list(zip(names, plans[1:] + plans[:1], strict=True)))
+        plans = list(request.assignments.values())
+        request = altered(request, assignments=dict(zip(request.assignments, plans[1:] + plans[:1], strict=True)))
         real(draft, request)
 
     return patch.object(sync, "_write_assignment", write)
