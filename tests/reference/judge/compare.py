@@ -3,27 +3,35 @@
 `docs/unsupported.md` holds the list as a table under the heading "Answers that differ from Apache Kafka's"; its first
 three columns are patterns (`*`, `?`, which stands for a space too; several separated by spaces, `|` between them in the
 third would end the cell): scenarios, answers, fields. A field with `=` in it names the two values as well, Kafka's
-first (`error_code=25/0`). Whoever reads the document and this module read the same table.
+first (`error_code=25/0`). Whoever reads the document and this module read the same table. What differs from older
+versions of Kafka alone is in a table of the same kind, with a column of versions in front:
+`docs/decisions/judged-by-older-versions.md`.
+
+A row covers a difference that its patterns fit, and that is bounded (`Listed.bounds`) or stands in `known.txt`.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from protocol.registry import APIS
 from tests.reference.judge.alignment import aligned
+from tests.reference.judge.known import KNOWN, Known
 from tests.reference.judge.play import Step, Transcript
+from tests.reference.judge.versions import NEWEST
 
 UNSUPPORTED = Path(__file__).resolve().parents[3] / "docs" / "unsupported.md"
 HEADING = "## Answers that differ from Apache Kafka's"
+OLDER = UNSUPPORTED.parent / "decisions" / "judged-by-older-versions.md"
+OLDER_HEADING = "## What differs from them alone"
 MISSING = "(not there)"
 
 
@@ -52,27 +60,72 @@ class Difference:
         )
 
 
+# Whether there is a message is behaviour, and told apart by the field's name (`_message_kind`); its words are not.
+WORDS = ("error_message.words", "error_message.extra", "error_message.empty")
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One row of the list: what may differ, and why."""
+    """One row of the list: what may differ, why, and from which versions of Kafka it must."""
 
     scenarios: tuple[str, ...]
     answers: tuple[str, ...]
     fields: tuple[str, ...]
     reason: str
+    versions: tuple[str, ...] = (NEWEST,)
 
-    def covers(self, difference: Difference) -> bool:
+    def fits(self, difference: Difference) -> bool:
         """Whether it speaks of this difference."""
-        return all(
-            any(fnmatchcase(value, pattern) for pattern in patterns)
-            for value, patterns in (
-                (difference.scenario, self.scenarios),
-                (difference.answer, self.answers),
-            )
-        ) and any(
-            fnmatchcase(difference.with_values if "=" in pattern else difference.field, pattern)
-            for pattern in self.fields
+        return (
+            any(fnmatchcase(difference.scenario, pattern) for pattern in self.scenarios)
+            and any(fnmatchcase(difference.answer, pattern) for pattern in self.answers)
+            and any(_fits(pattern, difference) for pattern in self.fields)
         )
+
+    def bounds(self, difference: Difference) -> bool:
+        """Whether it says what our answer is: word by word in a pattern, or that there may be words."""
+        return difference.field.endswith(WORDS) or any(
+            _says_ours(pattern, difference) and _fits(pattern, difference) for pattern in self.fields
+        )
+
+
+def _fits(pattern: str, difference: Difference) -> bool:
+    return fnmatchcase(difference.with_values if "=" in pattern else difference.field, pattern)
+
+
+def _says_ours(pattern: str, difference: Difference) -> bool:
+    """Whether what stands behind the last `/` is our answer, its spaces written as `?`."""
+    return "=" in pattern and pattern.rpartition("/")[2].replace("?", " ") == str(difference.kohort)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What may differ from this version of Kafka. Without `known` a row is enough."""
+
+    rows: list[Listed]
+    known: Known | None = None
+    by: str = NEWEST
+
+    @classmethod
+    def of(cls, by: str) -> Self:
+        """Those of the repository."""
+        rows = [row for row in listed_of_older() if by in row.versions]
+        return cls(listed() + rows, Known.read(KNOWN.read_text()), by)
+
+    def row_of(self, difference: Difference) -> int | None:
+        """The index of the row that fits it; None where there is none, or another value is known."""
+        for index, row in enumerate(self.rows):
+            if row.fits(difference) and self._is_narrow(row, difference):
+                return index
+        return None
+
+    def wide(self, verdict: Verdict) -> list[Difference]:
+        """What its row does not bound: what has to be known."""
+        listed = verdict.listed.items()
+        return [one for index, some in listed for one in some if not self.rows[index].bounds(one)]
+
+    def _is_narrow(self, row: Listed, difference: Difference) -> bool:
+        return self.known is None or row.bounds(difference) or self.known.has(difference, self.by)
 
 
 _NAMES = {api.name for api in APIS.values()}
@@ -85,18 +138,30 @@ def _short(value: Any) -> str:
 
 def listed(text: str | None = None) -> list[Listed]:
     """The rows of the document."""
-    text = UNSUPPORTED.read_text() if text is None else text
-    _, _, after = text.partition(HEADING)
-    table = after.partition("\n## ")[0]
+    table = _table(UNSUPPORTED.read_text() if text is None else text, HEADING, 4)
+    return [Listed(*map(_patterns, cells[:3]), reason=cells[3]) for cells in table]
+
+
+def listed_of_older(text: str | None = None) -> list[Listed]:
+    """The rows that hold of older versions alone."""
+    table = _table(OLDER.read_text() if text is None else text, OLDER_HEADING, 5)
+    return [Listed(*map(_patterns, cells[1:4]), reason=cells[4], versions=_patterns(cells[0])) for cells in table]
+
+
+def _patterns(cell: str) -> tuple[str, ...]:
+    return tuple(cell.replace("`", "").split())
+
+
+def _table(text: str, heading: str, columns: int) -> list[list[str]]:
+    """The cells of the rows under a heading, without the table's head."""
     rows = []
-    for line in table.splitlines():
+    for line in text.partition(heading)[2].partition("\n## ")[0].splitlines():
         if not line.startswith("|") or set(line) <= set("|- :"):
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        assert len(cells) == 4, f"a row of four cells: {line}"
-        patterns = [tuple(cell.replace("`", "").split()) for cell in cells[:3]]
-        rows.append(Listed(*patterns, reason=cells[3]))
-    return rows[1:]  # without the table's head
+        assert len(cells) == columns, f"a row of {columns} cells: {line}"
+        rows.append(cells)
+    return rows[1:]
 
 
 def differences(scenario: str, kafka: Transcript, kohort: Transcript) -> list[Difference]:
@@ -139,7 +204,7 @@ def record_differences(scenario: str, kafka: list[dict[str, Any]], kohort: list[
 
 
 def _line(step: Step | None) -> str:
-    return MISSING if step is None else f"{step.actor}: {step.api or 'note'} v{step.version} {_short(step.outcome)}"
+    return MISSING if step is None else f"{step.actor}: {step.api or 'note'} v{step.version} {step.outcome!r}"
 
 
 def _fields(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -168,19 +233,16 @@ def _message_kind(theirs: Any, ours: Any) -> str:
 
 
 class Verdict:
-    """The differences of a whole run, against the list."""
+    """The differences of a whole run, against what may differ. `gone` is what is known, and was not seen."""
 
-    def __init__(self, found: Iterable[Difference], rows: list[Listed]) -> None:
+    def __init__(self, found: Iterable[Difference], rules: Rules, played: Collection[str] = ()) -> None:
         self.listed: dict[int, list[Difference]] = defaultdict(list)
         self.unlisted: list[Difference] = []
         for difference in found:
-            for index, row in enumerate(rows):
-                if row.covers(difference):
-                    self.listed[index].append(difference)
-                    break
-            else:
-                self.unlisted.append(difference)
-        self.stale = [row for index, row in enumerate(rows) if index not in self.listed]
+            index = rules.row_of(difference)
+            (self.unlisted if index is None else self.listed[index]).append(difference)
+        self.stale = [r for index, r in enumerate(rules.rows) if rules.by in r.versions and index not in self.listed]
+        self.gone = rules.known.gone(self.all_listed, played, rules.by) if rules.known else []
 
     @property
     def all_listed(self) -> list[Difference]:

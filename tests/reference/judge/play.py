@@ -19,8 +19,9 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.records import batch
 from protocol.registry import APIS
-from protocol.schema import Array, Records, Struct, Uuid
+from protocol.schema import Array, Message, Records, Struct, Uuid
 from protocol.types import ZERO_UUID
+from tests.reference.judge.versions import NEWEST, OLDEST, UNORDERED, is_known
 from tests.support.broker_process import PATIENCE
 from tests.support.wire import Wire, is_ready
 
@@ -139,11 +140,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is played: `acts` by the life of the broker that they belong to. `first`: before all others, alone."""
+    """What is played: `acts` by the life of the broker that they belong to. `first`: before all others, alone.
+
+    `since`: an older Kafka has nothing that could be compared.
+    """
 
     id: str
     acts: dict[str, Callable[[Script], None]]
     first: bool = False
+    since: str = OLDEST
 
 
 @dataclass(slots=True)
@@ -158,8 +163,9 @@ class Transcript:
 class Names:
     """Stable names for what each run makes up anew: uuids, topic ids, producer ids, session ids."""
 
-    def __init__(self, own: str, plain: str) -> None:
+    def __init__(self, own: str, plain: str, by: str = NEWEST) -> None:
         self.own, self.plain_own = own, plain
+        self._unordered = _UNORDERED | UNORDERED.get(by, frozenset())
         self.restarted = False  # Kafka's epochs rise with each restart, by one or two; ours when a crash asks for it
         self._seen: dict[tuple[str, object], str] = {}
         self._counts: dict[str, int] = {}
@@ -224,7 +230,7 @@ class Names:
         plain = [self.plain(value, version) for value in values]
         if name in _MAPS and plain and isinstance(plain[0], dict):
             return {str(entry.pop(_MAPS[name])): entry for entry in plain}
-        return sorted(plain, key=repr) if place in _UNORDERED else plain
+        return sorted(plain, key=repr) if place in self._unordered else plain
 
     def _records(self, data: bytes) -> list[dict[str, Any]]:
         return [
@@ -255,6 +261,22 @@ class Names:
         return value[:2], self.epoch("coordinator_epoch", int.from_bytes(value[2:], "big"))
 
 
+class KnownWire(Wire):
+    """A connection that sends what the Kafka that judges knows. Raises: StopScenario for the first other request."""
+
+    def __init__(self, script: Script, client_id: str) -> None:
+        super().__init__(script.address, client_id=client_id, timeout_s=ANSWER_WITHIN_S)
+        self._script = script
+
+    def send(self, request: Message, version: int) -> None:
+        assert request.API_KEY is not None
+        api = APIS[request.API_KEY].name
+        if not is_known(api, version, self._script.by):
+            self._script.cut_at = f"{api} v{version}"
+            raise StopScenario
+        super().send(request, version)
+
+
 class Client:
     """One connection of a scenario. Everything it hears goes into the transcript."""
 
@@ -266,7 +288,7 @@ class Client:
     @property
     def wire(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self.script.address, client_id=self.name, timeout_s=ANSWER_WITHIN_S)
+            self._wire = KnownWire(self.script, self.name)
         return self._wire
 
     def close(self) -> None:
@@ -332,18 +354,21 @@ class Client:
 class Script:
     """One play of one scenario against one broker: names, clients, transcript."""
 
-    def __init__(self, scenario: Scenario, address: str, attempt: int) -> None:
-        self.scenario, self.address = scenario, address
+    def __init__(self, scenario: Scenario, address: str, attempt: int, by: str = NEWEST) -> None:
+        self.scenario, self.address, self.by = scenario, address, by
         self.own = f"{scenario.id}.{attempt}."
-        self.names = Names(self.own, f"{scenario.id}.")
+        self.names = Names(self.own, f"{scenario.id}.", by)
         self.transcript = Transcript(names=self.names)
+        self.cut_at = ""  # the request that the Kafka that judges does not know
         self.kept: Any = None  # what the first act leaves for the second
         self.data = Path()  # the broker's log directory, for the act that is played while it is dead
         self._clients: dict[str, Client] = {}
         self._observer: Wire | None = None
 
     def play(self, stage: str) -> Transcript:
-        """Play its act of this stage."""
+        """Play its act of this stage, if no earlier one was cut off."""
+        if self.cut_at:
+            return self.transcript
         try:
             self.scenario.acts[stage](self)
         except StopScenario:
@@ -377,7 +402,7 @@ class Script:
     def observer(self) -> Wire:
         """A connection whose answers are not recorded."""
         if self._observer is None:
-            self._observer = Wire(self.address, client_id="observer", timeout_s=ANSWER_WITHIN_S)
+            self._observer = KnownWire(self, "observer")
         return self._observer
 
     def described(self, group: str) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.reference.judge import compare, random_consumer, random_transactions
 from tests.reference.judge.play import Scenario
 from tests.reference.judge.run import run
+from tests.reference.judge.versions import judging
 
 KINDS = {"consumer": random_consumer.play, "transactions": random_transactions.play}
 # Kafka verifies the transactions of several clients in one request, and then answers all as the newest of them asked.
@@ -36,7 +37,7 @@ def main() -> int:
     for start in range(0, len(seeds), options.piece):
         chosen = [history(options.kind, seed) for seed in seeds[start : start + options.piece]]
         with tempfile.TemporaryDirectory(prefix="judge-") as directory:
-            result = run(Path(directory), chosen, compare.listed(), THREADS[options.kind])
+            result = run(Path(directory), chosen, compare.Rules.of(judging()), THREADS[options.kind])
         told = {difference.scenario for difference in result.verdict.unlisted} | {*result.broken}
         for scenario in sorted(told):
             of_it = [str(d) for d in result.verdict.unlisted if d.scenario == scenario]

@@ -13,8 +13,8 @@ with its like, because the machine may have been slow. Scenarios with two acts c
 
 from __future__ import annotations
 
-import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,13 +26,12 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest
-from tests.reference.judge import compare, files, offsets_log
+from tests.reference.judge import compare, files, offsets_log, versions
 from tests.reference.judge.members import DELAY_MS, T1, T2
 from tests.reference.judge.play import Scenario, Script, Transcript
 from tests.support.broker_process import BrokerProcess, Kafka, Kohort, eventually
 from tests.support.wire import Wire
 
-VERSION = "4.4.0"  # of Apache Kafka; `KAFKA_VERSION` names another
 THREADS = 16
 EXPIRATION_MS = 5_000
 SETTINGS: dict[str, dict[str, object]] = {
@@ -80,9 +79,10 @@ STAGES = ("main", "later", "classic", "short", "dead", "killed")
 
 @dataclass
 class Side:
-    """One broker and what was seen on it."""
+    """One broker and what was seen on it; `by` is the version of Kafka that judges."""
 
     broker: BrokerProcess
+    by: str
     scripts: dict[str, Script] = field(default_factory=dict)
     records: dict[str, list[offsets_log.Entry]] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class Side:
         def one(scenario: Scenario) -> None:
             script = self.scripts.get(scenario.id)
             if script is None or attempt > 0:
-                script = self.scripts[scenario.id] = Script(scenario, self.broker.address, attempt)
+                script = self.scripts[scenario.id] = Script(scenario, self.broker.address, attempt, self.by)
                 script.data = self.broker.data
             script.names.restarted = stage != "main"
             script.play(stage)
@@ -142,7 +142,7 @@ class Side:
 
 @dataclass
 class Result:
-    """What a run found."""
+    """What a run found. `cut` names the request at which a scenario ended, for a Kafka that does not know it."""
 
     transcripts: dict[str, Transcript]
     kohort: dict[str, Transcript]
@@ -150,23 +150,29 @@ class Result:
     broken: dict[str, str]
     records: int
     seconds: float
+    cut: dict[str, str]
 
     def report(self) -> str:
         """The scorecard, and every difference that has no reason."""
         lines = [compare.scorecard(self.transcripts, self.verdict, self.records), f"{self.seconds:.0f} s"]
+        if self.cut:
+            lines.append(
+                f"{len(self.cut)} scenarios end where Kafka does not know a request: {Counter(self.cut.values())}"
+            )
         lines += [f"BROKEN {name}: {trace}" for name, trace in self.broken.items()]
         lines += [f"UNLISTED {difference}" for difference in self.verdict.unlisted]
         lines += [f"STALE {row.scenarios} {row.answers} {row.fields}" for row in self.verdict.stale]
+        lines += [f"GONE {line}" for line in self.verdict.gone]
         return "\n".join(lines)
 
 
-def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], threads: int = THREADS) -> Result:
-    """Judge, playing `threads` scenarios at a time."""
+def run(directory: Path, scenarios: list[Scenario], rules: compare.Rules, threads: int = THREADS) -> Result:
+    """Judge by the version of Kafka that the rules are for; play `threads` scenarios at a time."""
     began = time.monotonic()
-    theirs = {"KAFKA_VERSION": os.environ.get("KAFKA_VERSION", VERSION)}
+    scenarios = [s for s in scenarios if versions.is_since(s.since, rules.by)]
     sides = [
-        Side(Kafka(directory / Kafka.name, SETTINGS["main"], environment=theirs)),
-        Side(Kohort(directory / Kohort.name, SETTINGS["main"])),
+        Side(Kafka(directory / Kafka.name, environment={"KAFKA_VERSION": rules.by}), rules.by),
+        Side(Kohort(directory / Kohort.name), rules.by),
     ]
     with ThreadPoolExecutor(2) as pool:
 
@@ -182,7 +188,7 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], 
                 if stage == "dead":
                     continue
                 for attempt in (1, 2):
-                    again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rows)]
+                    again = [s for s in todo if len(s.acts) == 1 and _unlisted(s.id, sides, rules)]
                     if not again:
                         break
                     on_both(
@@ -191,7 +197,7 @@ def run(directory: Path, scenarios: list[Scenario], rows: list[compare.Listed], 
                 on_both(lambda side, stage=stage: side.read_records(stage))
         finally:
             on_both(lambda side: side.broker.stop() if side.broker.pid else None)
-    return _judged(scenarios, sides, rows, time.monotonic() - began)
+    return _judged(scenarios, sides, rules, time.monotonic() - began)
 
 
 def _live(side: Side, stage: str, todo: list[Scenario], threads: int) -> None:
@@ -203,6 +209,8 @@ def _live(side: Side, stage: str, todo: list[Scenario], threads: int) -> None:
         side.play(todo, stage, 0, 1)
         return
     side.broker.settings = dict(SETTINGS[stage])
+    if isinstance(side.broker, Kafka):
+        side.broker.settings = {**versions.SETTINGS.get(side.by, {}), **SETTINGS[stage]}
     side.broker.start()
     first = [s for s in todo if s.first]
     side.play(first, stage, 0, 1)
@@ -231,15 +239,15 @@ def _expires(scenario: Scenario) -> bool:
     return list(scenario.acts) == ["main"] or scenario.id.startswith("E")
 
 
-def _unlisted(scenario: str, sides: list[Side], rows: list[compare.Listed]) -> bool:
+def _unlisted(scenario: str, sides: list[Side], rules: compare.Rules) -> bool:
     kafka, kohort = (side.scripts[scenario].transcript for side in sides)
     if kafka.broke or kohort.broke:
         return True
     found = compare.differences(scenario, kafka, kohort)
-    return any(not any(row.covers(difference) for row in rows) for difference in found)
+    return any(rules.row_of(difference) is None for difference in found)
 
 
-def _judged(scenarios: list[Scenario], sides: list[Side], rows: list[compare.Listed], seconds: float) -> Result:
+def _judged(scenarios: list[Scenario], sides: list[Side], rules: compare.Rules, seconds: float) -> Result:
     found: list[compare.Difference] = []
     broken: dict[str, str] = {}
     records = 0
@@ -256,5 +264,6 @@ def _judged(scenarios: list[Scenario], sides: list[Side], rows: list[compare.Lis
             logs.append(offsets_log.plain(side.records[script.own], script.names, expiry=_expires(scenario)))
         records += len(logs[0])
         found += compare.record_differences(scenario.id, *logs)
-    verdict = compare.Verdict(found, rows)
-    return Result(dict(by_side[0]), dict(by_side[1]), verdict, broken, records, seconds)
+    verdict = compare.Verdict(found, rules, {scenario.id for scenario in scenarios})
+    cut = {script.scenario.id: script.cut_at for script in sides[0].scripts.values() if script.cut_at}
+    return Result(dict(by_side[0]), dict(by_side[1]), verdict, broken, records, seconds, cut)

@@ -26,7 +26,7 @@ from tests.reference.judge.scenarios_data import topic
 UP, DOWN_IF_SAFE, DOWN = 1, 2, 3
 
 
-@each_version("UpdateFeatures", range(3))
+@each_version("UpdateFeatures", range(3), since="4.3.1")
 def features(s: Script, v: int) -> None:
     """Nothing that lasts is changed: the cluster is everybody's."""
 

@@ -227,7 +227,7 @@ def _(s: Script) -> None:
         fetch(s, 11, {(t, 0): 0})
 
 
-@scenario("Produce-decompressed")
+@scenario("Produce-decompressed", since="4.4.0")
 def _(s: Script) -> None:
     """Records around `max.decompressed.message.bytes`, compressed and not, alone and behind a short one."""
     t = topic(s, partitions=1, max_decompressed_message_bytes="100")

@@ -169,7 +169,7 @@ def _(s: Script) -> None:
     describe(s)
 
 
-@scenario("K24-K26-interval")
+@scenario("K24-K26-interval", since="4.3.1")
 def _(s: Script) -> None:
     """K24, K25, K26: within the interval nothing is computed; with none it is at once."""
     configure(s, {"consumer.assignment.interval.ms": "15000"})

@@ -157,7 +157,7 @@ def keyed(at: int, *pairs: tuple[bytes, bytes], **facts: Any) -> bytes:
     return bytes(batch.encode_batch(made, **facts))
 
 
-@scenario("TX65-TX66-Expiry-cleaned", stage="short")
+@scenario("TX65-TX66-Expiry-cleaned", stage="short", since="4.3.1")
 def cleaned(s: Script) -> None:
     """One pass of the cleaner: what is aborted or superseded goes, and nothing from the last stable offset on."""
     configs = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "1.0"}

@@ -597,7 +597,7 @@ def _(s: Script) -> None:
 # Administration
 
 
-@each_version("O19", range(7))
+@each_version("O19", range(7), since="4.3.1")
 def described(s: Script, v: int) -> None:
     """DescribeGroups in every state (O19, O24)."""
     group = s.name()
@@ -625,7 +625,7 @@ def described(s: Script, v: int) -> None:
     describe(s, v)
 
 
-@each_version("O20", range(6))
+@each_version("O20", range(6), since="4.3.1")
 def listing(s: Script, v: int) -> None:
     """ListGroups with every filter (O20, O01)."""
     list_groups(s, v)

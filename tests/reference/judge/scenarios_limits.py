@@ -37,7 +37,7 @@ def _(s: Script) -> None:
     describe(s)
 
 
-@scenario("K38-stays-away")
+@scenario("K38-stays-away", since="4.3.1")
 def _(s: Script) -> None:
     """K38: a static member that said that it would be back, and is not."""
     shorter = {"consumer.session.timeout.ms": str(members.SHORT_MS), "consumer.heartbeat.interval.ms": "1000"}

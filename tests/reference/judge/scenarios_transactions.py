@@ -339,7 +339,7 @@ def own_pair(s: Script) -> None:
     described(s, tid)
 
 
-@each_version("Txn-offsets", range(7))
+@each_version("Txn-offsets", range(7), since="4.3.1")
 def offsets(s: Script, v: int) -> None:
     """TX70 to TX72, TX76."""
     t = topic(s)
