@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from protocol.records.batch import CONTROL
 from storage.errors import CorruptFile
 from storage.reading.batches import OVERHEAD
-from storage.reading.folder import Found, base_offset_of, segment_path
+from storage.reading.folder import Found, scan_folder, segment_path
 from storage.state.log_config import INT64_MAX
 from storage.state.producer_snapshot import parse_snapshot, restore
 from storage.state.producer_state import ProducerState
@@ -70,10 +70,9 @@ def _feed(producers: ProducerState, segment: Segment, start: int, end: int) -> l
 def reload_producers(log: LogState) -> None:
     """Make the producer table anew for the present log end; snapshots beyond it are removed. May raise `OSError`."""
     found = Found()
-    for path in sorted(log.directory.glob("*.snapshot")):
-        offset = base_offset_of(path)
+    for offset in scan_folder(log.directory).sizes[".snapshot"]:
         if offset > log.log_end_offset:
-            log.disk.unlink(path)
+            log.disk.unlink(segment_path(log.directory, offset, ".snapshot"))
         else:
             found.sizes[".snapshot"][offset] = 0
     log.producers.clear()

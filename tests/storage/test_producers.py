@@ -342,3 +342,17 @@ def test_tx63_tx64_aborts_over_several_segments_are_found(tmp_path: Path, reopen
     log.truncate_to(5)
     assert [entry.first_offset for entry in log.aborted_transactions(0, 6)] == [0, 2]
     assert log.first_unstable_offset == 4
+
+
+def test_a_file_that_somebody_put_there_does_not_stop_a_truncation(tmp_path: Path) -> None:
+    """It is of no offset. The next start names it and refuses; an open log has no use for it."""
+    log = opened(tmp_path / "t-0")
+    log.append(batch(3, producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=0)
+    log.append(batch(3, producer_id=7, producer_epoch=0, base_sequence=3), leader_epoch=0)
+    odd = tmp_path / "t-0" / "copy of 00000000000000000000.snapshot"
+    odd.write_bytes(b"")
+
+    log.truncate_to(3)
+
+    assert log.log_end_offset == 3
+    assert odd.exists()
