@@ -1,4 +1,7 @@
-"""The batches of a coordinator's log, for those who load it."""
+"""The batches of a coordinator's log, for those who load it: of chunks in memory, as an open log gives them.
+
+Files are walked by `storage.reading.walk`, which this room may not import (docs/decisions/what-the-rooms-weigh.md).
+"""
 
 from __future__ import annotations
 

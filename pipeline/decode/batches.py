@@ -1,7 +1,7 @@
 """Record batches as arrays: where they lie, whether they are whole, what their headers say, their records' bytes.
 
-The vectorised twin of `protocol.records.batch_header`, which decides what is right; a test holds both equal. Only the
-walk from header to header, one step a batch, is plain Python.
+The vectorised twin of `protocol.records.batch_header`, which decides what is right, and of `storage.reading.walk`;
+tests hold them equal. Only the walk from header to header, one step a batch, is plain Python.
 """
 
 from __future__ import annotations

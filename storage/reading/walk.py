@@ -1,5 +1,7 @@
 """The walk from batch to batch, and what it ended at. Whoever reads a log from its files does it with this.
 
+Who does not is named, with the reason, in docs/decisions/what-the-rooms-weigh.md.
+
 Source: Kafka's FileLogInputStream, LogSegment.recover.
 """
 
