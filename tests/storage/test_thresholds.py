@@ -21,7 +21,7 @@ from storage.clean.cleaning import DirtyRange
 from storage.clean.swap import Swap
 from storage.directory import meta_properties
 from storage.directory.last_stops import LastStops
-from storage.directory.log_directories import LogDirectories
+from storage.directory.log_directories import LogDirectories, check_distinct
 from storage.directory.log_directory import LogDirectory, read_topic_id
 from storage.errors import CorruptFile, CorruptSegment, DirectoryRefused, DirectoryUnusable, StorageError
 from storage.files import Disk, LogFile
@@ -433,6 +433,18 @@ def test_a_message_of_an_old_format_is_refused_with_the_way_out(tmp_path: Path, 
         "rewrite the topic first",
     ):
         opened(tmp_path)
+
+
+def test_a_folder_that_is_mounted_at_two_places_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No path leads from one to the other: only the file system knows."""
+    a, b, c = (tmp_path / name for name in "abc")
+    for one in (a, b, c):
+        one.mkdir()
+    stat = Path.stat
+    monkeypatch.setattr(Path, "stat", lambda path, **how: stat(a if path == b else path, **how))
+    check_distinct([a, c])
+    with says(DirectoryRefused, f"log.dirs: {a} and {b} are the same directory"):
+        check_distinct([a, c, b])
 
 
 def test_a_record_waits_too_long_to_be_cleaned_when_it_waits_longer_than_it_may(tmp_path: Path) -> None:

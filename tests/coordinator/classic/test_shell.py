@@ -182,6 +182,14 @@ def test_a_loaded_group_has_whole_sessions_and_at_most_the_allowed_size():
     facts = broker.last("rebalance_began").facts
     assert (facts["trigger"], facts["size"], facts["limit"]) == ("over_capacity", 3, 2)
 
+    a, b, c = ids
+    broker.join(a)
+    broker.join(b)
+    assert broker.join(c).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert broker.live.rebalance is not None
+    [turned_away] = [cause for cause in broker.live.rebalance.further_causes if cause.member_id == c]
+    assert (turned_away.trigger, turned_away.detail) == ("over_capacity", {"size": 3, "limit": 2})
+
 
 @pytest.mark.parametrize(
     ("storage", "client"),

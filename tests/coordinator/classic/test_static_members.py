@@ -58,6 +58,25 @@ def test_m02_a_restarted_follower_takes_its_place_without_a_rebalance():
     assert broker.timer_in("heartbeat", new_id) == SESSION
 
 
+@pytest.mark.parametrize(
+    ("client", "told"),
+    [
+        (("f", "/127.0.0.1"), None),
+        (("other", "/127.0.0.1"), ("other", "/127.0.0.1")),
+        (("f", "/10.0.0.1"), ("f", "/10.0.0.1")),
+    ],
+)
+def test_who_acts_for_a_static_member_is_kept_when_it_is_another_process(client, told):
+    """By its client id or by its host alone; whoever asks Kafka's way is told the first one's all the same."""
+    broker, _, _ = static_group()
+    join = broker.join(instance_id="f", client_id=client[0], client_host=client[1])
+
+    member = broker.live.members[join.response.member_id]
+    assert (member.successor, member.acting) == (told, client)
+    assert member.acted_for_by(*client) == told
+    assert (member.client_id, member.client_host) == ("f", "/127.0.0.1")
+
+
 def test_m03_the_old_id_is_fenced():
     """M03: with its instance id FENCED_INSTANCE_ID, without UNKNOWN_MEMBER_ID."""
     broker, _, follower = static_group()

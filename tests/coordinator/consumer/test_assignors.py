@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from coordinator.consumer.assignor import AssignmentSpec, MemberToAssign, TopicToAssign, compute
-from coordinator.consumer.assignors import ASSIGNORS
+from coordinator.consumer.assignors import ASSIGNORS, uniform_heterogeneous
 from coordinator.consumer.assignors.hash_order import member_order
 from tests.coordinator.consumer.random_groups import history
 
@@ -223,3 +223,13 @@ def test_a_hoarder_of_a_hundred_thousand_partitions_is_given_them_in_pieces():
     steps = ASSIGNORS["uniform"].steps(spec(member("A", T1), T1=100_000))
 
     assert sum(1 for _ in steps) > 100
+
+
+def test_uniform_lets_others_have_their_turn_after_so_much_work(monkeypatch):
+    """Where they read different topics: four times in dealing out 40, four in noting 47 and once in what is left."""
+    monkeypatch.setattr(uniform_heterogeneous, "PIECE", 10)
+    group = spec(member("A", T1), member("B", T1, T2), homogeneous=False, T1=40, T2=7)
+    plain = sum(1 for _ in uniform_heterogeneous.heterogeneous(group))
+    monkeypatch.setattr(uniform_heterogeneous, "PIECE", 1_000)
+
+    assert plain - sum(1 for _ in uniform_heterogeneous.heterogeneous(group)) == 4 + 4 + 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.consumer.inputs import ConsumerHeartbeat
 from protocol.errors import ErrorCode
-from tests.coordinator.consumer.driver import INTERVAL, REBALANCE, SESSION, Driver
+from tests.coordinator.consumer.driver import INTERVAL, REBALANCE, SESSION, Driver, Request
 
 E = ErrorCode
 
@@ -252,3 +253,15 @@ def test_the_assignor_is_told_who_has_only_just_come():
     broker.beat("c", instance_id="i")
 
     assert told == [(["b"], "b"), (["b", "a"], "a"), (["b", "c"], "c"), (["c"], None)]
+
+
+@pytest.mark.parametrize("error", [E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS])
+def test_a_heartbeat_that_is_not_served_is_told_why(error):
+    """What is wrong with the request itself comes first."""
+    broker = Driver()
+    for asked, told in (("a", error), ("", E.INVALID_REQUEST)):
+        request = ConsumerHeartbeat(
+            "g", asked, 0, None, None, 1_000, ("t",), None, None, {}, version=1, new_member_id="new", client_id="c",
+            client_host="/h", reply_to=Request(),
+        )  # fmt: skip
+        assert broker.shard.unserved(request, error).response.error_code == told

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.classic import inputs as classic
-from coordinator.classic.tokens import AssignmentToken
+from coordinator.classic.tokens import AssignmentToken, NewGroupToken
+from coordinator.consumer.classic_members import ClassicAgain
 from coordinator.group import Group, GroupState, Member
 from coordinator.outcome import Appended, AppendFailed
 from coordinator.values import altered
@@ -373,6 +374,15 @@ def test_who_replaces_the_last_of_the_new_protocol_has_all_join_again_if_somebod
     joined = broker.classic_join(instance_id="i", new_id="b", topics=topics)
     group = broker.shard.groups["g"]
     assert (group.state is GroupState.PREPARING_REBALANCE, not joined.responses) == (rebalances, rebalances)
+    if rebalances:
+        assert group.members["b"].joined_at_ms == broker.now_ms
+        [began] = [
+            event.facts
+            for event in broker.events
+            if event.kind == "rebalance_began" and not event.facts.get("group_type")
+        ]
+        told = {"trigger": "migrated", "old": "consumer", "new": "classic", "because": "static_replaced"}
+        assert {name: began[name] for name in told} == told
     # A crash does not leave them waiting: who has not got what the record would say is not in it.
     assert broker.loaded().groups["g"].members.keys() == ((set()) if rebalances else {"x", "b"})
 
@@ -385,6 +395,42 @@ def test_who_waits_in_a_downgrade_that_is_refused_is_told_once():
     assert joined.response.error_code == E.COORDINATOR_NOT_AVAILABLE
     assert len(joined.responses) == 1
     assert set(broker.group.members) == {"a", "x"}
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_a_classic_group_that_lives_is_not_taken_back_with_its_first_record(lives: bool):
+    """A consumer group without members became a classic one, which may have been through a join phase meanwhile."""
+    broker = Mixed()
+    broker.stable("a")
+    broker.leave("a")
+    before = broker.group
+    waits = broker.classic_join(new_id="x")
+    if lives:
+        broker.advance(6_000)
+    classic_group = broker.shard.groups["g"]
+    token = ClassicAgain("g", before, NewGroupToken("g", ()))
+
+    refused = broker.shard.handle(AppendFailed("g", token, E.KAFKA_STORAGE_ERROR), broker.now_ms)
+    assert refused.after is (classic_group if lives else before)
+    assert [reply.to for reply in refused.replies] == ([] if lives else [waits])
+
+
+@pytest.mark.parametrize(("version", "answered"), [(0, 0), (3, 3), (4, 3)])
+def test_a_classic_member_is_assigned_in_its_own_version_up_to_the_last_that_kafka_knows(version: int, answered: int):
+    """In a consumer group, and in the classic one that it becomes."""
+    broker = Mixed()
+    broker.stable("a")
+    request = Request()
+    protocols = (("range", said(version=version) + struct.pack(">ih", -1, -1)),)
+    broker.feed(
+        classic.Join(
+            "g", "", None, "consumer", protocols, CLASSIC_SESSION, REBALANCE, 3, "x", "c", "/127.0.0.1", request
+        )
+    )
+    answer = broker.ask(classic.Sync("g", "x", None, request.response.generation_id, None, None, [], 4, None))
+    assert struct.unpack_from(">h", answer.assignment) == (answered,)
+    broker.leave("a")
+    assert struct.unpack_from(">h", broker.shard.groups["g"].members["x"].assignment) == (answered,)
 
 
 def test_a_member_changes_its_protocol_in_place():

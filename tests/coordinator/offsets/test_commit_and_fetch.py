@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator.classic.inputs import Unload
-from coordinator.group import GroupState
+from coordinator.group import Group, GroupState
 from coordinator.offsets.commit import utf16_length
 from coordinator.offsets.inputs import CommitOffsets
 from coordinator.offsets.topic_filter import filter_commit, filter_delete, filter_fetch
@@ -426,3 +426,25 @@ def test_joining_a_simple_group_keeps_its_offsets():
     assert broker.stored() == {("t1", 0): 3}
     assert isinstance(broker.log[-1][0], GroupMetadataKey)
     assert DAY  # the group is no simple one any more: retention counts from when it is Empty
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_new_group_whose_first_record_is_refused_leaves_its_offsets_a_group(pending):
+    """They were written meanwhile, by a producer that has not ended its transaction yet or by who is no member."""
+    broker = OffsetDriver()
+    broker.hold_appends()
+    first = broker.join()
+    if pending:
+        broker.pend(7)
+    else:
+        broker.shard.replay(
+            OffsetCommitKey("g", "t1", 0),
+            OffsetCommitValue(offset=7, leader_epoch=-1, metadata="", commit_timestamp=0),
+            -1,
+            1,
+        )
+    broker.now_ms += 50
+    broker.release_appends(refused=1)
+
+    assert first.error is ErrorCode.NOT_COORDINATOR
+    assert broker.group == Group("g", state_timestamp_ms=broker.now_ms)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.outcome import Reply
+from coordinator.transactions.inputs import ExpireTransactionalId
 from coordinator.transactions.transaction import LARGEST_EPOCH
 from protocol.errors import ErrorCode
-from tests.coordinator.transactions.driver import TIMEOUT, Driver
+from tests.coordinator.transactions.driver import TID, TIMEOUT, Driver
 
 FENCED, BUSY = ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS
 
@@ -217,6 +219,24 @@ def test_a_write_that_fails_leaves_no_trace_of_a_new_id():
     assert broker.init().error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert broker.transaction is None
     assert broker.init().error is ErrorCode.NONE
+
+
+def test_what_waits_to_be_written_of_a_new_id_has_its_own_timeout():
+    broker = Driver()
+    broker.hold_appends()
+    broker.init(timeout_ms=5_000)
+
+    assert (broker.live.producer_id, broker.live.timeout_ms) == (1000, 5_000)
+    broker.release_appends()
+    assert broker.live.timeout_ms == 5_000
+
+
+def test_refused_records_take_no_answer_back():
+    """The rules decide upon what is committed: what they answered stays true."""
+    broker = Driver()
+    replies = [Reply(broker, "one"), Reply(broker, "another")]
+    asked = ExpireTransactionalId(TID)
+    assert broker.shard.taken_back(asked, iter(replies), ErrorCode.KAFKA_STORAGE_ERROR) == replies
 
 
 def test_a_write_that_fails_leaves_the_epoch():

@@ -127,6 +127,7 @@ def test_an_id_that_nobody_uses_is_forgotten(ended):
     broker.feed(ExpireTransactionalId(TID))
 
     assert (broker.transaction, broker.statuses()[-1]) == (None, "None")
+    assert broker.last("transactional_id_expired")["idle_ms"] == WEEK
     assert broker.describe().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert broker.end(commit=True, pair=pair).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert broker.add("t-0", pair=pair).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.why.inferred import generations
+from coordinator.why.inferred_pauses import Commits
 from coordinator.why.verdicts import verdicts
 from protocol.records.consumer_group_records import CurrentTopicPartitions
 from protocol.records.group_metadata import MemberMetadata
@@ -166,3 +167,16 @@ def test_a_static_member_of_a_consumer_group_said_that_it_would_be_away():
     (one,) = verdicts(generations("g", log), now_ms=NOW + 76_000)
     assert (one["verdict"], one["who"]) == ("left", "pod-1 (10.0.0.1)")
     assert "closed 45.0 s before" in one["says"]
+
+
+def test_a_pause_is_told_with_the_partition_that_had_the_longest():
+    """Of those that were committed before the generation began, each until its first commit after it."""
+    commits = Commits("g")
+    for partition in (3, 4):
+        for at_ms in (0, 500):
+            commits.follow(("t", partition), at_ms, at_ms, empty=False, generation=1)
+    commits.began(record := {})
+    for partition, at_ms in ((3, 2_000), (4, 4_500)):
+        commits.follow(("t", partition), at_ms, at_ms, empty=False, generation=2)
+
+    assert record == {"paused": {"topic": "t", "partition": 4, "ms": 4_000, "usual_ms": 500}}

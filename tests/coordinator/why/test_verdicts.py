@@ -36,6 +36,8 @@ CASES: list[tuple[str, dict[str, Any], list[dict[str, Any]], str, str]] = [
     ("session_expired", {**SILENT, "connection": OPEN}, [traced("open")], "hung", "cannot be told"),
     ("session_expired", {**SILENT, "connection": {**OPEN, "quiet_ms": 200}}, [], "hung", "other requests"),
     ("session_expired", {**SILENT, "connection": OPEN, "broker_held_ms": 4_000}, [], "broker_slow", "4.0 s"),
+    # Of the other requests of a client that nobody ever heard nothing can be said.
+    ("session_expired", {"connection": {"state": "open"}}, [], "hung", "which of these cannot be told"),
     ("session_expired", SILENT, [], "untold", "cannot be told"),
     ("session_expired", {**SILENT, "connection": {**OPEN, "joined_again": True}}, [], "rejoined", "the old one"),
     (
