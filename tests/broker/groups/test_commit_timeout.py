@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.coordinators.batches import OutcomeBatch
 from coordinator.group import GroupState
 from coordinator.offsets.inputs import DeleteGroup, DescribeGroup
+from coordinator.outcome import Outcome
 from protocol.errors import ErrorCode
 from tests.support.group_leader_fixture import Leading, committed, fetched
 from tests.support.heard import Heard
@@ -70,6 +72,20 @@ def test_each_waits_from_its_own_beginning():
     assert committed(third) == [LATE]
 
 
+def test_what_waits_in_a_batch_is_late_after_so_many_looks_of_its_own():
+    """Three at every look but the second; the first of all is a call of our own, which waits on."""
+    batch = OutcomeBatch()
+    step = Outcome(None)
+    told = []
+    for look in range(6):
+        if look != 1:
+            batch.steps += [(None if look == number == 0 else "event", f"{look}.{number}", step) for number in range(3)]
+        told.append([key for _, key, _ in batch.overdue(2)])
+
+    assert told == [[], [], ["0.1", "0.2"], [], ["2.0", "2.1", "2.2"], ["3.0", "3.1", "3.2"]]
+    assert [key for _, key, _ in batch.steps] == ["0.0", "4.0", "4.1", "4.2", "5.0", "5.1", "5.2"]
+
+
 def test_requests_that_only_wait_for_others_are_told_too():
     broker = Leading()
     (member,) = broker.stable_group()
@@ -88,6 +104,26 @@ def test_requests_that_only_wait_for_others_are_told_too():
 
     broker.partition.commit()
     assert broker.heartbeat(member).response.error_code == 0
+
+
+def test_a_bug_in_an_answer_that_is_late_is_told_with_its_group(capsys):
+    """And keeps nobody else waiting."""
+
+    class Broken(Heard):
+        def complete(self, response: object) -> None:
+            raise RuntimeError("a bug")
+
+    broker = slow()
+    commit = broker.commit("g", 7)
+    broker.leader.submit(DescribeGroup("broken", 5, Broken()))
+    described = Heard()
+    broker.leader.submit(DescribeGroup("g", 5, described))
+    broker.runtime.advance(TIMEOUT_MS + TENTH_MS)
+
+    assert committed(commit) == [LATE]
+    assert described.response.error_code == LATE
+    [said] = [line for line in capsys.readouterr().err.splitlines() if "group_step_failed" in line]
+    assert "group_id=broken" in said
 
 
 def test_what_others_wait_for_is_not_kept_from_them():

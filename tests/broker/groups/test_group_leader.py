@@ -4,9 +4,14 @@ import pytest
 
 from broker.coordinators.batches import LeaderState
 from broker.groups.groups import expire_offsets, forget_topics
+from broker.groups.tenant import GroupTenant
+from broker.partitions import PartitionFailed
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.group import GroupState
+from coordinator.load_summary import LoadSummary
 from coordinator.offsets.inputs import CommitOffsets, DeleteGroup, DeleteOffsets, DescribeGroup
+from coordinator.outcome import AppendFailed
+from coordinator.shard import Shard
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -102,10 +107,14 @@ def test_o12_a_fetch_sees_the_commit_before_it():
     assert fetched(plain) == fetched(stable) == [2]
 
 
-def test_a_batch_is_cut_between_outcomes():
+def test_a_batch_is_cut_between_outcomes(monkeypatch: pytest.MonkeyPatch):
     """D4: cut at max.message.bytes, never inside an outcome."""
     broker = Leading(FakePartition(max_message_bytes=400), topics={"t": 100})
+    asked = []
+    soon = broker.runtime.soon
+    monkeypatch.setattr(broker.runtime, "soon", lambda callback: asked.append(callback) or soon(callback))
     answers = [broker.commit("g", index, partition=index) for index in range(20)]
+    assert len(asked) == 1  # for the end of the turn, of all batches
     broker.turn()
 
     assert all(committed(answer) == [0] for answer in answers)
@@ -129,7 +138,7 @@ def test_an_outcome_too_large_for_any_batch_fails_alone():
     assert len(broker.partition.log.batches) == 1
 
 
-def test_a_name_that_no_record_can_hold_fails_alone():
+def test_a_name_that_no_record_can_hold_fails_alone(capsys):
     """A flexible request can carry a client id of more than 32,767 bytes; a record cannot."""
     broker = Leading()
     commit = broker.commit("g" * 40_000)
@@ -138,6 +147,9 @@ def test_a_name_that_no_record_can_hold_fails_alone():
 
     assert committed(commit) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert committed(other) == [0]
+    said = capsys.readouterr().err
+    assert "WARN group_record_not_encodable group_id='gggg" in said
+    assert "error='a string of 40000 bytes is longer than a record can hold'" in said
 
 
 def test_a_refused_batch_fails_every_commit_in_it_and_nothing_after():
@@ -450,7 +462,7 @@ def test_p01_p02_a_restart_keeps_members_and_starts_their_sessions():
     assert list(after.leader.shard.groups["g"].members) == [a]
 
 
-def test_p08_a_log_that_cannot_be_understood_is_not_served():
+def test_p08_a_log_that_cannot_be_understood_is_not_served(capsys):
     broker = Leading()
     broker.commit("g", 1)
     broker.turn()
@@ -462,7 +474,27 @@ def test_p08_a_log_that_cannot_be_understood_is_not_served():
     again = Leading(broker.partition)
 
     assert again.leader.state is LeaderState.FAILED
+    said = capsys.readouterr().err
+    assert "group_load_failed" in said
+    assert str(again.leader.load_error) in said
     assert committed(again.commit()) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_what_a_load_could_not_use_is_told_with_its_partition(capsys, monkeypatch: pytest.MonkeyPatch):
+    """And what it could use is served."""
+    summary = LoadSummary(skipped_types={77: 2}, contradictions=["a group is not empty", "nor is another"])
+    monkeypatch.setattr(GroupTenant, "load", lambda *_: summary)
+    broker = Leading()
+
+    said = capsys.readouterr().err.splitlines()
+    [skipped] = [line for line in said if "group_records_skipped" in line]
+    assert "WARN" in skipped
+    assert "partition=0 types={77: 2}" in skipped
+    [contradicted] = [line for line in said if "group_records_contradicted" in line]
+    assert "ERROR" in contradicted
+    assert "partition=0 count=2 first=" in contradicted
+    assert "a group is not empty" in contradicted
+    assert broker.leader.state is LeaderState.ACTIVE
 
 
 def test_p10_batches_larger_than_the_load_buffer():
@@ -524,6 +556,40 @@ def test_expired_offsets_may_go_in_several_batches():
     assert not broker.leader.shard.offsets
     assert all(len(batch) <= 1_000 for batch in broker.partition.log.batches)
     assert sum(event.kind == "group_removed" for event in broker.events) == 2
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_two_tombstones_that_do_not_fit_into_one_batch_go_in_two(refused: int):
+    """And of a first one that the disk refuses the rule hears, as of any: what it says is gone is there again."""
+    broker = Leading(FakePartition(max_message_bytes=280), settings=GroupSettings(offsets_retention_ms=DAY))
+    group_id = "g" * 120
+    broker.commit(group_id, 1)
+    broker.turn()
+    broker.runtime.advance(DAY)
+    broker.partition.refusals = [ErrorCode.KAFKA_STORAGE_ERROR] * refused
+
+    expire_offsets(broker.leader)
+    broker.turn()
+
+    assert len(broker.partition.log.batches) == 3 - refused
+    assert (group_id in broker.leader.shard.groups) == bool(refused)
+    assert fetched(broker.fetch(group_id)) == [1 if refused else -1]
+
+
+def test_a_log_that_fails_under_an_outcome_is_told_to_its_own_group(monkeypatch: pytest.MonkeyPatch):
+    """It did not fit into the open batch, which was written first, and refused with the log."""
+    broker = Leading(FakePartition(max_message_bytes=300))
+    heard = []
+    handle = Shard.handle
+    monkeypatch.setattr(
+        Shard, "handle", lambda shard, event, now_ms: heard.append(event) or handle(shard, event, now_ms)
+    )
+    answers = [broker.commit("g", 1, metadata="x" * 100)]
+    broker.partition.error = PartitionFailed("__consumer_offsets", 0, "no space left on device")
+    answers += [broker.commit("h", 2, metadata="x" * 100)]
+
+    assert [committed(answer) for answer in answers] == [[ErrorCode.NOT_COORDINATOR]] * 2
+    assert [event.key for event in heard if isinstance(event, AppendFailed)] == ["g", "h"]
 
 
 def test_a_group_whose_removal_is_refused_stays_and_goes_at_the_next_check():

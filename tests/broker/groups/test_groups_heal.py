@@ -123,3 +123,10 @@ def test_a_flipped_bit_in_a_group_log_is_not_taken_for_an_offset(tmp_path: Path)
     assert second.committed(elsewhere) == 8
     assert "CRC" in (second.broker.groups.not_ready or "")
     assert second.stop()
+
+
+def test_groups_that_were_never_loaded_took_no_time(tmp_path: Path) -> None:
+    """There is no `__consumer_offsets` before anybody asks for a coordinator."""
+    broker = Whole(tmp_path)
+    assert broker.broker.groups.load_ms == 0
+    assert broker.stop()
