@@ -106,5 +106,6 @@ ROOMS = {
         ),
         Part(("storage/reading/**/*.py",), _READING, _FIRST),
     ),
+    "leader": (Part(("broker/coordinators/*.py",), ("tests/broker/groups", "tests/broker/transactions")),),
 }
 FOR_CI = ("classic", "recovery")

@@ -38,7 +38,7 @@ from tools.mutants.parts import FOR_CI, ROOMS, Part
 from tools.mutants.workplace import ROOT, sides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _LIMITED = """
 import resource, sys, time
@@ -201,9 +201,9 @@ def run(tree: Path, tests: Sequence[str], limits: Limits) -> tuple[Outcome, byte
     return outcome(code, text), text
 
 
-def copy(tree: Path) -> None:
-    """The packages that have mutants, compiled: then only the module of a mutant is compiled anew."""
-    for top in ("coordinator", "storage"):
+def copy(tree: Path, tops: Iterable[str]) -> None:
+    """These packages, compiled: then only the module of a mutant is compiled anew."""
+    for top in tops:
         shutil.copytree(ROOT / top, tree / top, ignore=shutil.ignore_patterns("__pycache__"))
         compileall.compile_dir(tree / top, quiet=1)
 
@@ -211,11 +211,11 @@ def copy(tree: Path) -> None:
 class Bench:
     """A copy of the packages, in which one fault at a time is planted, and the processes that hold tests against it."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, tops: Iterable[str]) -> None:
         self._tree = tree
         self._forks: dict[tuple[str, ...], Forked] = {}
         self._limits: dict[Part, Limits] = {}
-        copy(tree)
+        copy(tree, tops)
 
     def _limits_of(self, part: Part) -> Limits:
         """What a part's tests may take with a fault in it. They must pass without one, which stands here now."""
@@ -338,7 +338,8 @@ def measure(name: str, size: int, seed: int, processes: int) -> float:
     ):
         Path(place).chmod(0o711)  # a test has another user look into folders of its own, which are below
         benches: SimpleQueue[Bench] = SimpleQueue()
-        every_bench = [Bench(Path(place, str(number))) for number in range(processes)]
+        tops = sorted({pattern.partition("/")[0] for part in ROOMS[name] for pattern in part.files})
+        every_bench = [Bench(Path(place, str(number)), tops) for number in range(processes)]
         for bench in every_bench:
             closing.callback(bench.close)
             benches.put(bench)

@@ -357,7 +357,7 @@ def test_a_shard_that_is_loaded_while_it_serves_answers_everybody_first():
     assert broker.leader.shard.groups["h"].state is GroupState.EMPTY
 
 
-def test_a_log_that_grew_without_us_is_loaded_anew():
+def test_a_log_that_grew_without_us_is_loaded_anew(capsys):
     """2.2: an append that lands elsewhere than predicted means that the shard does not know its log."""
     broker = Leading()
     broker.commit("g", 1)
@@ -372,6 +372,7 @@ def test_a_log_that_grew_without_us_is_loaded_anew():
     assert committed(refused) == [ErrorCode.NOT_COORDINATOR]
     assert broker.leader.state is LeaderState.ACTIVE
     assert broker.leader.shard.offsets["g"]["t", 2].offset == 7
+    assert "ERROR group_log_moved partition=0 expected=1 found=2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("state", [LeaderState.FAILED, LeaderState.RESIGNED])

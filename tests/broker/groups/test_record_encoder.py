@@ -1,7 +1,7 @@
 """Keys of records are encoded once, as long as there is what they stand for."""
 
 from broker.coordinators.batches import RecordEncoder
-from protocol.records.group_records import GroupMetadataKey
+from protocol.records.group_records import EncodedValue, GroupMetadataKey, OffsetCommitValue
 
 
 def test_keys_are_encoded_once_and_forgotten_with_what_they_stand_for():
@@ -20,3 +20,12 @@ def test_keys_are_encoded_once_and_forgotten_with_what_they_stand_for():
     assert pairs == [(key.group.encode(), value) for key, value in written]
     assert asked == ["a", "b", "b"]
     assert not encoder._keys
+
+
+def test_a_value_that_is_encoded_already_takes_as_much_as_any():
+    """What a batch may still hold is counted by it."""
+    encoder = RecordEncoder(lambda key: key.group.encode(), bytes)
+    key, value = GroupMetadataKey("a"), b"v" * 300
+    ready = EncodedValue(OffsetCommitValue(offset=1, leader_epoch=-1, metadata="", commit_timestamp=0), b"a", value)
+
+    assert encoder.pairs([(key, ready)]) == encoder.pairs([(key, value)])
