@@ -180,18 +180,21 @@ def _found(log: PartitionLog, timestamp: int, room: LookRoom) -> Steps[Timestamp
     """The record of a time, or the latest. What its search looks into is decompressed and read in a thread."""
     search = log.max_timestamp_search() if timestamp == MAX_TIMESTAMP else log.timestamp_search(timestamp)
     result: object = None
-    while True:
-        try:
-            look = search.send(result)
-        except StopIteration as end:
-            return cast("TimestampedOffset | None", end.value)
-        result = None
-        if look is None:
-            yield None
-        else:
-            result = look.run() if look.is_short else (yield InThread(partial(look.run, room)))
-            if result is CROWDED and room.holders:
-                yield Until(room.wait)
+    try:
+        while True:
+            try:
+                look = search.send(result)
+            except StopIteration as end:
+                return cast("TimestampedOffset | None", end.value)
+            result = None
+            if look is None:
+                yield None
+            else:
+                result = look.run() if look.is_short else (yield InThread(partial(look.run, room)))
+                if result is CROWDED and room.holders:
+                    yield Until(room.wait)
+    finally:
+        search.close()  # when the client has gone: a native generator does not end by itself
 
 
 def _epoch_end(broker: Broker, topic: str, wanted: OffsetForLeaderPartition, result: EpochEndOffset) -> None:
