@@ -131,7 +131,7 @@ def collected_as_served(runtime: WatchedRuntime, server: Server) -> Callable[[],
     """
     usual = gc.get_threshold()
     ended: list[bool] = []
-    collector = Collector(runtime, lambda: len(server.memory.places) > 0)
+    collector = Collector(runtime, lambda: len(server.memory.slots) > 0)
     collector.calm()
 
     def end() -> None:
