@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from protocol.registry import Api
     from protocol.schema.layout import Layout
+    from protocol.schema.wire_types import WireType
 
 HOT = (
     "produce",
@@ -100,12 +101,19 @@ from protocol.schema.runtime import (
 def spoken(api: Api) -> list[int]:
     """The versions worth compiling: the first, which small clients speak, and from the last without tags on.
 
-    All of them where the request has no array: they are a few lines each, and clients of every age send heartbeats.
+    All of them where the request has no array in an array: they are a few lines each, and clients of every age join
+    groups and send heartbeats.
     """
     first, last = api.served
     tags = api.request.FLEXIBLE_FROM or first
-    short = not any(isinstance(field.wire_type, Array) for field in api.request.FIELDS)
+    short = not any(_is_nested(field.wire_type) for field in api.request.FIELDS)
     return [version for version in range(first, last + 1) if short or version == first or version >= tags - 1]
+
+
+def _is_nested(wire_type: WireType) -> bool:
+    """Whether it is an array of something that has arrays."""
+    element = wire_type.element if isinstance(wire_type, Array) else None
+    return isinstance(element, type) and any(isinstance(field.wire_type, Array) for field in element.FIELDS)
 
 
 def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header: Callable[[int, int], bool]) -> str:

@@ -33,6 +33,7 @@ NATIVE = [
     "protocol.records.batch_encoder",
     "protocol.records.batch_reader",
     "protocol.records.batch_validation",
+    "protocol.records.consumer_protocol",
     "protocol.records.group_records",
     "coordinator.append_errors",
     "coordinator.cause",
@@ -79,6 +80,8 @@ NATIVE = [
     "broker.catalogue.topics_image",
     "broker.coordinators",
     "broker.groups.groups",
+    "broker.groups.ledger.departures",
+    "broker.groups.ledger.event_records",
     "broker.groups.tenant",
     "broker.groups.silence",
     "broker.groups.peers",
@@ -91,6 +94,7 @@ NATIVE = [
     "broker.loop.clock",
     "broker.loop.timers",
     "broker.loop.slices",
+    "broker.loop.uuids",
 ]
 """The path of a request: modules, and packages with all that is in them."""
 
@@ -109,6 +113,7 @@ DECORATED = {
     "broker.partitions.table": {"Partitions": _OPEN},
     "storage.log.partition_log": {"PartitionLog": _OPEN},
     "protocol.frame_cutter": {"BadFrameSize": _PLAIN},
+    "protocol.records.consumer_protocol": {"MetadataError": _PLAIN},
     "protocol.schema.wire_types": {"Composite": _OPEN},
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
 }

@@ -85,7 +85,7 @@ class Departures:
 
     def joined(self, peer: Peer, group_id: str) -> None:
         """A member joins over this connection: one that had gone from the group, perhaps."""
-        if peer.client is None:
+        if peer.client is None or not self._traces:
             return
         key = (group_id, *peer.client)
         own = next(iter(self._of_peers.get((key, peer), {}).values()), None)
