@@ -45,7 +45,8 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
         "--against", type=_peers, default=[], metavar="PEERS",
-        help="measure these too, in the same run: pure (Kohort beside the compiled one), kafka (tools/kafka), "
+        help="measure these too, in the same run: pure (Kohort beside the compiled one), earlier (the sources of "
+        "another work tree, which EARLIER names), kafka (tools/kafka), "
         "kfake (franz-go's, in Go), mock (librdkafka's)",
     )  # fmt: skip
     parser.add_argument("--only", choices=list(PEERS), help="measure this broker alone")
@@ -54,7 +55,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-REAL = ("kohort", "pure", "kafka")
+REAL = ("kohort", "pure", "earlier", "kafka")
 """The brokers that keep what they are given; questions about files, starts and cleaning are for them alone."""
 
 

@@ -97,6 +97,19 @@ class Pure(Kohort):
         super().__init__(directory, settings, environment={"KOHORT_PURE": "1"})
 
 
+class Earlier(Kohort):
+    """The sources of another commit, a work tree of which EARLIER names: what a change has cost or brought."""
+
+    name = "earlier"
+
+    def __init__(self, directory: Path, settings: dict[str, object] | None = None) -> None:
+        if not os.environ.get("EARLIER"):
+            sys.exit("--against earlier needs EARLIER=FOLDER, a work tree of the commit to measure beside this one")
+        self.root = Path(os.environ["EARLIER"]).resolve()
+        self.module = "kohort" if (self.root / "kohort").is_dir() else "broker"  # its name until November 2026
+        super().__init__(directory, settings, environment={"KOHORT_PURE": "1", "PYTHONPATH": str(self.root)})
+
+
 class Kafka44(Kafka):
     """Apache Kafka 4.4, unless KAFKA_VERSION names another."""
 
@@ -105,4 +118,11 @@ class Kafka44(Kafka):
 
 
 KAFKA_VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
-PEERS: dict[str, type[BrokerProcess]] = {"kohort": Kohort, "pure": Pure, "kafka": Kafka44, "kfake": KFake, "mock": Mock}
+PEERS: dict[str, type[BrokerProcess]] = {
+    "kohort": Kohort,
+    "pure": Pure,
+    "earlier": Earlier,
+    "kafka": Kafka44,
+    "kfake": KFake,
+    "mock": Mock,
+}

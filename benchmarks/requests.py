@@ -4,6 +4,8 @@
 take turns, row by row, so that both see the same machine.
 """
 
+import re
+
 from benchmarks.common import REAL, Row, arguments, brokers, create_topic, kload, load, machine, median, show
 from benchmarks.peers import PEERS, Mock
 from tests.support.broker_process import BrokerProcess
@@ -45,13 +47,15 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=2, help="how long one measurement counts (2)")
     parser.add_argument("--warm", type=float, default=4, help="load before the first count of a row (4)")
-    parser.add_argument("--row", action="append", help="only rows whose question holds this text; may be repeated")
+    parser.add_argument(
+        "--row", action="append", metavar="PATTERN", help="only rows whose question matches this; may be repeated"
+    )
     options = parser.parse_args()
     kload()
     rows = []
     with brokers(options, tuple(PEERS), **{"log.retention.check.interval.ms": 10_000}) as running:
         for number, (question, unit, budget, mode, load_options) in enumerate(ROWS):
-            if options.row and not any(text in question for text in options.row):
+            if options.row and not any(re.search(pattern, question) for pattern in options.row):
                 continue
             row = Row(question, unit, budget, more_is_better=unit == "/s")
             rows.append(row)

@@ -178,6 +178,8 @@ class Kohort(BrokerProcess):
     """This repository's broker: `python -m kohort serve`, with the tests' own interpreter."""
 
     name = "kohort"
+    root = ROOT
+    module = "kohort"
 
     def __init__(
         self,
@@ -201,7 +203,7 @@ class Kohort(BrokerProcess):
             "kohort.http.listener": "127.0.0.1:0",  # any free port: tests run side by side
             **self.settings,
         }
-        words = [sys.executable, "-m", "kohort", "serve"]
+        words = [sys.executable, "-m", self.module, "serve"]
         for key, value in settings.items():
             words += ["--override", f"{key}={value}"]
         return words
@@ -224,7 +226,7 @@ class Kohort(BrokerProcess):
             # A group of its own: Ctrl-C in the terminal is pytest's to handle, the broker is ended by its fixture.
             self._process = subprocess.Popen(
                 self.command(),
-                cwd=ROOT,
+                cwd=self.root,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
