@@ -156,7 +156,7 @@ def partition_in(directory: str, topic: str, number: int, files: Files = LOCAL) 
     there = {entry.name: entry for entry in files.entries(directory) if not entry.is_folder}
     found = Found()
     for entry in there.values():
-        found.note(Path(entry.name), lambda size=entry.size_bytes: size)  # type: ignore[misc]
+        found.note(Path(), entry.name, lambda size=entry.size_bytes: size)  # type: ignore[misc]
     logs = found.logs(Path(), partial(_replaced_by, files, directory))
     bases = list(logs)
     segments = []

@@ -37,20 +37,20 @@ class Found:
     swaps: list[Path] = field(default_factory=list)
     odd: list[Path] = field(default_factory=list)  # named as a segment's file, and without an offset
 
-    def note(self, path: Path, size_bytes: Callable[[], int]) -> None:
-        """A file by its name; its size is asked for only where it counts."""
-        stem, _, last = path.name.rpartition(".")
+    def note(self, directory: Path, name: str, size_bytes: Callable[[], int]) -> None:
+        """A file by its name; its size is asked for, and its path made, only where they count."""
+        stem, _, last = name.rpartition(".")
         suffix = "." + last
         if suffix == DELETED:
-            self.deleted.append(path)
+            self.deleted.append(directory / name)
         elif suffix in self.sizes:
-            digits = path.name.partition(".")[0]
+            digits = name.partition(".")[0]
             if _is_offset(digits):
                 self.sizes[suffix][int(digits)] = size_bytes()
             else:
-                self.odd.append(path)
+                self.odd.append(directory / name)
         elif stem.endswith(SEGMENT_SUFFIXES) and suffix in (CLEANED, SWAP):
-            (self.cleaned if suffix == CLEANED else self.swaps).append(path)
+            (self.cleaned if suffix == CLEANED else self.swaps).append(directory / name)
 
     def drop(self, suffix: str, offset: int) -> None:
         """The file is gone."""
@@ -86,7 +86,7 @@ def scan_folder(directory: Path) -> Found:
     with os.scandir(directory) as entries:
         for entry in sorted(entries, key=attrgetter("name")):
             with suppress(FileNotFoundError):
-                found.note(directory / entry.name, partial(_size_of, entry))
+                found.note(directory, entry.name, partial(_size_of, entry))
     return found
 
 
