@@ -1,6 +1,6 @@
 """TLS and a log-in for `cli.wire`, by the settings of the client library: its own connections are not ours to use.
 
-PLAIN, SCRAM and OAUTHBEARER; who logs in by anything else is told so.
+PLAIN, SCRAM and OAUTHBEARER; any other mechanism is refused with a sentence.
 
 Source: RFC 4616, RFC 5802, RFC 7628; Kafka's SslFactory, SaslClientAuthenticator.
 """

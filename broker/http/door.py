@@ -1,4 +1,4 @@
-"""The door of the HTTP listener: who is refused is told so late, counted by address, and written down.
+"""The door of the HTTP listener: a refused log-in is answered late, counted by address, and logged.
 
 Source: `broker.security.failures` says how late, and which lines are left out.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
 
 DELAY_MS = 100
-"""Before who is refused is told so; up to five seconds for an address that is refused more than ten times a minute."""
+"""Before a refusal is answered; up to five seconds for an address that is refused more than ten times a minute."""
 
 log = get_logger(__name__)
 

@@ -1,6 +1,6 @@
 """SASL OAUTHBEARER: one message with a token, and whoever can judge it says who that is.
 
-A token that is bad is answered with a small JSON text, which the client acknowledges before it is told so.
+A token that is bad is answered with a small JSON text, which the client acknowledges before the log-in fails.
 Source: RFC 7628; KIP-255; Kafka's OAuthBearerSaslServer, OAuthBearerClientInitialResponse.
 """
 

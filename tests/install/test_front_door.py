@@ -44,7 +44,7 @@ def commands(program: str) -> list[list[str]]:
 
 def words(command: list[str]) -> list[str | Path]:
     """With this checkout for `.`, this Python, and a pipx that uvx brings."""
-    first, *others = [word.replace(".[cli]", f"{ROOT}[cli]") for word in command]
+    first, *others = [re.sub(r"^\.(?=\[|$)", str(ROOT), word) for word in command]
     if first == "uvx":
         return [UVX, "--python", sys.executable, "--constraints", LOCK, *others]
     if first == "pipx":

@@ -100,7 +100,7 @@ def test_who_may_write_somewhere_has_a_producer_id_as_with_kafka(sides: tuple[Si
     assert set(told[0].values()) == {(0,), (31,)}
 
 
-def test_who_may_not_ask_for_users_is_told_so_at_once_where_kafka_says_nothing(sides: tuple[Side, Side]) -> None:
+def test_who_may_not_ask_for_users_is_answered_at_once_where_kafka_says_nothing(sides: tuple[Side, Side]) -> None:
     """SE52: all users, and none by name."""
     ours, theirs = sides
     asked = DescribeUserScramCredentialsRequest(users=None)

@@ -252,7 +252,7 @@ def test_refusals_are_taken_back_last_first():
     assert list(broker.leader.shard.groups["g"].members) == [old]
 
 
-def test_who_left_a_group_that_did_not_change_its_protocol_after_all_is_told_so():
+def test_who_left_a_group_that_did_not_change_its_protocol_after_all_is_answered():
     """The last member of the new protocol and a classic one leave in one turn, whose records are refused."""
     broker = Leading()
     x, y = _classic_members(broker)

@@ -258,7 +258,7 @@ def test_everything_behind_a_marker_waits_for_its_commit(tmp_path: Path) -> None
     broker.forget()
 
 
-def test_a_marker_that_the_disk_refuses_is_told_so_and_may_come_again(tmp_path: Path) -> None:
+def test_a_marker_that_the_disk_refuses_is_answered_and_may_come_again(tmp_path: Path) -> None:
     """A failed fsync: the shard is loaded anew, the offset is pending still, and the next marker ends it."""
     broker = Transactional(tmp_path / "data", kohort__durability="always")
     broker.begin()

@@ -180,7 +180,7 @@ def test_strangers_who_do_not_shake_hands_count_and_leave_in_time(tmp_path: Path
     assert "tls_handshake_failed" in broker.log()
 
 
-def test_who_is_refused_often_is_told_so_later_and_later() -> None:
+def test_who_is_refused_often_is_answered_later_and_later() -> None:
     runtime, answers = VirtualRuntime(), []
     door = Door(runtime, LogIn(Settings(BOTH)), lambda *_: json_answer({}))
 

@@ -207,7 +207,7 @@ def test_a_signed_token_says_who_it_is(tmp_path: Path, token: str):
         "a.b.c", signed()[:-4], "x", f"{DEEP}.e30.x",
     ],
 )  # fmt: skip
-def test_a_token_that_proves_nothing_is_told_so_in_json(tmp_path: Path, token: str):
+def test_a_token_that_proves_nothing_is_answered_in_json(tmp_path: Path, token: str):
     """SE25"""
     made, runtime = security(tmp_path)
     exchange = made.offers["OAUTHBEARER"].begin()

@@ -46,7 +46,7 @@ def test_h02_a_heartbeat_tells_of_the_rebalance_and_keeps_the_session():
     assert broker.timer_in("heartbeat", b) == SESSION
 
 
-def test_h03_an_unknown_member_is_told_so_before_its_generation_is_looked_at():
+def test_h03_an_unknown_member_is_answered_before_its_generation_is_looked_at():
     """H03"""
     broker = Driver()
     [a] = broker.stable_group("a")

@@ -308,7 +308,7 @@ def test_a_decision_that_cannot_be_written_is_none():
 
 
 def test_a_decision_that_is_written_late_holds():
-    """The record is in the log: the client comes again and is told so. But no marker may come before it is durable."""
+    """The record is in the log: the client asks again, and is answered. But no marker may come before it is durable."""
     broker = Driver()
     pid, epoch = broker.open()
     broker.fail_appends(ErrorCode.REQUEST_TIMED_OUT)

@@ -399,7 +399,7 @@ def _(s: Script) -> None:
 
 @scenario("JoinGroup-unwelcome-and-wrong", stage="killed")
 def _(s: Script) -> None:
-    """The same of a full group in which no classic member is wanted: it is told so first."""
+    """The same of a full group in which no classic member is wanted: that is answered first."""
     join(s, "a")
     join(s, "b")
     _asks(s, protocols=OTHER, session=1)

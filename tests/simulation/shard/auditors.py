@@ -323,7 +323,7 @@ class Auditor:
                 continue
             member = group.members.get(other.member_id)
             if member is None or other.epoch not in (member.epoch, member.previous_epoch) or other.epoch == 0:
-                continue  # it may do nothing any more, and is told so when it asks
+                continue  # it may do nothing any more, which its next answer says
             both = told & (other.held if isinstance(other, ConsumerMember) else other.owned.keys())
             assert not both, f"{member_id} at {epoch} and {other.member_id} at {other.epoch} read {both}"
 

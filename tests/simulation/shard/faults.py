@@ -339,7 +339,7 @@ def owned_by_others_given() -> AbstractContextManager[Any]:
 
 
 def member_goes_back() -> AbstractContextManager[Any]:
-    """Who joins again under its id begins at epoch 0, and is told so."""
+    """Who joins again under its id begins at epoch 0, which its answer says."""
     real = heartbeat.heard
 
     def heard(member_id: str, epoch: int, *more: Any) -> Any:
