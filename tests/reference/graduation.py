@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import threading
 import time
@@ -71,7 +72,7 @@ def graduated(kohort: Kohort, *words: str) -> dict[str, str]:
 
 
 def tool(name: str, *words: object, version: str = "4.3.1") -> str:
-    """What one of Kafka's command-line tools prints. Raises: AssertionError when it fails."""
+    """What one of Kafka's command-line tools prints, on both streams, and the JVM does not. Raises: AssertionError."""
     ended = subprocess.run(
         [str(ROOT / "tools" / "kafka"), "run", name, *map(str, words)],
         env={"KAFKA_VERSION": version, "KAFKA_HEAP": "128m", **_environment()},
@@ -81,7 +82,8 @@ def tool(name: str, *words: object, version: str = "4.3.1") -> str:
         check=False,
     )
     assert ended.returncode == 0, f"{name} {words}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}"
-    return ended.stdout + ended.stderr
+    # A JVM says on the second stream which options it has found in the environment.
+    return ended.stdout + re.sub(r"^Picked up .*\n", "", ended.stderr, flags=re.MULTILINE)
 
 
 def _environment() -> dict[str, str]:
