@@ -1,4 +1,4 @@
-"""The wheel: the rooms go inside the one package that an installation claims, which is written there (D16).
+"""The wheel: the rooms go inside the one package that an installation claims (D16).
 
 In a checkout the rooms are top-level packages, `broker`, `storage` and so on, which other software has too. In the
 wheel they are `kohort.rooms.broker` and so on: every `from ROOM... import` of theirs is rewritten, which is all it

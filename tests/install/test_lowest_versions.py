@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.support.broker_process import QUICK_GROUPS, ROOT, Kohort, eventually
+from tests.support.environments import clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("install")]
 UV = Path(sys.executable).with_name("uv")
 
 
 class Lowest(Kohort):
-    """A broker of the installed package."""
+    """A broker of the environment whose `bin` is named, not of the checkout."""
 
-    bin: Path
+    def __init__(self, programs: Path, folder: Path, settings: Mapping[str, object]) -> None:
+        super().__init__(folder, settings, environment={"PYTHONPATH": "", "PYTHONSAFEPATH": "1"})
+        self.root = folder
+        self._python = programs / "python"
 
     def command(self) -> list[str]:
-        return [str(self.bin / "python"), *super().command()[1:]]
+        return [str(self._python), *super().command()[1:]]
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` of an environment with `kohort[cli]` and the oldest of each package that it names."""
     folder = tmp_path_factory.mktemp("lowest")
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for words in (
         ["venv", "--python", sys.executable, folder],
         ["pip", "install", "--python", folder / "bin" / "python", "--resolution", "lowest-direct", f"{ROOT}[cli]"],
     ):
-        done = subprocess.run([UV, *words], env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run([UV, *words], env=clean_environment(), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     return folder / "bin"
 
 
 def test_groups_form_and_are_told_of_with_the_oldest_versions(programs: Path, tmp_path: Path) -> None:
     """Groups of both protocols, which read records of every codec, and the verbs that tell of them."""
-    broker = Lowest(tmp_path, {**QUICK_GROUPS, "num.partitions": 2})
-    broker.bin, broker.root, broker.environment = programs, tmp_path, {"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
-    with broker:
+    with Lowest(programs, tmp_path, {**QUICK_GROUPS, "num.partitions": 2}) as broker:
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             producer = Producer({"bootstrap.servers": broker.address, "compression.type": codec})
             producer.produce("orders", b"x" * 1_000)
@@ -87,9 +88,8 @@ def test_a_certificate_is_made_and_used_with_the_oldest_versions(programs: Path,
     keys = tmp_path / "keys"
     printed = _run_words([programs / "kohort", "certificates", keys], tmp_path)
     settings = dict(line.split("=", 1) for line in printed.splitlines() if line.startswith("ssl."))
-    broker = Lowest(tmp_path / "broker", settings)
+    broker = Lowest(programs, tmp_path / "broker", settings)
     broker.settings["listeners"] = f"SSL://127.0.0.1:{broker.port}"
-    broker.bin, broker.root, broker.environment = programs, tmp_path, {"PYTHONPATH": "", "PYTHONSAFEPATH": "1"}
     with broker:
         client = {"bootstrap.servers": broker.address, "security.protocol": "SSL"}
         producer = Producer({**client, "ssl.ca.location": str(keys / "authority.crt")})
@@ -102,7 +102,8 @@ def _run(programs: Path, broker: Kohort, folder: Path, verb: str, *words: str) -
 
 
 def _run_words(words: list[str | Path], folder: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=clean_environment(), capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,7 +1,6 @@
 """What is installed claims one name, and works beside software that has the rooms' names."""
 
 import ast
-import os
 import re
 import shlex
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from hatch_build import project_urls
 from tests.kohort.testing.test_page import PAGE, write_examples
 from tests.support.broker_process import ROOT, eventually
+from tests.support.environments import clean_environment
 
 pytestmark = pytest.mark.usefixtures("parser_alone")
 
@@ -87,10 +87,6 @@ def environment(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_projects_pages_are_those_of_its_repository(remote: str, home: str | None):
     assert project_urls(remote).get("Homepage") == home
-
-
-def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
 
 @pytest.fixture

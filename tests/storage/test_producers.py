@@ -113,7 +113,7 @@ def test_plain_data_inside_a_transaction_and_unverified_ones_are_refused() -> No
     assert code(verdict(None, 5, transactional=True, verification=second, guard=second)) == OUT_OF_ORDER
 
 
-def test_an_epoch_that_is_fenced_is_answered_before_verification_is_missed() -> None:
+def test_an_epoch_that_is_fenced_is_refused_as_such_before_verification_is_missed() -> None:
     """Its producer can go on after an abort, where INVALID_TXN_STATE ends it."""
     entry = state((0, 1), epoch=3)
     assert code(verdict(entry, 1, epoch=2, transactional=True, verify=True)) == ErrorCode.INVALID_PRODUCER_EPOCH

@@ -29,7 +29,7 @@ def slow() -> Leading:
     return broker
 
 
-def test_a_commit_that_is_not_on_disk_in_time_is_answered_and_counts_when_it_is():
+def test_a_commit_that_is_not_on_disk_in_time_is_refused_and_counts_when_it_is():
     broker = slow()
     answer = broker.commit("g", 7)
     broker.runtime.advance(TIMEOUT_MS - 1)

@@ -270,7 +270,7 @@ every_api = pytest.mark.parametrize("key", sorted(set(HANDLERS) - OPEN), ids=lam
 
 
 @every_api
-def test_who_may_nothing_is_answered_by_every_api(asked: Asked, key: int) -> None:
+def test_who_may_nothing_is_refused_by_every_api(asked: Asked, key: int) -> None:
     """SE34: in its oldest and its newest version some question is asked, and only a refusal, or nothing, comes."""
     assert key in CHECKS, "what does it check? add it to the table"
     for version in {APIS[key].served[0], APIS[key].served[1]}:

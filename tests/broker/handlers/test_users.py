@@ -146,7 +146,7 @@ def test_a_credential_does_not_show_itself() -> None:
     assert repr(made) == "ScramCredential([hidden], iterations=4096)"
 
 
-def test_who_may_not_ask_for_all_users_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_not_ask_for_all_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SE52: Kafka never answers this."""
     monkeypatch.setattr(users, "authorize", lambda *_: False)
     answer = Desk(tmp_path).ask(
