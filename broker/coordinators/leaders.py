@@ -9,6 +9,7 @@ Source: Kafka's GroupCoordinatorService and TransactionCoordinator, which do the
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from broker.coordinators.batches import LeaderState
@@ -182,27 +183,28 @@ class Leaders(Generic[ShardT]):
         noun = self._tenant.noun
         after_ms = self._load_after_ms.get(leader.index, RELOAD_AFTER_MS)
         self._load_after_ms[leader.index] = min(after_ms * 2, _RELOAD_AT_LEAST_EVERY_MS)
+        again_ms = self._runtime.now_ms() + after_ms
+        self._runtime.timers.set(("load", noun, leader.index), again_ms, partial(self._load_again, leader))
 
-        def again() -> None:
-            if self._is_waiting(leader):
-                self._partitions.open_once_more(self._topic, leader.index, opened)
+    def _load_again(self, leader: Leader[ShardT]) -> None:
+        if self._is_waiting(leader):
+            self._partitions.open_once_more(self._topic, leader.index, partial(self._load_opened, leader))
 
-        def opened() -> None:
-            if not self._is_waiting(leader):
+    def _load_opened(self, leader: Leader[ShardT]) -> None:
+        if not self._is_waiting(leader):
+            return
+        noun = self._tenant.noun
+        try:
+            partition = self._partitions.opened(self._topic, leader.index)
+            if partition is None:
+                self._load_failed(leader)
                 return
-            try:
-                partition = self._partitions.opened(self._topic, leader.index)
-                if partition is None:
-                    self._load_failed(leader)
-                    return
-                leader.shard.topics = self._catalogue.image
-                leader.load(partition, self._load_buffer_bytes)
-            except Exception:
-                log.exception(f"{noun}_load_failed", partition=leader.index)
-            if leader.state is LeaderState.ACTIVE:
-                log.warning(f"{noun}_load_made_up_for", partition=leader.index, loaded=len(leader.shard.states))
-
-        self._runtime.timers.set(("load", noun, leader.index), self._runtime.now_ms() + after_ms, again)
+            leader.shard.topics = self._catalogue.image
+            leader.load(partition, self._load_buffer_bytes)
+        except Exception:
+            log.exception(f"{noun}_load_failed", partition=leader.index)
+        if leader.state is LeaderState.ACTIVE:
+            log.warning(f"{noun}_load_made_up_for", partition=leader.index, loaded=len(leader.shard.states))
 
     def is_current(self, leader: Leader[ShardT]) -> bool:
         """Whether the leader still leads its partition: the topic may have been deleted."""

@@ -211,7 +211,7 @@ def delete_acls(broker: Broker, context: RequestContext, request: DeleteAclsRequ
 
         broker.catalogue.delete_acls(gone, answer)
 
-    broker.runtime.in_slices(steps(), remove, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    broker.runtime.in_slices(steps(), remove, deferred.fail, owner=context.session, wanted=deferred.is_wanted)
     deferred.raise_failure()
     return deferred
 

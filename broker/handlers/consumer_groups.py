@@ -189,14 +189,9 @@ def consumer_group_describe(
 ) -> Deferred | ConsumerGroupDescribeResponse:
     """State, epochs and members of each group asked for."""
     names = request.group_ids
-
-    def respond(results: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(groups=results)
-
     if not is_on(broker):
-        refuse = partial(_refused, error=ErrorCode.UNSUPPORTED_VERSION)
-        return one_by_one(broker, context, names, refuse, respond)
-    gathering = Gathering(len(names), respond)
+        return one_by_one(broker, context, names, _unsupported, _all_described)
+    gathering = Gathering(len(names), _all_described)
 
     def describe(index: int) -> None:
         group_id = names[index]
@@ -207,6 +202,14 @@ def consumer_group_describe(
         broker.groups.leader_of(group_id).submit(DescribeConsumerGroup(group_id, part))
 
     return gathered(broker, context, gathering, len(names), describe, once=names)
+
+
+def _all_described(results: list[DescribedConsumerGroup]) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=results)
+
+
+def _unsupported(group_id: str) -> DescribedConsumerGroup:
+    return _refused(group_id, ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _refused(group_id: str, error: ErrorCode) -> DescribedConsumerGroup:

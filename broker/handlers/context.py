@@ -178,6 +178,10 @@ class Deferred:
             finally:
                 del error  # it knows this frame: together they, and the request, would wait for the garbage collector
 
+    def is_wanted(self) -> bool:
+        """Whether its connection is still there."""
+        return not self.gone
+
     def abandon(self) -> None:
         """Called by the connection when it closes with this answer outstanding."""
         if self.gone:

@@ -72,7 +72,7 @@ class Divided:
             _nothing,
             deferred.fail,
             owner=context.session,
-            wanted=lambda: not deferred.gone,
+            wanted=deferred.is_wanted,
         )
         deferred.raise_failure()
         return deferred
@@ -99,7 +99,7 @@ class Divided:
                 deferred.complete,
                 deferred.fail,
                 owner=context.session,
-                wanted=lambda: not deferred.gone,
+                wanted=deferred.is_wanted,
             )
 
         gathering = Gathering(len(continued), respond)

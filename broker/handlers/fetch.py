@@ -245,7 +245,7 @@ class _Reading:
                 done()
 
         self.broker.runtime.in_slices(
-            self._steps(), read, deferred.fail, owner=self.context.session, wanted=lambda: not deferred.gone
+            self._steps(), read, deferred.fail, owner=self.context.session, wanted=deferred.is_wanted
         )
 
     @property

@@ -73,9 +73,7 @@ def sliced(broker: Broker, context: RequestContext, steps: Steps[Response]) -> R
     """
     deferred = Deferred()
     deferred.holds = True
-    broker.runtime.in_slices(
-        steps, deferred.complete, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
-    )
+    broker.runtime.in_slices(steps, deferred.complete, deferred.fail, owner=context.session, wanted=deferred.is_wanted)
     deferred.raise_failure()
     return cast("Response", deferred.response) if deferred.done else deferred
 
@@ -186,7 +184,7 @@ def each(count: int, ask: Callable[[int], None]) -> Steps[None]:
 
 def deferring(broker: Broker, context: RequestContext, deferred: Deferred, steps: Steps[None]) -> Deferred:
     """`deferred`, which `steps` see to, in slices."""
-    broker.runtime.in_slices(steps, _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
+    broker.runtime.in_slices(steps, _nothing, deferred.fail, owner=context.session, wanted=deferred.is_wanted)
     deferred.raise_failure()
     return deferred
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.broker import Broker
+    from broker.groups.groups import GroupLeader
     from broker.handlers.context import RequestContext
     from coordinator.outcome import ReplyTo
     from coordinator.shard import Shard
@@ -277,14 +278,8 @@ class _Part(Generic[T]):
 def describe_groups(broker: Broker, context: RequestContext, request: DescribeGroupsRequest) -> Deferred:
     """State and members of each group asked for."""
     names = request.groups
-    gathering: Gathering[DescribedGroup] = Gathering(len(names), lambda results: DescribeGroupsResponse(groups=results))
-
-    def with_operations(described: DescribedGroup) -> DescribedGroup:
-        if described.error_code == ErrorCode.NONE:
-            described.authorized_operations = authorized_operations(context, _GROUP_RESOURCE, described.group_id)
-        return described
-
-    shape = with_operations if request.include_authorized_operations else None
+    gathering: Gathering[DescribedGroup] = Gathering(len(names), _all_described)
+    shape = partial(_with_operations, context) if request.include_authorized_operations else None
 
     def describe(index: int) -> None:
         group_id = names[index]
@@ -297,12 +292,20 @@ def describe_groups(broker: Broker, context: RequestContext, request: DescribeGr
     return gathered(broker, context, gathering, len(names), describe, once=names)
 
 
+def _all_described(results: list[DescribedGroup]) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=results)
+
+
+def _with_operations(context: RequestContext, described: DescribedGroup) -> DescribedGroup:
+    if described.error_code == ErrorCode.NONE:
+        described.authorized_operations = authorized_operations(context, _GROUP_RESOURCE, described.group_id)
+    return described
+
+
 def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroupsRequest) -> Deferred:
     """Remove groups that have no members, with their offsets."""
     names = list(dict.fromkeys(request.groups_names))
-    gathering: Gathering[DeletableGroupResult] = Gathering(
-        len(names), lambda results: DeleteGroupsResponse(results=results)
-    )
+    gathering: Gathering[DeletableGroupResult] = Gathering(len(names), _all_deleted)
 
     def delete(index: int) -> None:
         group_id = names[index]
@@ -316,36 +319,36 @@ def delete_groups(broker: Broker, context: RequestContext, request: DeleteGroups
     return gathered(broker, context, gathering, len(names), delete)
 
 
+def _all_deleted(results: list[DeletableGroupResult]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=results)
+
+
 def list_groups(broker: Broker, context: RequestContext, request: ListGroupsRequest) -> Deferred:
     """Every group, or those in one of the states and of one of the types asked for."""
     leaders = broker.groups.leaders
+    in_slices = partial(broker.runtime.in_slices, owner=context.session)
     deferred = Deferred()
-
-    def respond(parts: list[list[ListedGroup]]) -> None:
-        for leader in leaders:
-            if leader.state is LeaderState.LOADING:
-                deferred.complete(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-                return
-        broker.runtime.in_slices(
-            _visible(context, parts), deferred.complete, deferred.fail, owner=context.session, wanted=wanted
-        )
-
-    def wanted() -> bool:
-        return not deferred.gone
+    gathering = Gathering(len(leaders), partial(_all_listed, in_slices, context, leaders, deferred))
 
     def settled(index: int, shard: Shard) -> None:
-        broker.runtime.in_slices(
-            _listed(shard, request),
-            partial(gathering.put, index),
-            deferred.fail,
-            owner=context.session,
-            wanted=wanted,
-        )
+        in_slices(_listed(shard, request), partial(gathering.put, index), deferred.fail, wanted=deferred.is_wanted)
 
-    gathering = Gathering(len(leaders), respond)
     for index, leader in enumerate(leaders):
         leader.when_settled(partial(settled, index, leader.shard))
     return deferred
+
+
+def _all_listed(
+    in_slices: Callable[..., None],
+    context: RequestContext,
+    leaders: list[GroupLeader],
+    deferred: Deferred,
+    parts: list[list[ListedGroup]],
+) -> None:
+    if any(leader.state is LeaderState.LOADING for leader in leaders):
+        deferred.complete(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    else:
+        in_slices(_visible(context, parts), deferred.complete, deferred.fail, wanted=deferred.is_wanted)
 
 
 def _listed(shard: Shard, request: ListGroupsRequest) -> Steps[list[ListedGroup]]:

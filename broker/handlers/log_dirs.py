@@ -134,9 +134,7 @@ def alter_replica_log_dirs(broker: Broker, context: RequestContext, request: Alt
         yield from each(len(keys), ask)
 
     def in_turns(steps: Steps[T], finished: Callable[[T], None]) -> None:
-        broker.runtime.in_slices(
-            steps, finished, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
-        )
+        broker.runtime.in_slices(steps, finished, deferred.fail, owner=context.session, wanted=deferred.is_wanted)
 
     in_turns(begin(), lambda _: None)
     deferred.raise_failure()

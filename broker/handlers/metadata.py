@@ -75,7 +75,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
             deferred.complete,
             deferred.fail,
             owner=context.session,
-            wanted=lambda: not deferred.gone,
+            wanted=deferred.is_wanted,
         )
 
     def create(missing: list[str]) -> None:
@@ -98,7 +98,7 @@ def metadata(broker: Broker, context: RequestContext, request: MetadataRequest) 
         create,
         deferred.fail,
         owner=context.session,
-        wanted=lambda: not deferred.gone,
+        wanted=deferred.is_wanted,
     )
     deferred.raise_failure()
     return cast("MetadataResponse", deferred.response) if deferred.done else deferred

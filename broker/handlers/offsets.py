@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.handlers.authorizer import Operation, ResourceType, authorize, authorize_by_name, probe
 from broker.handlers.context import Deferred
 from broker.handlers.dividing import Divided
-from broker.handlers.gathering import PACE, Gathering, refuse_repetition
+from broker.handlers.gathering import PACE, Gathering, deferring, refuse_repetition
 from broker.handlers.groups import _Part
 from broker.loop.slices import InThread, Steps
 from coordinator.offsets.commit import all_partitions
@@ -91,18 +91,18 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
                 for topic in request.topics
             ]
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-        gathering: Gathering[OffsetFetchResponseGroup] = Gathering(
-            1, lambda results: _single_group(version, request, results[0])
-        )
+        respond: Callable[[list[OffsetFetchResponseGroup]], OffsetFetchResponse]
+        respond = partial(_single_group, version, request)
     else:
         groups = request.groups
-        gathering = Gathering(len(groups), lambda results: OffsetFetchResponse(groups=results))
-    deferred = gathering.deferred
+        respond = _several_groups
+    count = len(groups)
+    gathering = Gathering(count, respond)
 
     def steps() -> Steps[None]:
         # What is asked of a group partition by partition may be spread over entries; all of it, once is enough.
         whole = (requested.group_id if requested.topics is None else id(requested) for requested in groups)
-        yield from refuse_repetition(whole, len(groups))
+        yield from refuse_repetition(whole, count)
         for index, requested in enumerate(groups):
             part = _Part(gathering, index)
             if _is_short(requested):
@@ -112,13 +112,7 @@ def offset_fetch(broker: Broker, context: RequestContext, request: OffsetFetchRe
             if index % PACE == PACE - 1:
                 yield None
 
-    broker.runtime.in_slices(steps(), _nothing, deferred.fail, owner=context.session, wanted=lambda: not deferred.gone)
-    deferred.raise_failure()
-    return deferred
-
-
-def _nothing(_: None) -> None:
-    """Results come by themselves."""
+    return deferring(broker, context, gathering.deferred, steps())
 
 
 def _no_handler(_broker: Broker, _context: RequestContext, _request: OffsetFetchRequestGroup) -> None:
@@ -144,14 +138,16 @@ def _fetch_in_parts(
 ) -> Steps[None]:
     """The offsets of very many partitions of one group, some at a time."""
     parts: list[tuple[OffsetFetchRequestGroup, bool]] = yield InThread(lambda: _TOPICS.divide(requested))
-
-    def respond(answers: list[OffsetFetchResponseGroup]) -> None:
-        reply_to.complete(_TOPICS.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
-
-    gathering = Gathering(len(parts), respond)
+    gathering = Gathering(len(parts), partial(_join_parts, reply_to, parts))
     for index, (part, _) in enumerate(parts):
         _fetch_group(broker, context, part, require_stable=require_stable, reply_to=_Part(gathering, index))
         yield None
+
+
+def _join_parts(
+    reply_to: ReplyTo, parts: list[tuple[OffsetFetchRequestGroup, bool]], answers: list[OffsetFetchResponseGroup]
+) -> None:
+    reply_to.complete(_TOPICS.join([(answer, part[1]) for answer, part in zip(answers, parts, strict=True)]))
 
 
 def _fetch_group(
@@ -198,8 +194,15 @@ class _Visible:
         self._reply_to.complete(group)
 
 
-def _single_group(version: int, request: OffsetFetchRequest, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+def _several_groups(results: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=results)
+
+
+def _single_group(
+    version: int, request: OffsetFetchRequest, results: list[OffsetFetchResponseGroup]
+) -> OffsetFetchResponse:
     """The answer of versions 1 to 7. Version 1 has no error of its own, so every partition carries it."""
+    (group,) = results
     if group.error_code == ErrorCode.NONE or version >= 2:
         topics = [
             OffsetFetchResponseTopic(

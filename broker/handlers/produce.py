@@ -9,6 +9,7 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.catalogue.topics_image import INTERNAL_TOPICS
@@ -77,18 +78,21 @@ def _produce_transactional(
         return _append(broker, context, request, refuse_all, None)
     producer_id, epoch = producers.pop()
     deferred = Deferred()
-
-    def verified(permits: Permits) -> None:
-        try:
-            response = _append(broker, context, request, None, for_produce(permits, context.version), deferred)
-        except CloseConnection as verdict:
-            deferred.complete(verdict.with_traceback(None))  # whose frames hold this promise, and the request
-            return
-        if not isinstance(response, Deferred):  # the answer, or none: else it is this very one
-            deferred.complete(response)
-
+    verified = partial(_append_verified, broker, context, request, deferred)
     broker.verifier.ask(question(transactional_id, producer_id, epoch, wanted, verified, context.version))
     return deferred
+
+
+def _append_verified(
+    broker: Broker, context: RequestContext, request: ProduceRequest, deferred: Deferred, permits: Permits
+) -> None:
+    try:
+        response = _append(broker, context, request, None, for_produce(permits, context.version), deferred)
+    except CloseConnection as verdict:
+        deferred.complete(verdict.with_traceback(None))  # whose frames hold this promise, and the request
+        return
+    if not isinstance(response, Deferred):  # the answer, or none: else it is this very one
+        deferred.complete(response)
 
 
 def _append(

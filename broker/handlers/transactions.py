@@ -316,7 +316,7 @@ def list_transactions(
 
     deferred = Deferred()
     in_slices = partial(
-        broker.runtime.in_slices, failed=deferred.fail, owner=context.session, wanted=lambda: not deferred.gone
+        broker.runtime.in_slices, failed=deferred.fail, owner=context.session, wanted=deferred.is_wanted
     )
 
     def respond(parts: list[list[ListedTransaction]]) -> None:

@@ -32,7 +32,7 @@ from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from broker.catalogue.topics_image import Topic, TopicsImage
@@ -260,23 +260,24 @@ class Partitions:
     def open_in_thread(self, work: list[tuple[Topic, int]], done: Callable[[], None]) -> None:
         """Open these logs in a worker thread; `done()` when they are there. Until then they are loading."""
         self.loading.update((topic.name, index) for topic, index in work)
-
-        def finish(opened: list[Opened]) -> None:
-            for (topic, index), result in zip(work, opened, strict=True):
-                key = topic.name, index
-                self.loading.discard(key)
-                current = self._topics.get(topic.name)
-                if current is None or current.topic_id != topic.topic_id or key in self._partitions:
-                    continue  # deleted meanwhile, and perhaps made again: this is not the log of the new one
-                with suppress(PartitionFailed):  # which `failures` keeps, and a line has said
-                    self._install(current, index, result)
-            done()
-
         self.runtime.in_thread(
             lambda: [self.open_log(topic, index) for topic, index in work],
-            finish,
-            lambda error: finish([error] * len(work)),
+            lambda opened: self._opened_in_thread(work, opened, done),
+            lambda error: self._opened_in_thread(work, [error] * len(work), done),
         )
+
+    def _opened_in_thread(
+        self, work: list[tuple[Topic, int]], opened: Sequence[Opened], done: Callable[[], None]
+    ) -> None:
+        for (topic, index), result in zip(work, opened, strict=True):
+            key = topic.name, index
+            self.loading.discard(key)
+            current = self._topics.get(topic.name)
+            if current is None or current.topic_id != topic.topic_id or key in self._partitions:
+                continue  # deleted meanwhile, and perhaps made again: this is not the log of the new one
+            with suppress(PartitionFailed):  # which `failures` keeps, and a line has said
+                self._install(current, index, result)
+        done()
 
     def _install(self, topic: Topic, index: int, opened: Opened) -> Partition:
         key = topic.name, index

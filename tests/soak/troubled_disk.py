@@ -2,7 +2,8 @@
 
 `full` refuses to write, `slow` takes a fiftieth of a second for each fsync; anything else, or no file, is a good disk.
 What `KOHORT_SOAK_PLANTED` names, of `tests.soak.planted`, is wrong with the broker from its start. It says what its
-memory is made of when it is asked (`tests.soak.anatomy`).
+memory is made of when it is asked (`tests.soak.anatomy`). As with `make run`, it is native code where `make compiled`
+was run.
 """
 
 import errno
@@ -13,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storage.files import DISK
-from tests.soak import anatomy
-from tests.soak.planted import PLANTED
+from kohort._checkout import open_rooms
+
+open_rooms()  # before one is imported: they all are of one tree
+from storage.files import DISK  # noqa: E402
+from tests.soak import anatomy  # noqa: E402
 
 WRITES = ("pwrite", "mkdir")
 SYNCS = ("fsync", "fdatasync", "syncfs")
@@ -64,6 +67,8 @@ if __name__ == "__main__":
     trouble(Mood(mood))
     anatomy.answer(anatomy.beside(mood))
     if os.environ.get("KOHORT_SOAK_PLANTED"):
+        from tests.soak.planted import PLANTED
+
         PLANTED[os.environ["KOHORT_SOAK_PLANTED"]]()
     from kohort.__main__ import main
 

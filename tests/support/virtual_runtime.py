@@ -86,15 +86,20 @@ class VirtualRuntime(Runtime):
         """End this turn and those that were asked for; with eager workers their work and its results too."""
         self._drain()
         for _ in range(self._rounds):
-            if self._next:
-                callbacks, self._next = self._next, []
-                for callback in callbacks:
-                    callback()
-                self._drain()
-            if self._eager_workers and self.works:
-                self.run_work()
-            elif not self._next:
+            self.step()
+            if not self._next and not (self._eager_workers and self.works):
                 break
+
+    def step(self) -> None:
+        """End this turn and no other one; with eager workers the oldest work is done after it."""
+        self._drain()
+        if self._next:
+            callbacks, self._next = self._next, []
+            for callback in callbacks:
+                callback()
+            self._drain()
+        if self._eager_workers and self.works:
+            self.run_work()
 
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass; timers run at their own moments."""

@@ -17,6 +17,7 @@ from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.schema.declaration import Struct
 from tests.broker.handlers.test_produce import REFUSED
 from tests.fuzz import target
 from tests.fuzz.frames import Frames
@@ -31,14 +32,18 @@ if TYPE_CHECKING:
 
 @contextmanager
 def nothing_left_to_collect(*kinds: type) -> Iterator[None]:
-    """Fails when what runs inside leaves some of these in reference cycles, or frames."""
+    """Fails when what runs inside leaves some of these in reference cycles, or messages, frames and their like."""
     gc.collect()
     gc.disable()
     try:
         yield
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
-        found = [thing for thing in gc.garbage if isinstance(thing, (FrameType, *kinds))]
+        found = [
+            thing
+            for thing in gc.garbage
+            if isinstance(thing, (FrameType, Struct, Deferred, *kinds)) or type(thing).__name__.endswith("_env")
+        ]  # the variables of a native function are in its `_env`, where its nested functions use them
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
@@ -69,6 +74,18 @@ def test_a_transactional_produce_that_nobody_answers_is_gone_when_it_is_refused(
         refused = plane.produce_request("t", records, version=11, acks=0, transactional_id="tx")
         assert isinstance(plane.answer(refused), CloseConnection)
         del refused
+
+
+def test_a_transactional_produce_is_gone_with_its_answer(tmp_path: Path) -> None:
+    plane = DataPlane(tmp_path / "data")
+    plane.create("t")
+    plane.broker.verifier.coordinator = coordinator = FakeCoordinator()
+    coordinator.begin("tx", 7, 0, ("t", 0))
+    records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    with nothing_left_to_collect():
+        answer = plane.answer(plane.produce_request("t", records, version=11, transactional_id="tx"))
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        del answer
 
 
 def test_an_error_that_a_partition_keeps_does_not_keep_who_met_it(tmp_path: Path) -> None:
