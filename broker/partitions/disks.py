@@ -41,6 +41,8 @@ class Disks:
         self.offline: dict[Path, str] = dict(away)
         self.on_change: Callable[[Path], None] = lambda _: None
         """Called with a directory that has gone offline or come back."""
+        self.returned: set[Path] = set()
+        """Those that have come back since the start: perhaps as another file system."""
         self._runtime = runtime
         self._ids = {path: directory_id for directory_id, path in directories.items()}
         self._looking: set[Path] = set()
@@ -82,5 +84,6 @@ class Disks:
                 self.on_change(directory)
         elif was_offline:
             del self.offline[directory]
+            self.returned.add(directory)
             log.warning("log_directory_online", directory=str(directory))
             self.on_change(directory)

@@ -23,7 +23,7 @@ from storage.files import LogFile, remove_files
 from storage.reading.checkpoints import HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Mapping, Sequence
     from pathlib import Path
 
     from broker.config.settings import Settings
@@ -292,7 +292,9 @@ class LogManager:
             # One that was deleted while it was opened has no folder any more.
             if self._partitions.has(*key) and not self._partitions.is_offline(*key):
                 unclean.add(self._partitions.folder(*key).parent)
-        whole = self._whole if len(partitions) > MANY else {}
+        whole = {} if len(partitions) <= MANY else self._whole.copy()
+        for directory in self._partitions.disks.returned:
+            whole.pop(directory, None)  # what is open there may be the disk that was before
         # Closing is waiting for the disk, and the file system serves several who wait at once.
         shares = [share for at in range(CLOSERS) if (share := partitions[at::CLOSERS])]
         missing = len(shares)
@@ -309,7 +311,7 @@ class LogManager:
             done(False)
 
         for share in shares:
-            self._runtime.in_thread(partial(_close, share, sync=not whole), closed, broken)
+            self._runtime.in_thread(partial(_close, share, whole), closed, broken)
         if not shares:
             closed(set())
 
@@ -352,8 +354,11 @@ def _opened_for_syncing(directories: Sequence[Path]) -> dict[Path, LogFile]:
     return {directory: LogFile(directory, os.O_RDONLY) for directory in directories}
 
 
-def _close(partitions: list[Partition], *, sync: bool) -> set[Path]:
-    """Close these logs, durably if `sync`; the directories where that did not go well. In a worker thread."""
+def _close(partitions: list[Partition], whole: Collection[Path]) -> set[Path]:
+    """Close these logs, durably unless they lie in one of `whole`; the directories where that did not go well.
+
+    In a worker thread.
+    """
     unclean = set()
     for partition in partitions:
         directory = partition.log.directory.parent
@@ -361,7 +366,7 @@ def _close(partitions: list[Partition], *, sync: bool) -> set[Path]:
             unclean.add(directory)
             continue
         try:
-            partition.log.close(sync=sync)
+            partition.log.close(sync=directory not in whole)
         except Exception as error:
             unclean.add(directory)
             log.error("log_not_closed", topic=partition.topic, partition=partition.index, error=str(error))

@@ -8,7 +8,6 @@ Source: Kafka's LogManager, KafkaRaftServer.initializeLogDirs, MetaPropertiesEns
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,8 +84,7 @@ class LogDirectories:
         self.logs = tuple(one for one in self.logs if one is not directory)
         self._unwritten = [(one, meta) for one, meta in self._unwritten if one is not directory]
         self.away[directory.path] = str(error)
-        with suppress(OSError):
-            directory.close()
+        directory.close()
 
     def __iter__(self) -> Iterator[LogDirectory]:
         """All of them, the metadata log's too."""

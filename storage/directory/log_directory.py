@@ -118,11 +118,12 @@ class LogDirectory:
 
     def close(self) -> None:
         """Give up the lock; the file is removed, as Kafka does on a clean exit, if the disk lets it."""
-        if self._lock_fd >= 0:
+        fd, self._lock_fd = self._lock_fd, -1
+        if fd >= 0:
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink()
-            os.close(self._lock_fd)
-            self._lock_fd = -1
+            with contextlib.suppress(OSError):  # it is closed all the same
+                os.close(fd)
 
     def identity(self, *, node_id: int, new_uuid: Callable[[], bytes], cluster_id: str | None = None) -> MetaProperties:
         """The directory's `meta.properties`, made when it is new. Raises: CorruptFile, StorageError."""

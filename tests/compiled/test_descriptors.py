@@ -12,16 +12,16 @@ OWNER = "storage/files.py"  # stays interpreted; its file asks the disk with its
 
 
 def taken(source: str, path: str) -> list[int]:
-    """The lines where a descriptor is taken out of something that this function may hold last."""
+    """The lines where a descriptor is taken out of something that this function, or nobody, may hold last."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Attribute) or node.attr not in ("fd", "fileno"):
             continue
-        of_itself = isinstance(node.value, ast.Name) and node.value.id == "self"
-        allowed = (
-            of_itself and path == OWNER if node.attr == "fd" else of_itself or not isinstance(node.value, ast.Name)
-        )
-        if not allowed:
+        holder = node.value
+        while node.attr == "fileno" and isinstance(holder, ast.Attribute):
+            holder = holder.value
+        of_itself = isinstance(holder, ast.Name) and holder.id == "self"
+        if not of_itself or (node.attr == "fd" and path != OWNER):
             found.append(node.lineno)
     return found
 
@@ -39,3 +39,6 @@ def test_the_check_sees_one() -> None:
     """What it is there for."""
     assert taken("def sync(file):\n    fsync(file.fd)\n", "storage/log/partition_log.py") == [2]
     assert taken("def sync(file):\n    fsync(file.fileno())\n", OWNER) == [2]
+    assert taken("def sync(path):\n    fsync(open(path).fileno())\n", OWNER) == [2]
+    assert taken("def sync(side):\n    fsync(side.file.fileno())\n", OWNER) == [2]
+    assert taken("def sync(self):\n    fsync(self.file.fileno())\n", OWNER) == []

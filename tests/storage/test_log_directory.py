@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import subprocess
@@ -130,6 +131,24 @@ def test_a_directory_of_another_user_is_refused_with_both_users(name: str) -> No
             os.seteuid(0)
     assert "Permission denied" in str(refused.value)
     assert f"{made}/data belongs to uid 0, this process runs as uid 65534: chown it" in str(refused.value)
+
+
+def test_a_lock_is_given_up_once_whatever_the_disk_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux gives the descriptor back before it tells of an error: the number may be another file's by then."""
+    directory = LogDirectory.open(tmp_path / "data")
+    closed: list[int] = []
+    close = os.close
+
+    def refuse(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "close", refuse)
+    directory.close()
+    directory.close()
+    monkeypatch.undo()
+    assert len(closed) == 1
 
 
 def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:

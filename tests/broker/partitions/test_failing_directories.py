@@ -20,6 +20,7 @@ from broker.handlers.metadata import metadata
 from broker.http.health import what_is_missing
 from broker.http.metrics import broker_figures
 from broker.http.metrics.exposition import Scrape
+from broker.partitions import log_manager
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -223,6 +224,40 @@ def test_a_stop_marks_only_the_folders_that_work(tmp_path: Path, fail: Any) -> N
     assert whole.broker.partitions.unclean == {tmp_path / "b"}
     assert ends(whole, "t", 2) == [0, 1]
     assert whole.stop()
+
+
+def test_a_stop_makes_durable_what_lies_on_a_disk_that_another_has_replaced(
+    tmp_path: Path, fail: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptor that the start has taken of the directory is the old disk's, and `syncfs` would tell of that."""
+    monkeypatch.setattr(log_manager, "MANY", 0)
+    synced: list[str] = []
+
+    def noting(call: Callable[[int], None]) -> Callable[[int], None]:
+        def noted(descriptor: int) -> None:
+            synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+            call(descriptor)
+
+        return noted
+
+    whole = start(tmp_path)
+    whole.create("t", 2)
+    fail(tmp_path / "b")
+    with pytest.raises(KafkaError):
+        write(whole, "t", 1, b"refused")
+    whole.runtime.turn()
+    (tmp_path / "b").rename(tmp_path / "unplugged")
+    shutil.copytree(tmp_path / "unplugged", tmp_path / "b")
+    fail(None)
+    whole.runtime.advance(5_000)
+    write(whole, "t", 1, b"v")
+
+    monkeypatch.setattr(DISK, "syncfs", noting(lambda _: None), raising=False)
+    monkeypatch.setattr(DISK, "fdatasync", noting(DISK.fdatasync))
+    assert whole.stop()
+    assert str(tmp_path / "a") in synced
+    assert str(tmp_path / "unplugged") not in synced
+    assert str(tmp_path / "b" / "t-1" / f"{0:020d}.log") in synced
 
 
 def test_a_stop_ends_where_a_folder_is_none_any_more(tmp_path: Path) -> None:
