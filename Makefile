@@ -151,13 +151,15 @@ clean: ## remove what was installed and built; ./data stays
 compiled: $(VENV)/.dev ## the hot path as native code, in build/compiled, which `make run` takes from then on; docs/compiled.md
 	@$(BIN)/python -m tools.compiled $(ARGS)
 
-# What tests/compiled/not_native.txt names puts another function in a module's place, which native code does not see, or asks
-# values for what only Python's have.
-test-compiled: compiled ## the tests of the broker's rooms, its clients, its crashes and its simulation on build/compiled; minutes
-	tree=$$(realpath build/compiled) && PYTHONPATH=$$tree $(BIN)/python -m pytest -n 2 --dist loadgroup -o pythonpath="$$tree ." -m "not long" \
-	  @tests/compiled/not_native.txt tests/coordinator tests/protocol/test_codecs.py tests/protocol/test_frames.py tests/protocol/records tests/storage \
-	  tests/broker/coordinators tests/broker/groups tests/broker/handlers tests/broker/partitions tests/broker/network tests/broker/catalogue tests/replay \
-	  tests/broker/transactions tests/simulation tests/fuzz tests/crash tests/clients $(ARGS)
+# The whole suite but for the pipeline, whose work is Spark's; for images and wheels, which are built from the sources
+# whatever tree the tests run on; and for what not_native.txt names: it puts another function in a module's place, which
+# native code does not see, or asks for what only Python's functions and values have.
+NOT_NATIVE := tests/pipeline tests/compose tests/install
+test-compiled: $(VENV)/.dev ## make native code and run the tests on it; ARGS="tests/broker" for a part
+	@$(BIN)/python -m tools.compiled
+	$(if $(CI),tools/shells &&) tree=$$(realpath build/compiled) && PYTHONPATH=$$tree \
+	  $(BIN)/python -m pytest -n 2 --dist loadgroup -o pythonpath="$$tree ." -m "not long" \
+	  @tests/compiled/not_native.txt $(NOT_NATIVE:%=--ignore=%) $(ARGS)
 
 .PHONY: wheels
 wheels: $(VENV)/.dev ## a pure wheel and, where there is a C compiler, a compiled one for this platform and Python, into dist/

@@ -188,3 +188,13 @@ class Other:
     assert with_named_tuples_quoted(source) == source.replace("Mapping[str, Member]", '"Mapping[str, Member]"').replace(
         "sign_ms: int", 'sign_ms: "int"'
     )
+
+
+def test_what_native_code_is_not_tested_with_is_there() -> None:
+    """Who renames or removes such a test does so in the list, too, which is sorted."""
+    lines = (ROOT / "tests" / "compiled" / "not_native.txt").read_text().splitlines()
+    assert lines == sorted(set(lines))
+    for line in lines:
+        file, _, test = line.partition("=")[2].partition("::")
+        assert (ROOT / file).is_file(), line
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), line
