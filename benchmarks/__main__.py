@@ -13,6 +13,7 @@ QUESTIONS = (
     "scrape",
     "hostile",
     "crowd",
+    "many",
     "security",
     "loop_time",
 )

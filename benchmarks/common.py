@@ -134,6 +134,11 @@ def drop_from_page_cache(folder: Path) -> None:
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def is_compiled(broker: BrokerProcess) -> bool:
+    """Whether native code answers, as its ready line says."""
+    return "(compiled, " in broker.log()
+
+
 def median(figures: Sequence[float]) -> float:
     """The middle one."""
     return statistics.median(figures)

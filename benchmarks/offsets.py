@@ -26,16 +26,18 @@ PARTITIONS = 100  # of the topic that offsets are committed for: so many records
 GROUPS = 10_000  # that lie over all partitions of the log
 
 
-def commit_records(broker: BrokerProcess, count: int, group: str | None) -> None:
-    """Write `count` offset records: of one group (one partition of the log), or of `GROUPS` in turn."""
+def commit_records(
+    broker: BrokerProcess, count: int, group: str | None, *, groups: int = GROUPS, partitions: int = PARTITIONS
+) -> None:
+    """Write `count` offset records: of one group (one partition of the log), or of `groups` in turn."""
     written = 0
     with Wire(broker.address) as wire:
         in_flight = 0
         while written < count or in_flight:
             if written < count:
-                name = group or f"bench-{written // PARTITIONS % GROUPS}"
-                wire.send_commit(name, "bench", dict.fromkeys(range(PARTITIONS), written))
-                written, in_flight = written + PARTITIONS, in_flight + 1
+                name = group or f"bench-{written // partitions % groups}"
+                wire.send_commit(name, "bench", dict.fromkeys(range(partitions), written))
+                written, in_flight = written + partitions, in_flight + 1
             if in_flight >= 20 or written >= count:
                 wire.receive()
                 in_flight -= 1
