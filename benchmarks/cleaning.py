@@ -64,7 +64,7 @@ def main() -> None:
             create_topic(broker, "plain", 1)
             create_topic(broker, "compacted", 1, **BUSY_CLEANER)
             heartbeat_p99_us(broker)  # warms it up
-            idle.figures[broker.name] = median([heartbeat_p99_us(broker) for _ in range(options.rounds)])
+            idle.take(broker.name, [heartbeat_p99_us(broker) for _ in range(options.rounds)])
             for row, topic in ((plain, "plain"), (cleaned, "compacted")):
                 row.figures[broker.name] = median(
                     [while_producing(broker, topic, options.records) for _ in range(options.rounds)]

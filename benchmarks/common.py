@@ -38,6 +38,12 @@ class Row:
     figures: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     more_is_better: bool = False
+    spread: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def take(self, name: str, figures: Sequence[float]) -> None:
+        """The median of a broker's rounds, and the least and the most of them."""
+        self.figures[name] = median(figures)
+        self.spread[name] = min(figures), max(figures)
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -51,6 +57,11 @@ def arguments(description: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--only", choices=list(PEERS), help="measure this broker alone")
     parser.add_argument("--rounds", type=int, default=3, help="every figure is the median of so many (3)")
+    parser.add_argument(
+        "--awake", action="store_true",
+        help="have a loop at idle priority on each core: a virtual processor that halts takes longer to wake than a "
+        "lone request",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="append the rows to this file, one JSON object a line")
     return parser
 
@@ -104,10 +115,24 @@ def brokers(
     """Each kind of broker started on a fresh directory; ended and swept away afterwards."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder, contextlib.ExitStack() as stack:
+        if options.awake:
+            stack.enter_context(_awake())
         yield [
             stack.enter_context(kind(Path(folder) / kind.name, {**SETTINGS, **settings}))
             for kind in kinds(options, among)
         ]
+
+
+@contextlib.contextmanager
+def _awake() -> Iterator[None]:
+    words = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
+    loops = [subprocess.Popen([sys.executable, "-c", words]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def create_topic(broker: BrokerProcess, name: str, partitions: int, **configs: str) -> None:
@@ -163,7 +188,10 @@ def machine() -> str:
 
 
 def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
-    """Print the table, ratios where both were measured; append it to `--json`."""
+    """Print the table, ratios where both were measured; append it to `--json`.
+
+    In brackets: the least and the most of the rounds.
+    """
     names = [kind.name for kind in kinds(options, tuple(PEERS)) if any(kind.name in row.figures for row in rows)]
     others = names[1:]
     heads = ["", *names, *(f"kohort / {name}" for name in others), "budget"]
@@ -172,8 +200,10 @@ def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
         cells = [row.question]
         for name in names:
             figure = row.figures.get(name)
-            note = f" ({row.notes[name]})" if name in row.notes else ""
-            cells.append("-" if figure is None else f"{figure:,.{digits(figure)}f} {row.unit}{note}")
+            notes = [f"{shown(low)} to {shown(high)}" for low, high in [row.spread.get(name, (0, 0))] if low < high]
+            notes += [row.notes[name]] if name in row.notes else []
+            more = f" ({'; '.join(notes)})" if notes else ""
+            cells.append("-" if figure is None else f"{shown(figure)} {row.unit}{more}")
         for name in others:
             peer = row.figures.get(name)
             cells.append(f"{row.figures['kohort'] / peer:.2f}" if peer else "-")
@@ -185,7 +215,13 @@ def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
     if options.json:
         with options.json.open("a") as file:
             for row in rows:
-                file.write(json.dumps({"question": row.question, "unit": row.unit, **row.figures}) + "\n")
+                said = {"question": row.question, "unit": row.unit, **row.figures, "spread": row.spread}
+                file.write(json.dumps(said) + "\n")
+
+
+def shown(figure: float) -> str:
+    """For people."""
+    return f"{figure:,.{digits(figure)}f}"
 
 
 def digits(figure: float) -> int:

@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 
-from benchmarks.common import HERE, Row, arguments, brokers, create_topic, machine, median, show
+from benchmarks.common import HERE, Row, arguments, brokers, create_topic, machine, show
 from tests.support.golang import program
 
 QUESTIONS = {"join": "{} members have joined", "settle": "and are settled", "lose": "and are again, when one has left"}
@@ -52,12 +52,12 @@ def main() -> None:
                 time_row = Row(question.format(f"{members:,}"), "s", "< Kafka")
                 longest_row = Row("the longest heartbeat of it", "ms")
                 for name, answers in counted.items():
-                    time_row.figures[name] = median([answer[f"{key}_s"] for answer in answers])
-                    longest_row.figures[name] = median([answer[f"{key}_longest_ms"] for answer in answers])
+                    time_row.take(name, [answer[f"{key}_s"] for answer in answers])
+                    longest_row.take(name, [answer[f"{key}_longest_ms"] for answer in answers])
                 rows += [time_row, longest_row]
             cpu_row = Row("the broker's CPU for all of it", "s")
             for name, answers in counted.items():
-                cpu_row.figures[name] = median([answer["cpu_s"] for answer in answers])
+                cpu_row.take(name, [answer["cpu_s"] for answer in answers])
             rows.append(cpu_row)
     print(f"\n{machine()}; {options.partitions:,} partitions, median of {options.rounds}\n")
     show(rows, options)

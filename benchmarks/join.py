@@ -1,6 +1,6 @@
 """How long do 1,000 members take to be in one generation of one group, each on a connection of its own?"""
 
-from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, median, show
+from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, show
 
 BUDGETS = {1_000: "<= 0.06", 10_000: "<= 1.5"}
 GROUPS_OF_ANY_SIZE = {"message.max.bytes": 16 * 1024 * 1024}
@@ -19,7 +19,7 @@ def main() -> None:
             create_topic(broker, "bench", 1)
             load(broker, "join", conns=options.members)  # warms it up
             times = [load(broker, "join", conns=options.members)["seconds"] for _ in range(options.rounds)]
-            row.figures[broker.name] = median(times)
+            row.take(broker.name, times)
     print(f"\n{machine()}; median of {options.rounds}\n")
     show([row], options)
 

@@ -16,7 +16,6 @@ from benchmarks.common import (
     drop_from_page_cache,
     kload,
     machine,
-    median,
     show,
 )
 from tests.support.broker_process import BrokerProcess
@@ -91,7 +90,7 @@ def main() -> None:
                     broker.stop()
                     drop_from_page_cache(broker.data)
                     times.append(served_after_start(broker, "bench"))
-                row.figures[broker.name] = median(times)
+                row.take(broker.name, times)
             times = []
             for _ in range(options.rounds):
                 host, _, port = broker.address.rpartition(":")
@@ -101,7 +100,7 @@ def main() -> None:
                     broker.kill()
                     under_load.wait()
                 times.append(served_after_start(broker, "bench"))
-            killed.figures[broker.name] = median(times)
+            killed.take(broker.name, times)
     print(f"\n{machine()}; median of {options.rounds}\n")
     show([one, spread, killed], options)
 

@@ -105,7 +105,7 @@ def main() -> None:
                     )  # fmt: skip
                     counted[broker.name].append(answer)
             for name, answers in counted.items():
-                row.figures[name] = median([answer[FIGURE[unit]] for answer in answers])
+                row.take(name, [answer[FIGURE[unit]] for answer in answers])
                 if unit == "us CPU":
                     row.notes[name] = f"{median([answer['requests_per_s'] for answer in answers]):,.0f}/s"
     print(f"\n{machine()}; {options.seconds:g} s a count, median of {options.rounds}\n")

@@ -228,7 +228,7 @@ def measured(
                 found = []
                 for number in range(options.rounds):
                     found.append(cost(one, what, tls, options.seconds, 0.3 if number else options.warm))
-                row.figures[one.broker.name] = median([cpu for cpu, _ in found])
+                row.take(one.broker.name, [cpu for cpu, _ in found])
                 row.notes[one.broker.name] = f"{median([rate for _, rate in found]):,.0f}/s"
             rows.append(row)
     return rows

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from benchmarks.common import Row, arguments, brokers, create_topic, is_compiled, machine, median, show
+from benchmarks.common import Row, arguments, brokers, create_topic, is_compiled, machine, show
 from tests.support.broker_process import BrokerProcess
 from tests.support.wire import Wire
 
@@ -44,7 +44,7 @@ def _empty(options: argparse.Namespace) -> list[Row]:
                 times.append(broker.start_ms)
             if is_compiled(broker):
                 start.budget = "<= 200"
-            start.figures[broker.name] = median(times)
+            start.take(broker.name, times)
             time.sleep(1)  # what start-up still does in the background is over
             memory.figures[broker.name] = broker.memory_bytes() / 1e6
     return [start, memory]
@@ -65,8 +65,8 @@ def _with_partitions(options: argparse.Namespace) -> list[Row]:
                 broker.restart()
                 times.append(broker.start_ms)
                 both.append(broker.start_ms + _ask_every_partition(broker))
-            ready.figures[broker.name] = median(times)
-            told.figures[broker.name] = median(both)
+            ready.take(broker.name, times)
+            told.take(broker.name, both)
     return [ready, told]
 
 
