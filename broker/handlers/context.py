@@ -65,11 +65,12 @@ class RequestContext:
 class Session:
     """What is known of one connection besides its requests. Source: KIP-511 (software name and version)."""
 
-    __slots__ = ("api", "client", "peer", "software_name", "software_version", "took")
+    __slots__ = ("api", "client", "is_encrypted", "peer", "software_name", "software_version", "took")
 
     def __init__(self) -> None:
         self.api = ""  # of the request that was parked last
         self.client = ""  # for log lines: its id and address
+        self.is_encrypted = False  # what is answered is looked into: TLS
         self.peer = Peer()
         self.software_name = "unknown"
         self.software_version = "unknown"

@@ -142,6 +142,7 @@ class _Reading:
         by_id = self.context.version >= 13
         room = self.max_bytes
         committed_only = self.committed_only
+        copied = self.context.session.is_encrypted
         is_long = self.is_long
         get = broker.partitions.get
         responses: list[FetchableTopicResponse] = []
@@ -170,7 +171,7 @@ class _Reading:
                     failed = True
                     continue
                 partitions.append(partition)
-                result, size = _read(partition, wanted, room, total == 0, committed_only)
+                result, size = _read(partition, wanted, room, total == 0, committed_only, copied)
                 results.append(result)
                 if result.error_code or result.diverging_epoch.epoch >= 0:
                     failed = True
@@ -344,9 +345,12 @@ def _failure(
 
 
 def _read(
-    partition: Partition, wanted: FetchPartition, room: int, first: bool, committed_only: bool
+    partition: Partition, wanted: FetchPartition, room: int, first: bool, committed_only: bool, copied: bool
 ) -> tuple[PartitionData, int]:
-    """One partition's part of the answer, and its bytes. `first`: nothing was read yet, so one batch always fits."""
+    """One partition's part of the answer, and its bytes. `first`: nothing was read yet, so one batch always fits.
+
+    `copied`: this process looks into the records before they leave.
+    """
     index = wanted.partition
     offset = wanted.fetch_offset
     if partition.error is not None:
@@ -383,7 +387,7 @@ def _read(
     if limit <= 0 and not first:
         return result, 0
     try:
-        found = log.read(offset, limit, upper_bound_offset=end, min_one_batch=first)
+        found = log.read(offset, limit, upper_bound_offset=end, min_one_batch=first, copied=copied)
     except KafkaError as error:
         partition.read_failed(error)
         return _failure(index, error.code, start if error.code == 1 else -1), 0

@@ -63,6 +63,7 @@ class Connection:
             cutter.limit = min(cutter.limit, security.max_receive_bytes)
         self.shakes_hands = security is not None and security.protocol.tls
         """Whether a TLS handshake comes before its first request."""
+        self.caller.session.is_encrypted = self.shakes_hands
         self.price_ns = 0
         """What it counts for until it has said who it is."""
         self.outside = False

@@ -20,6 +20,7 @@ class TransportSide:
 
     __slots__ = (
         "_gated",
+        "_has_views",
         "_out",
         "_own_bytes",
         "_owner",
@@ -38,6 +39,7 @@ class TransportSide:
         self._out: list[Buffer] = []  # answers in order, not yet given to the transport
         self.out_bytes = 0
         """Bytes of the answers that are not yet given to the transport; 0 when there are none."""
+        self._has_views = False  # of files: nobody here may look into them
         self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
         self.unsent_bytes = 0
         """Bytes of these when the transport said that the peer leaves too much unread; 0 since it has read them."""
@@ -96,7 +98,13 @@ class TransportSide:
     def put(self, buffers: list[Buffer]) -> None:
         """Gather an answer."""
         self._out += buffers
-        self.out_bytes += len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        if len(buffers) == 1:
+            self.out_bytes += len(buffers[0])
+            return
+        for piece in buffers:
+            self.out_bytes += len(piece)
+            if type(piece) is memoryview:
+                self._has_views = True
 
     def write(self) -> None:
         """Give the transport what is gathered."""
@@ -105,10 +113,11 @@ class TransportSide:
             return
         self._out = []
         self.out_bytes = 0
-        if out_bytes < _JOIN_BELOW_BYTES:
+        if out_bytes < _JOIN_BELOW_BYTES and not self._has_views:
             self._own_bytes += out_bytes
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
+            self._has_views = False
             own_bytes = out_bytes
             for piece in out:
                 if type(piece) is memoryview:

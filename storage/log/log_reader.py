@@ -108,5 +108,9 @@ def _read_segment(
     if next_offset < 0:
         next_offset = following
     segment.remember(next_offset, end)
-    data = segment.read(start, end) if copied else segment.view(start, end)
+    if not copied:
+        return ReadResult([segment.view(start, end)], end - start, next_offset)
+    data = segment.read(start, end)
+    if len(data) < end - start:
+        raise OSError(f"{segment.path('.log')} is shorter than it was: no more than {start + len(data)} bytes")
     return ReadResult([data], end - start, next_offset)
