@@ -16,6 +16,8 @@ FRAMES ?= 1000000
 MINUTES ?= 10
 SEED ?= 1
 CONVERSATIONS ?= 2000
+# What plays as long as it was told to is not a test that hangs after a quarter of an hour.
+UNTIMED := -o faulthandler_timeout=0
 # make simulation SEEDS=100-200
 SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
@@ -69,16 +71,16 @@ pipeline-demo: $(VENV)/.dev ## real clients at work, the pipeline on the files a
 	@$(BIN)/python -m tests.pipeline.main_job $(ARGS)
 
 crash: $(VENV)/.dev $(VENV)/.bytecode ## SIGKILL under load, ROUNDS=20 times
-	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash -k sigkill -s $(ARGS)
+	KOHORT_CRASH_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest $(UNTIMED) tests/crash -k sigkill -s $(ARGS)
 
 soak: $(VENV)/.dev $(VENV)/.bytecode ## HOURS=0.17 of real clients, hostile ones, restarts, kills and a bad disk, and what must not grow
 	@$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGS)
 
 fuzz: $(VENV)/.dev $(VENV)/.bytecode ## FRAMES=1000000 mutilated requests, made from SEED=1; MINUTES=10 over every kind of listener; CONVERSATIONS=2000
-	KOHORT_FUZZ_MINUTES=$(MINUTES) KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest tests/fuzz -s $(ARGS)
+	KOHORT_FUZZ_MINUTES=$(MINUTES) KOHORT_FUZZ_FRAMES=$(FRAMES) KOHORT_FUZZ_SEED=$(SEED) KOHORT_FUZZ_CONVERSATIONS=$(CONVERSATIONS) $(BIN)/python -m pytest $(UNTIMED) tests/fuzz -s $(ARGS)
 
 simulation: $(VENV)/.dev $(VENV)/.bytecode ## SEEDS=0-99: the whole broker in virtual time, with everything that fails; SHARDS=20000 histories of one group
-	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest -n 2 tests/simulation $(ARGS)
+	KOHORT_SIMULATION_SEEDS=$(SEEDS) KOHORT_SHARD_HISTORIES=$(SHARDS) $(BIN)/python -m pytest $(UNTIMED) -n 2 tests/simulation $(ARGS)
 
 .PHONY: histories shards judge-random
 histories: $(VENV)/.dev $(VENV)/.bytecode ## the whole broker at length: SEEDS=50000-54999, both durabilities, in PROCESSES=2; LEDGER says what was played
@@ -88,7 +90,7 @@ shards: $(VENV)/.dev ## SHARDS=20000 histories of one group in PROCESSES=2 proce
 	$(BIN)/python -m tests.simulation.shard --histories $(SHARDS) --processes $(PROCESSES) --ledger $(LEDGER) $(ARGS)
 
 replay: $(VENV)/.dev $(VENV)/.bytecode ## HISTORIES=40 of a group shard, cleaned and crashed, each loaded again; five times as many at length
-	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/replay $(ARGS)
+	KOHORT_REPLAY_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest $(UNTIMED) tests/replay $(ARGS)
 
 .PHONY: mutants
 mutants: $(VENV)/.mutants ## SAMPLE=200 small faults a room (0 for all), drawn by SEED=1: how many do its tests find? ARGS="storage" for one
