@@ -9,7 +9,7 @@ import time
 
 from aiokafka import AIOKafkaProducer
 
-from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, median, show
+from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, show
 from tests.support.broker_process import BrokerProcess
 
 SECONDS = 4
@@ -66,9 +66,7 @@ def main() -> None:
             heartbeat_p99_us(broker)  # warms it up
             idle.take(broker.name, [heartbeat_p99_us(broker) for _ in range(options.rounds)])
             for row, topic in ((plain, "plain"), (cleaned, "compacted")):
-                row.figures[broker.name] = median(
-                    [while_producing(broker, topic, options.records) for _ in range(options.rounds)]
-                )
+                row.take(broker.name, [while_producing(broker, topic, options.records) for _ in range(options.rounds)])
     print(f"\n{machine()}; {SECONDS} s a count, median of {options.rounds}\n")
     show([idle, plain, cleaned], options)
 

@@ -200,8 +200,10 @@ def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
         cells = [row.question]
         for name in names:
             figure = row.figures.get(name)
-            notes = [f"{shown(low)} to {shown(high)}" for low, high in [row.spread.get(name, (0, 0))] if low < high]
-            notes += [row.notes[name]] if name in row.notes else []
+            low, high = row.spread.get(name, (0, 0))
+            notes = [f"{shown(low)} to {shown(high)}"] if low < high else []
+            if name in row.notes:
+                notes.append(row.notes[name])
             more = f" ({'; '.join(notes)})" if notes else ""
             cells.append("-" if figure is None else f"{shown(figure)} {row.unit}{more}")
         for name in others:

@@ -147,7 +147,7 @@ def waiting(options: argparse.Namespace) -> list[Row]:
                         times_ms = heartbeats(broker.address, options.seconds)
                     longest.append(times_ms[-1])
                     middle.append(median(times_ms))
-                row.figures[broker.name] = median(longest)
+                row.take(broker.name, longest)
                 row.notes[broker.name] = f"p50 {median(middle):.1f}"
             print(f"{row.question}: {row.figures} {row.notes}", file=sys.stderr)
         for broker in running:
@@ -182,8 +182,8 @@ def storms(options: argparse.Namespace) -> None:
                 with garbage(broker.address, seed=number), deaf(broker):
                     hostile.append(_storm(broker, (2 * number + 2) * 1_000_000))
             for which, measured in enumerate((alone, hostile)):
-                rows[which].figures[broker.name] = median([rate for rate, _ in measured])
-                cpu[which].figures[broker.name] = median([cost for _, cost in measured])
+                rows[which].take(broker.name, [rate for rate, _ in measured])
+                cpu[which].take(broker.name, [cost for _, cost in measured])
     print(f"\n{machine()}; median of {options.rounds}\n")
     show([*rows, *cpu], options)
 

@@ -78,12 +78,11 @@ def main() -> None:
     kload()
     rows = []
     with brokers(options, tuple(PEERS), **{"log.retention.check.interval.ms": 10_000}) as running:
+        own = COMPILED if is_compiled(running[0]) else {}
         for number, (question, unit, budget, mode, load_options) in enumerate(ROWS):
             if options.row and not any(re.search(pattern, question) for pattern in options.row):
                 continue
-            if is_compiled(running[0]):
-                budget = COMPILED.get(question, budget)  # noqa: PLW2901
-            row = Row(question, unit, budget, more_is_better=unit == "/s")
+            row = Row(question, unit, own.get(question, budget), more_is_better=unit == "/s")
             rows.append(row)
             # The mock forgets all but the newest 5 MB of a partition, so that there is no offset 0 to read from; the
             # consumer protocol (KIP-848) is for those that keep what they are given.

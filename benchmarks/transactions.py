@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmarks.common import HERE, Row, arguments, brokers, create_topic, kload, load, machine, median, show
+from benchmarks.common import HERE, Row, arguments, brokers, create_topic, kload, load, machine, show
 from benchmarks.requests import KB, MB
 from tests.support.broker_process import BrokerProcess
 from tests.support.golang import program
@@ -66,7 +66,8 @@ def _rates(running: list[BrokerProcess], shape: tuple[int, int], options: argpar
     rate = Row(f"transactions, {what}", "/s", "> Kafka", more_is_better=True)
     rows = {"per_s": rate, "cpu_us": Row(f"one of {what}, CPU", "us CPU"), "p50_ms": Row(f"one of {what}, p50", "ms")}
     for key, row in rows.items():
-        row.figures = {name: median([answer[key] for answer in answers]) for name, answers in counted.items()}
+        for name, answers in counted.items():
+            row.take(name, [answer[key] for answer in answers])
     return list(rows.values())
 
 
@@ -84,7 +85,8 @@ def _loop(running: list[BrokerProcess], rounds: int) -> list[Row]:
         "p99_ms": Row("the same, p99", "ms"),
     }
     for key, row in rows.items():
-        row.figures = {name: median([answer[key] for answer in answers]) for name, answers in counted.items()}
+        for name, answers in counted.items():
+            row.take(name, [answer[key] for answer in answers])
     return list(rows.values())
 
 
@@ -102,7 +104,8 @@ def _plain(options: argparse.Namespace, enabled: str) -> Row:
                     wait=options.warm if turn == 0 else 0.3, conns=4, depth=10, bytes=KB,
                 )  # fmt: skip
                 told[broker.name].append(answer["cpu_us"])
-    row.figures = {name: median(figures) for name, figures in told.items()}
+    for name, figures in told.items():
+        row.take(name, figures)
     return row
 
 

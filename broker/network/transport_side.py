@@ -20,11 +20,11 @@ class TransportSide:
 
     __slots__ = (
         "_gated",
-        "_has_views",
         "_out",
         "_own_bytes",
         "_owner",
         "_transport",
+        "_view_bytes",
         "closed",
         "last_tick",
         "out_bytes",
@@ -39,7 +39,7 @@ class TransportSide:
         self._out: list[Buffer] = []  # answers in order, not yet given to the transport
         self.out_bytes = 0
         """Bytes of the answers that are not yet given to the transport; 0 when there are none."""
-        self._has_views = False  # of files: nobody here may look into them
+        self._view_bytes = 0  # of these, views of files: nobody here may look into them
         self._own_bytes = 0  # of answers given to the transport, views of files apart, since it had none
         self.unsent_bytes = 0
         """Bytes of these when the transport said that the peer leaves too much unread; 0 since it has read them."""
@@ -104,7 +104,7 @@ class TransportSide:
         for piece in buffers:
             self.out_bytes += len(piece)
             if type(piece) is memoryview:
-                self._has_views = True
+                self._view_bytes += len(piece)
 
     def write(self) -> None:
         """Give the transport what is gathered."""
@@ -113,15 +113,11 @@ class TransportSide:
             return
         self._out = []
         self.out_bytes = 0
-        if out_bytes < _JOIN_BELOW_BYTES and not self._has_views:
+        if out_bytes < _JOIN_BELOW_BYTES and not self._view_bytes:
             self._own_bytes += out_bytes
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
-            self._has_views = False
-            own_bytes = out_bytes
-            for piece in out:
-                if type(piece) is memoryview:
-                    own_bytes -= len(piece)
+            own_bytes, self._view_bytes = out_bytes - self._view_bytes, 0
             self._own_bytes = self._own_bytes + own_bytes if self._transport.get_write_buffer_size() else own_bytes
             if len(out) == 1:
                 self._transport.write(out[0])

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker_process import ROOT, eventually, free_port
+from tests.support.environments import clean_environment
 
 KIND = "1" if os.environ.get("KOHORT_WHEELS") == "1" else "source"
 INTERPRETER = f"CPython {sys.version.split()[0]}"
@@ -46,9 +47,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def clean(**more: str) -> dict[str, str]:
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "KOHORT_PURE")
-    }
+    kept = clean_environment()
+    kept.pop("KOHORT_PURE", None)
     return kept | more
 
 

@@ -84,7 +84,6 @@ class VirtualRuntime(Runtime):
 
     def turn(self) -> None:
         """End this turn and those that were asked for; with eager workers their work and its results too."""
-        self._drain()
         for _ in range(self._rounds):
             self.step()
             if not self._next and not (self._eager_workers and self.works):

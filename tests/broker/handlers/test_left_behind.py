@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.worst import worst
-from broker.handlers.dispatch import HANDLERS, Routes
-from broker.network.connection import Connection
-from broker.network.server import Server
+from broker.handlers.dispatch import HANDLERS
 from protocol.frames import encode_request
 from protocol.schema.declaration import Struct
 from tests.broker.handlers.test_refused_requests import nothing_left_to_collect
-from tests.support.connections import FakeTransport
+from tests.support.connections import Harness
 from tests.support.whole_broker import Whole
 
 if TYPE_CHECKING:
@@ -36,14 +34,11 @@ class Patient(Whole):
         super().__init__(directory)
         self.create("t")
         self.commit("g", 1)
-        self.broker.served = HANDLERS.keys()
-        self.server = Server(self.broker, Routes(HANDLERS))
+        self.harness = Harness(HANDLERS, broker=self.broker, runtime=self.runtime)
 
     def ask(self, frame: bytes, turns: int | None) -> int:
         """The bytes of the answer: a client goes after so many turns, or when it has it (None)."""
-        connection, transport = Connection(self.server, "PLAINTEXT"), FakeTransport()
-        transport.protocol = connection
-        connection.connection_made(transport)
+        connection, transport = self.harness.connect()
         self.runtime.step_ns = STEP_NS
         connection.data_received(frame)
         if turns is None:
