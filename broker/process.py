@@ -114,10 +114,11 @@ def _run(
     server.listen(runtime, [(listener.name, sock) for listener, sockets in bound for sock in sockets])
     composition.start()
     _follow_wall_clock(runtime)
-    Collector(runtime, lambda: len(server.memory.slots) > 0).calm()
+    collector = Collector(runtime, lambda: len(server.memory.slots) > 0)
+    collector.calm()
     if max_bytes:
         SHARED_TAIL.limit_bytes = min(SHARED_TAIL.limit_bytes, max_bytes // 16)
-        follow(server.memory, runtime, max_bytes, anonymous_bytes)
+        follow(server.memory, runtime, max_bytes, anonymous_bytes, collector.look_at_everything)
     _keep_freed_memory(max_bytes)
     # How long a thread that reads a long request or looks into a batch keeps the loop from going on. The loop asks for
     # its turn at every callback, so that with Python's five milliseconds ten requests would wait for fifty.

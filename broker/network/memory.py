@@ -28,6 +28,8 @@ _SLOWEST_BYTES_PER_MS = 1_000  # of a request that is read while others wait
 _LATER_BYTES = 12 * MB  # what is loaded with the first log line, the first compressed batch, the first scrape
 _LEAST_ROOM_BYTES = 16 * MB
 _LOOK_EVERY_MS = 1_000
+_TOLD_EVERY_MS = 60_000
+_LAST_RESORT_EVERY_MS = 600_000
 LEAST_BYTES = _LATER_BYTES + _LEAST_ROOM_BYTES
 """What must be left beside what the process has at its start."""
 
@@ -237,13 +239,20 @@ def _held_bytes(connection: Holder) -> int:
     return connection.held_bytes
 
 
-def follow(memory: RequestMemory, runtime: Runtime, max_bytes: int, anonymous_bytes: Callable[[], int]) -> None:
+def follow(
+    memory: RequestMemory,
+    runtime: Runtime,
+    max_bytes: int,
+    anonymous_bytes: Callable[[], int],
+    last_resort: Callable[[], int],
+) -> None:
     """Take off the budget what topics, groups and offsets have come to hold since the start; look every second.
 
-    What the process has beside requests is the least that was seen in ten seconds: the rest comes and goes.
+    What the process has beside requests is the least that was seen in ten seconds: the rest comes and goes. When that
+    is nearly all, `last_resort` looks for what can be done without, and returns how many objects it has found.
     """
     least: list[int] = []
-    state = {"told_ms": 0}
+    state = {"told_ms": 0, "looked_ms": 0}
 
     def look() -> None:
         now_ms = runtime.now_ms()
@@ -251,9 +260,13 @@ def follow(memory: RequestMemory, runtime: Runtime, max_bytes: int, anonymous_by
         del least[:-10]
         wanted = Shares.of(max_bytes, min(least) - _LATER_BYTES).requests
         memory.limit_bytes = min(memory.shares.requests, wanted)
-        if min(least) > max_bytes - _LEAST_ROOM_BYTES and now_ms - state["told_ms"] > 60_000:
-            state["told_ms"] = now_ms
-            log.warning("memory_nearly_full", max_bytes=max_bytes, held_bytes=min(least))
+        if min(least) > max_bytes - _LEAST_ROOM_BYTES:
+            if now_ms - state["told_ms"] > _TOLD_EVERY_MS:
+                state["told_ms"] = now_ms
+                log.warning("memory_nearly_full", max_bytes=max_bytes, held_bytes=min(least))
+            if now_ms - state["looked_ms"] > _LAST_RESORT_EVERY_MS:
+                state["looked_ms"] = now_ms
+                log.info("memory_looked_through", garbage_objects=last_resort(), now_bytes=anonymous_bytes())
         runtime.timers.set(("server", "memory limit"), now_ms + _LOOK_EVERY_MS, look)
 
     look()

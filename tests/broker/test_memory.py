@@ -21,6 +21,11 @@ from protocol.frames import encode_request
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
 from tests.support.broker_process import BrokerDiedError, Kohort, eventually
@@ -324,3 +329,22 @@ def test_readers_who_never_read_are_given_no_more_than_the_bound(tmp_path: Path)
 def test_a_bound_that_leaves_nothing_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(BrokerDiedError, match=r"kohort\.memory\.max\.bytes=1000 is too little"):
         Kohort(tmp_path, {"kohort.memory.max.bytes": 1000}).start()
+
+
+@pytest.mark.slow
+def test_when_state_has_taken_nearly_all_of_it_garbage_that_was_kept_is_looked_for(tmp_path: Path) -> None:
+    settings = {"kohort.memory.max.bytes": 80 * MB, "kohort.log.level": "info"}
+    with Kohort(tmp_path, settings) as broker, Wire(broker.address) as wire:
+        wire.create_topic("t", 100)
+        eventually(lambda: wire.coordinator_error("g") == 0, what="a coordinator")
+        for group in range(150):  # 60 MB of what is said with commits
+            partitions = [
+                OffsetCommitRequestPartition(partition_index=number, committed_offset=0, committed_metadata="m" * 4_000)
+                for number in range(100)
+            ]
+            topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+            answer = wire.call(OffsetCommitRequest(group_id=f"g{group}", member_id="", topics=topics), 7)
+            assert {p.error_code for p in answer.topics[0].partitions} == {0}
+        eventually(lambda: "memory_nearly_full" in broker.log(), what="that memory is nearly full")
+        eventually(lambda: "memory_looked_through" in broker.log(), what="a look at everything")
+        assert wire.coordinator_error("g1") == 0

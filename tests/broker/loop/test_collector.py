@@ -59,17 +59,18 @@ class Busy(VirtualRuntime):
     """A runtime on which large requests may be answered."""
 
     is_busy = False
+    collector: Collector
 
 
 @pytest.fixture
 def runtime(looked: Looked) -> Iterator[Busy]:
     """Whose collector has been calmed."""
     thresholds, runtime = gc.get_threshold(), Busy()
-    collector = Collector(runtime, lambda: runtime.is_busy, looked.clock_ns)
-    collector.calm()
+    runtime.collector = Collector(runtime, lambda: runtime.is_busy, looked.clock_ns)
+    runtime.collector.calm()
     looked.seen.clear()
     yield runtime
-    collector.close()
+    runtime.collector.close()
     gc.set_threshold(*thresholds)
     gc.unfreeze()
 
@@ -197,3 +198,25 @@ def test_while_large_requests_are_answered_nothing_is_looked_at_again(runtime: B
     passing()
     runtime.advance(SECOND_MS)
     assert len(looked.of(1)) == 1, "what was there for five seconds is kept, and what comes later is looked at"
+
+
+def test_garbage_that_was_kept_is_found_as_a_last_resort(runtime: Busy, looked: Looked) -> None:
+    garbage = type("Garbage", (), {"names": [[number] for number in range(300_000)]})
+    dead = weakref.ref(garbage)
+    passing()
+    runtime.advance(SECOND_MS)
+    del garbage
+    for _ in range(400):
+        passing()
+        runtime.advance(SECOND_MS)
+    assert dead() is not None, "it was more than there is time for"
+
+    found = runtime.collector.look_at_everything()
+
+    assert dead() is None and found > 300_000
+    state = [[number] for number in range(300_000)]
+    looked.seen.clear()
+    runtime.collector.look_at_everything()
+    passing(400)
+    runtime.advance(SECOND_MS)
+    assert len(state) == 300_000 and len([objects for _, objects in looked.seen if objects > 300_000]) == 1, "and kept"

@@ -229,7 +229,7 @@ def test_the_budget_shrinks_by_what_state_has_come_to_hold() -> None:
     shares = Shares.of(1 << 30, 100 << 20)
     memory = RequestMemory(runtime, shares, [])
     state = [112 << 20]
-    follow(memory, runtime, 1 << 30, lambda: state[0])
+    follow(memory, runtime, 1 << 30, lambda: state[0], lambda: 0)
     assert memory.limit_bytes == shares.requests
     state[0] = 600 << 20
     runtime.advance(5_000)
@@ -239,3 +239,25 @@ def test_the_budget_shrinks_by_what_state_has_come_to_hold() -> None:
     state[0] = 112 << 20
     runtime.advance(1_000)
     assert memory.limit_bytes == shares.requests
+
+
+def test_when_memory_is_nearly_all_taken_what_was_kept_is_looked_through() -> None:
+    """Garbage that the collector had no time for is found then, but not every second: nobody is answered meanwhile."""
+    runtime = VirtualRuntime()
+    memory = RequestMemory(runtime, Shares.of(1 << 30, 100 << 20), [])
+    state = [112 << 20]
+    looked: list[int] = []
+
+    def look_through() -> int:
+        looked.append(runtime.now_ms())
+        state[0] -= 1 << 20  # not enough
+        return 1
+
+    follow(memory, runtime, 1 << 30, lambda: state[0], look_through)
+    runtime.advance(60_000)
+    assert not looked
+    state[0] = 1 << 30
+    runtime.advance(300_000)
+    assert len(looked) == 1
+    runtime.advance(3_600_000)
+    assert 5 <= len(looked) <= 7
