@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,14 @@ def main(words: list[str]) -> int:
     if wants_help(words):
         parser().print_help()
         return DONE
+    gc.disable()  # until all that stays is there: `broker.loop.collector`
+    try:
+        return _serve(words)
+    finally:
+        gc.enable()
+
+
+def _serve(words: list[str]) -> int:
     from broker.config.setting_types import SettingsError  # noqa: PLC0415  what is wrong with arguments is said without it
     from broker.config.settings_sources import gather  # noqa: PLC0415
 

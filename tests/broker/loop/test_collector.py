@@ -220,3 +220,17 @@ def test_garbage_that_was_kept_is_found_as_a_last_resort(runtime: Busy, looked: 
     passing(400)
     runtime.advance(SECOND_MS)
     assert len(state) == 300_000 and len([objects for _, objects in looked.seen if objects > 300_000]) == 1, "and kept"
+
+
+def test_garbage_is_looked_for_from_then_on_though_it_was_not_while_the_broker_started() -> None:
+    thresholds = gc.get_threshold()
+    collector = Collector(VirtualRuntime())
+    gc.disable()
+    try:
+        collector.calm()
+        assert gc.isenabled()
+    finally:
+        gc.enable()
+        collector.close()
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
