@@ -155,7 +155,9 @@ def test_health_takes_kafkas_spelling(broker: BrokerProcess) -> None:
 
 def test_the_broker_starts_without_what_only_other_verbs_need() -> None:
     """The start path: neither argparse nor the client library, and nothing of the verbs."""
-    script = "import gc, sys; from cli import main; main(['serve', '--override', 'x']); print(gc.isenabled(), *sys.modules)"
+    script = (
+        "import gc, sys; from cli import main; main(['serve', '--override', 'x']); print(gc.isenabled(), *sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"argparse", "confluent_kafka", "logging", "json", "csv", "cli.options"}
