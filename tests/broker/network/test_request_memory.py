@@ -261,3 +261,8 @@ def test_when_memory_is_nearly_all_taken_what_was_kept_is_looked_through() -> No
     assert len(looked) == 1
     runtime.advance(3_600_000)
     assert 5 <= len(looked) <= 7
+    runtime.step_ns = 60_000_000_000  # it takes a minute
+    runtime.advance(1_200_000)
+    looked.clear()
+    runtime.advance(12 * 3_600_000)
+    assert 2 <= len(looked) <= 3
