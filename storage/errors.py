@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -15,6 +16,13 @@ class StorageError(KafkaError):
     def __init__(self, what: str, path: Path | str, cause: OSError | None = None) -> None:
         super().__init__(f"{what} {path}: {cause}" if cause else f"{what} {path}")
         self.cause = cause
+
+    def afresh(self) -> Self:
+        """As any `KafkaError`'s; its cause as if it had never been raised, too."""
+        made = super().afresh()
+        if made.cause is not None:
+            made.cause = OSError(*made.cause.args)
+        return made
 
 
 class OffsetOutOfRange(KafkaError):

@@ -69,7 +69,8 @@ class Checkpoints:
             except (StorageError, CorruptFile, OSError) as error:
                 errors.append(error)
         if errors:
-            raise errors[0]
+            del errors[1:]
+            raise errors.pop()  # kept here it would hold this frame, and that it
 
     def write_in(self, directory: Path, name: str, offsets: Mapping[Key, int], moment: int) -> None:
         """As `write`, the file in one directory."""
@@ -106,7 +107,8 @@ class Checkpoints:
                 except (StorageError, CorruptFile) as error:
                     errors.append(error)
         if errors:
-            raise errors[0]
+            del errors[1:]
+            raise errors.pop()  # kept here it would hold this frame, and that it
 
     def settle(self, directory: Path) -> None:
         """Take out what `forget` could not: before there are new partitions. Raises: StorageError, CorruptFile."""

@@ -82,7 +82,8 @@ class Flusher:
                 try:
                     ticket.sync()
                 except Exception as error:
-                    results.append(error)
+                    # The frames of the one that was raised hold the results, and all that is flushed.
+                    results.append(ticket.error or error.with_traceback(None))
                 else:
                     results.append(None)
             return results, perf_counter_ns() - began_ns

@@ -67,8 +67,8 @@ class Swap:
                             log.disk.rename(path, path.with_suffix(SWAP))
                 sync_directory(log.directory, log.disk)
         except OSError as error:
-            self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error)
-            raise self.error from error
+            self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error).afresh()
+            raise self.error.afresh() from error
         self.prepared = True
 
     def take(self) -> bool:

@@ -234,7 +234,7 @@ class PartitionLog:
             raise StorageError("cannot close the log in", self.state.directory, error) from error
         finally:
             self.state.closed = True
-            self.state.failure = LogClosed("the log is closed:", self.state.directory)
+            self.state.give_up(LogClosed("the log is closed:", self.state.directory))
             self.state.tail.clear()
             for segment in self.state.segments:
                 segment.release()
@@ -307,8 +307,8 @@ class PartitionLog:
         try:
             truncation.truncate_to(self.state, offset)
         except OSError as error:
-            self.state.failure = StorageError("cannot truncate the log in", self.state.directory, error)
-            raise self.state.failure from error
+            refused = StorageError("cannot truncate the log in", self.state.directory, error)
+            raise self.state.give_up(refused) from error
         self.state.recovery_point = min(self.state.recovery_point, offset)
         self._appender.truncated()
 
@@ -372,7 +372,7 @@ class PartitionLog:
             try:
                 swapping.prepare()
             except StorageError as error:
-                self.state.failure = error
+                self.state.give_up(error)
                 raise
             done = self.finish_swap(swapping, result)
         swapping.settle()
@@ -395,15 +395,14 @@ class PartitionLog:
         """
         self.state.check_usable()
         if not swapping.prepared:
-            self.state.failure = swapping.error or StorageError("was not swapped in:", self.state.directory)
-            raise self.state.failure
+            raise self.state.give_up(swapping.error or StorageError("was not swapped in:", self.state.directory))
         if swapping.possible:
             # Memory must not serve what the files have lost.
             self.state.tail.drop_below(result.clean_end_offset)
         try:
             complete = swapping.take()
         except StorageError as error:
-            self.state.failure = error
+            self.state.give_up(error)
             raise
         if not complete:
             return None

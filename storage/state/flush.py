@@ -86,9 +86,9 @@ class FlushTicket:
             if self.epochs is not None:
                 self.epochs[0].write(self.epochs[1])
         except StorageError as error:
-            self.error = error
+            self.error = error.afresh()
             raise
         except OSError as error:
-            self.error = StorageError("cannot flush", self.what, error)
-            raise self.error from error
+            self.error = StorageError("cannot flush", self.what, error).afresh()
+            raise self.error.afresh() from error
         self.synced = True

@@ -111,6 +111,14 @@ class LogState:
         if self.failure is not None:
             raise self.failure.afresh()
 
+    def give_up(self, error: StorageError) -> StorageError:
+        """From here on `check_usable` raises this; return one like it, to be raised at once.
+
+        What is kept is never raised: by way of the frames of who met it a log would hold itself, and its files.
+        """
+        self.failure = error.afresh()
+        return error.afresh()
+
     def cut_torn_tail(self) -> None:
         """Take off what a refused append has left behind the last batch. May raise `OSError`."""
         if self.torn_tail:
@@ -141,8 +149,7 @@ class LogState:
         Raises: StorageError when the sync failed or never ran; the log then refuses everything until opened anew.
         """
         if not ticket.synced:
-            self.failure = ticket.error or StorageError("was not flushed:", self.directory)
-            raise self.failure.afresh()
+            raise self.give_up(ticket.error or StorageError("was not flushed:", self.directory))
         if ticket.paths:
             # The same file may have been written again since: by identity, not by name.
             written = set(map(id, ticket.paths))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,31 @@ def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
     assert len(tries) == 3
     assert broker.committed(group) in (7, 8)  # 8 was refused, and may have come into the log
     assert broker.commit(group, 9) == ErrorCode.NONE
+    assert broker.stop()
+
+
+def test_the_files_of_a_log_that_was_opened_again_are_closed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the collector comes, which may be never: a soak on a bad disk had hundreds of them left."""
+    broker = Whole(tmp_path, kohort__durability="always")
+    group = broker.groups_of(0)[0]
+    assert broker.commit(group, 7) == ErrorCode.NONE
+    partition = next(one for one in broker.broker.partitions if (one.topic, one.index) == ("__consumer_offsets", 0))
+    before = id(partition.log)
+    files = [weakref.ref(segment.file) for segment in partition.log.segments]
+    gc.collect()
+    gc.disable()
+    try:
+        with monkeypatch.context() as trouble:
+            trouble.setattr(DISK, "fdatasync", refuse)
+            assert broker.commit(group, 8) is not ErrorCode.NONE
+        broker.runtime.advance(31_500)
+        assert broker.commit(group, 9) == ErrorCode.NONE
+        assert id(partition.log) != before
+        assert not [file for file in files if file() is not None]
+    finally:
+        gc.enable()
     assert broker.stop()
 
 
