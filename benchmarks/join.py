@@ -14,14 +14,16 @@ def main() -> None:
     options = parser.parse_args()
     budget = BUDGETS.get(options.members, "")
     row = Row(f"{options.members:,} members join one group", "s", budget)
+    cpu = Row("each of them, until all are stable", "us CPU")
     with brokers(options, ("kohort", "kafka", "kfake"), **GROUPS_OF_ANY_SIZE) as running:
         for broker in running:
             create_topic(broker, "bench", 1)
             load(broker, "join", conns=options.members)  # warms it up
-            times = [load(broker, "join", conns=options.members)["seconds"] for _ in range(options.rounds)]
-            row.take(broker.name, times)
+            answers = [load(broker, "join", conns=options.members, pid=broker.pid) for _ in range(options.rounds)]
+            row.take(broker.name, [answer["seconds"] for answer in answers])
+            cpu.take(broker.name, [answer["cpu_s"] * 1e6 / options.members for answer in answers])
     print(f"\n{machine()}; median of {options.rounds}\n")
-    show([row], options)
+    show([row, cpu], options)
 
 
 if __name__ == "__main__":
