@@ -333,6 +333,17 @@ class KafkaError(Exception):
         return made
 
 
+def unraised(error: Exception) -> Exception:
+    """The same error as if it had never been raised, to be handed on or kept: see `KafkaError.afresh`.
+
+    The frames of who met it have what is made of it in their turn, so that all would wait for the garbage collector.
+    """
+    if isinstance(error, KafkaError):
+        return error.afresh()
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 class ProtocolError(Exception):
     """Bytes that are no message. There is no answer to them: the connection they came on closes."""
 

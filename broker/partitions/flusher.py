@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.loop.primitives import perf_counter_ns
+from protocol.errors import unraised
 
 if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
@@ -83,7 +84,7 @@ class Flusher:
                     ticket.sync()
                 except Exception as error:
                     # The frames of the one that was raised hold the results, and all that is flushed.
-                    results.append(ticket.error or error.with_traceback(None))
+                    results.append(unraised(error))
                 else:
                     results.append(None)
             return results, perf_counter_ns() - began_ns

@@ -25,6 +25,7 @@ from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings, tail_of
+from protocol.errors import unraised
 from storage.directory.directory_check import is_full
 from storage.errors import StorageError
 from storage.log.log_lookup import LookRoom
@@ -247,7 +248,7 @@ class Partitions:
                 tail=tail_of(topic.name),
             )
         except Exception as error:
-            return error
+            return unraised(error)
 
     def open_once_more(self, topic: str, index: int, done: Callable[[], None]) -> None:
         """Try in a worker thread to open a log that could not be opened; `done()` when that has gone well or not."""
