@@ -21,7 +21,8 @@ class StorageError(KafkaError):
         """As any `KafkaError`'s; its cause as if it had never been raised, too."""
         made = super().afresh()
         if made.cause is not None:
-            made.cause = OSError(*made.cause.args)
+            kind, facts, *_ = made.cause.__reduce__()
+            made.cause = kind(*facts)
         return made
 
 

@@ -13,7 +13,7 @@ from broker.coordinators.effects import Effects
 from broker.coordinators.tenant import ShardT
 from broker.loop.logs import get_logger
 from coordinator.load_summary import LoadFailed
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, unraised
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ class Leader(Generic[ShardT]):
         self.state = LeaderState.FAILED
         if self.load_error is None:  # once for all tries
             log.error(f"{self._tenant.noun}_load_failed", partition=self.index, error=str(error))
-        self.load_error = error
+        self.load_error = unraised(error)  # the frames of the other hold what was loaded by then
         if self.on_load_failed is not None:
             self.on_load_failed(self)
 

@@ -166,6 +166,7 @@ class Slices:
         steps, clock_ns = work.steps, self._clock_ns
         if work.wanted is not None and not work.wanted():
             steps.close()
+            work.error = work.result = None  # the frames of what a thread has raised hold this work
             self._ended(work)
             return
         began_ns = clock_ns()

@@ -50,7 +50,10 @@ class WorkerProcess:
                 self._process.stdin.close()  # what is left in its buffer would be complained of later
             raise WorkerDied(f"the worker process ended: {failure or 'no answer'}") from failure
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # it knows this frame: together they, and what was asked for, would wait for the collector
         return result
 
     def kill(self) -> None:

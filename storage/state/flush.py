@@ -63,8 +63,12 @@ class FlushTicket:
 
     def skip(self) -> None:
         """In the place of `sync`, by a caller who makes the whole file system durable. Raises: StorageError."""
-        if self.epochs is not None:
-            self.epochs[0].write(self.epochs[1], sync=False)
+        try:
+            if self.epochs is not None:
+                self.epochs[0].write(self.epochs[1], sync=False)
+        except StorageError as error:
+            self.error = error.afresh()
+            raise
         self.synced = True
 
     def sync(self) -> None:

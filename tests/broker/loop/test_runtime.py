@@ -1,12 +1,14 @@
 """The seam to asyncio, threads and processes, on a real loop."""
 
 import asyncio
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -172,6 +174,21 @@ async def test_a_failure_in_a_process_and_what_it_prints_do_no_harm(runtime: Loo
     assert isinstance(await _in_process(runtime, int, "none"), ValueError)
     assert await _in_process(runtime, print, "in the middle of the answers") is None
     assert await _in_process(runtime, len, b"123") == 3
+
+
+async def test_what_a_process_was_asked_for_is_let_go_of_when_it_fails(runtime: LoopRuntime):
+    """A plan of a cleaning, say, every minute while the disk is full."""
+    gc.collect()
+    gc.disable()
+    try:
+        asked = {b"plan"}
+        left = weakref.ref(asked)
+        assert isinstance(await _in_process(runtime, int, asked), TypeError)
+        del asked
+        await _in_process(runtime, len, b"another")
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 async def test_works_of_a_process_run_one_after_the_other(runtime: LoopRuntime):

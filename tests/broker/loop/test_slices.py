@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -195,6 +197,47 @@ def test_threads_are_shared_as_slices_are_one_step_at_a_time() -> None:
         desk.runtime.run_work()
         desk.runtime.turn()
     assert in_thread == ["greedy", "other"] * 5
+
+
+class Reader:
+    """Whose work in threads is counted, as that of a client with a quota."""
+
+    def took(self, ns: int) -> None:
+        """So long."""
+
+
+class Held:
+    """Can be looked after when it is gone."""
+
+
+def test_what_a_thread_has_raised_for_a_work_that_was_dropped_is_let_go_of() -> None:
+    """A long request that is read for a client that has gone meanwhile, and was none."""
+    desk = Desk(eager_workers=False)
+    wanted, held = [True], Held()
+    left = weakref.ref(held)
+
+    def refuse_to_read(held: Held) -> None:
+        raise ValueError(held)
+
+    def reading(held: Held) -> Generator[InThread, Any, None]:
+        yield InThread(partial(refuse_to_read, held))
+
+    gc.collect()
+    gc.disable()
+    try:
+        steps = reading(held)
+        desk.runtime.in_slices(
+            steps, desk.done.append, desk.failed.append, owner=Reader(), wanted=lambda: wanted[0], at_once=False
+        )
+        del steps, held
+        desk.runtime.turn()
+        wanted[0] = False
+        desk.runtime.run_work()
+        desk.runtime.turn()
+        assert left() is None
+    finally:
+        gc.enable()
+    assert not desk.failed and not desk.done
 
 
 def test_what_is_no_longer_wanted_is_not_begun_in_a_thread() -> None:
