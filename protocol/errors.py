@@ -337,6 +337,7 @@ def unraised(error: Exception) -> Exception:
     """The same error as if it had never been raised, to be handed on or kept: see `KafkaError.afresh`.
 
     The frames of who met it have what is made of it in their turn, so that all would wait for the garbage collector.
+    A `KafkaError` is copied; any other is this very one, whose trace is lost to whoever else has it.
     """
     if isinstance(error, KafkaError):
         return error.afresh()

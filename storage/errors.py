@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode, KafkaError, unraised
 
 
 class StorageError(KafkaError):
@@ -18,12 +18,10 @@ class StorageError(KafkaError):
         self.cause = cause
 
     def afresh(self) -> Self:
-        """As any `KafkaError`'s; its cause as if it had never been raised, too."""
-        made = super().afresh()
-        if made.cause is not None:
-            kind, facts, *_ = made.cause.__reduce__()
-            made.cause = kind(*facts)
-        return made
+        """As any `KafkaError`'s; its cause, which both share, has no frames any more."""
+        if self.cause is not None:
+            unraised(self.cause)
+        return super().afresh()
 
 
 class OffsetOutOfRange(KafkaError):

@@ -68,9 +68,7 @@ class Checkpoints:
                 self.write_in(directory, name, offsets, moment)
             except (StorageError, CorruptFile, OSError) as error:
                 errors.append(error)
-        if errors:
-            del errors[1:]
-            raise errors.pop()  # kept here it would hold this frame, and that it
+        _raise_first(errors)
 
     def write_in(self, directory: Path, name: str, offsets: Mapping[Key, int], moment: int) -> None:
         """As `write`, the file in one directory."""
@@ -106,9 +104,7 @@ class Checkpoints:
                         self._settle(directory)
                 except (StorageError, CorruptFile) as error:
                     errors.append(error)
-        if errors:
-            del errors[1:]
-            raise errors.pop()  # kept here it would hold this frame, and that it
+        _raise_first(errors)
 
     def settle(self, directory: Path) -> None:
         """Take out what `forget` could not: before there are new partitions. Raises: StorageError, CorruptFile."""
@@ -135,3 +131,10 @@ class Checkpoints:
             except OSError as error:
                 raise StorageError("cannot read", path, error) from error
         return content
+
+
+def _raise_first(errors: list[Exception]) -> None:
+    """Raise the first one, if there is any, and keep none: what is raised here would hold this frame, and that it."""
+    if errors:
+        del errors[1:]
+        raise errors.pop()

@@ -67,7 +67,7 @@ class Swap:
                             log.disk.rename(path, path.with_suffix(SWAP))
                 sync_directory(log.directory, log.disk)
         except OSError as error:
-            self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error).afresh()
+            self.error = StorageError("cannot swap in a cleaned segment in", log.directory, error)
             raise self.error.afresh() from error
         self.prepared = True
 

@@ -93,6 +93,6 @@ class FlushTicket:
             self.error = error.afresh()
             raise
         except OSError as error:
-            self.error = StorageError("cannot flush", self.what, error).afresh()
+            self.error = StorageError("cannot flush", self.what, error)
             raise self.error.afresh() from error
         self.synced = True

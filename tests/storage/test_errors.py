@@ -38,7 +38,7 @@ def refuses(disk: Refusing, act: Callable[[], Any], said: str) -> None:
     disk.refuse()
     with pytest.raises(StorageError) as refused:
         act()
-    assert (str(refused.value), repr(refused.value.cause)) == (f"{said}: {NO}", repr(NO))
+    assert (str(refused.value), refused.value.cause) == (f"{said}: {NO}", NO)
 
 
 @pytest.mark.parametrize(
