@@ -7,7 +7,6 @@ error that it met, the frames of who met it, and so the log itself, come with it
 from __future__ import annotations
 
 import errno
-import gc
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -16,35 +15,23 @@ import pytest
 
 from storage.clean.cleaner import clean
 from storage.errors import StorageError
-from storage.files import Disk
+from tests.storage import test_errors
 from tests.storage.logs import COMPACT, SMALL, batch, keyed, opened
+from tests.support.garbage import collected_by_nobody
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from storage.log.partition_log import PartitionLog
 
 
-class Refusing(Disk):
-    """Everything but reading, from when it is told, each time with an error of its own."""
-
-    def refuse(self) -> None:
-        """From now on."""
-        for name in ("open", "pwrite", "ftruncate", "fsync", "fdatasync", "rename", "unlink", "utime"):
-            setattr(self, name, self._no)
+class Refusing(test_errors.Refusing):
+    """Each time with an error of its own: one that all share has the frames of all."""
 
     @staticmethod
     def _no(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EIO, "no")
-
-
-@pytest.fixture(autouse=True)
-def collected_by_nobody() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def swapped(log: PartitionLog, disk: Refusing) -> None:
@@ -89,19 +76,20 @@ def refused(act: Callable[[PartitionLog], Any]) -> Callable[[PartitionLog, Refus
 def test_a_log_that_met_a_refusing_disk_holds_nothing_when_it_is_gone(
     tmp_path: Path, act: Callable[[PartitionLog, Refusing], None]
 ) -> None:
-    disk = Refusing()
-    log = opened(tmp_path / "t-0", COMPACT if act is swapped else SMALL, disk=disk)
-    for number in range(60):
-        log.append(keyed((b"k%d" % (number % 3), b"v" * 60)), leader_epoch=0)
-    log.flush()
-    log.append(batch(1), leader_epoch=0)
-    files = [weakref.ref(segment.file) for segment in log.segments]
-    assert len(files) > 1
-    with suppress(StorageError, OSError):
-        act(log, disk)
-    with suppress(StorageError):
-        log.append(batch(1), leader_epoch=0)  # who comes later is told the same
+    with collected_by_nobody():
+        disk = Refusing()
+        log = opened(tmp_path / "t-0", COMPACT if act is swapped else SMALL, disk=disk)
+        for number in range(60):
+            log.append(keyed((b"k%d" % (number % 3), b"v" * 60)), leader_epoch=0)
+        log.flush()
+        log.append(batch(1), leader_epoch=0)
+        files = [weakref.ref(segment.file) for segment in log.segments]
+        assert len(files) > 1
+        with suppress(StorageError, OSError):
+            act(log, disk)
+        with suppress(StorageError):
+            log.append(batch(1), leader_epoch=0)  # who comes later is told the same
 
-    del log
+        del log
 
-    assert not [file for file in files if file() is not None]
+        assert not [file for file in files if file() is not None]

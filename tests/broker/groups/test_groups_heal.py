@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from broker.loop import logs
 from protocol.errors import ErrorCode
 from storage.errors import StorageError
 from storage.files import DISK
+from tests.support.garbage import collected_by_nobody
 from tests.support.whole_broker import Whole
 
 
@@ -114,9 +114,7 @@ def test_the_files_of_a_log_that_was_opened_again_are_closed_at_once(
     partition = next(one for one in broker.broker.partitions if (one.topic, one.index) == ("__consumer_offsets", 0))
     before = id(partition.log)
     files = [weakref.ref(segment.file) for segment in partition.log.segments]
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_nobody():
         with monkeypatch.context() as trouble:
             trouble.setattr(DISK, "fdatasync", refuse)
             assert broker.commit(group, 8) is not ErrorCode.NONE
@@ -124,8 +122,6 @@ def test_the_files_of_a_log_that_was_opened_again_are_closed_at_once(
         assert broker.commit(group, 9) == ErrorCode.NONE
         assert id(partition.log) != before
         assert not [file for file in files if file() is not None]
-    finally:
-        gc.enable()
     assert broker.stop()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from tests.fuzz.frames import Frames
 from tests.support.connections import Harness
 from tests.support.data_plane import DataPlane, batch
 from tests.support.fake_coordinator import FakeCoordinator
+from tests.support.garbage import collected_by_nobody, waiting_for_the_collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,21 +33,13 @@ if TYPE_CHECKING:
 @contextmanager
 def nothing_left_to_collect(*kinds: type) -> Iterator[None]:
     """Fails when what runs inside leaves some of these in reference cycles, or messages, frames and their like."""
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_nobody():
         yield
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
         found = [
             thing
-            for thing in gc.garbage
+            for thing in waiting_for_the_collector()
             if isinstance(thing, (FrameType, Struct, Deferred, *kinds)) or type(thing).__name__.endswith("_env")
         ]  # the variables of a native function are in its `_env`, where its nested functions use them
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
     assert not found
 
 

@@ -1,6 +1,5 @@
 """One HTTP connection: what is answered, what is refused, who waits for whom."""
 
-import gc
 import io
 import weakref
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from broker.http.routes import respond
 from broker.http.server import MAX_CONNECTIONS, MAX_OF_A_HOST
 from broker.loop import logs
 from broker.loop.slices import SLICE_NS
+from tests.support.garbage import collected_by_nobody
 from tests.support.http_fixture import HttpHarness
 
 
@@ -107,12 +107,9 @@ def test_who_is_gone_leaves_nothing_behind(data: bytes, body: int):
     harness.runtime.turn()
     gone = weakref.ref(harness.connection)
     harness.transport.protocol = None  # transports of loops let go of it themselves
-    gc.disable()
-    try:
+    with collected_by_nobody():
         del harness.connection, harness.transport
         assert gone() is None
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The seam to asyncio, threads and processes, on a real loop."""
 
 import asyncio
-import gc
 import os
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from broker.loop.loop_runtime import LoopRuntime
 from broker.loop.stalls import COUNTED_NS
 from broker.loop.worker import WorkerDied
 from tests.support.broker_process import ROOT, eventually
+from tests.support.garbage import collected_by_nobody
 
 
 @pytest.fixture
@@ -178,17 +178,13 @@ async def test_a_failure_in_a_process_and_what_it_prints_do_no_harm(runtime: Loo
 
 async def test_what_a_process_was_asked_for_is_let_go_of_when_it_fails(runtime: LoopRuntime):
     """A plan of a cleaning, say, every minute while the disk is full."""
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_nobody():
         asked = {b"plan"}
         left = weakref.ref(asked)
         assert isinstance(await _in_process(runtime, int, asked), TypeError)
         del asked
         await _in_process(runtime, len, b"another")
         assert left() is None
-    finally:
-        gc.enable()
 
 
 async def test_works_of_a_process_run_one_after_the_other(runtime: LoopRuntime):

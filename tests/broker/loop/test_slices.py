@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from functools import partial
 from itertools import pairwise
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.loop.slices import AT_ONCE_NS, QUANTUM_NS, SLICE_NS, InThread, Until
+from tests.support.garbage import collected_by_nobody
 from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
@@ -222,9 +222,7 @@ def test_what_a_thread_has_raised_for_a_work_that_was_dropped_is_let_go_of() -> 
     def reading(held: Held) -> Generator[InThread, Any, None]:
         yield InThread(partial(refuse_to_read, held))
 
-    gc.collect()
-    gc.disable()
-    try:
+    with collected_by_nobody():
         steps = reading(held)
         desk.runtime.in_slices(
             steps, desk.done.append, desk.failed.append, owner=Reader(), wanted=lambda: wanted[0], at_once=False
@@ -235,8 +233,6 @@ def test_what_a_thread_has_raised_for_a_work_that_was_dropped_is_let_go_of() -> 
         desk.runtime.run_work()
         desk.runtime.turn()
         assert left() is None
-    finally:
-        gc.enable()
     assert not desk.failed and not desk.done
 
 

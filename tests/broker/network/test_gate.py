@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import weakref
 from struct import pack
@@ -29,6 +28,7 @@ from protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.security.test_scram import NONCE, credential
 from tests.support.connections import Harness
+from tests.support.garbage import collected_by_nobody
 from tests.support.virtual_runtime import VirtualRuntime
 
 PREFIX = "listener.name.sasl_plaintext"
@@ -513,12 +513,9 @@ def test_who_was_not_let_in_leaves_nothing_behind(frames: list[bytes]):
     peer.lose()
     gone = weakref.ref(peer.connection)
     peer.transport.protocol = None  # transports of loops let go of it themselves
-    gc.disable()
-    try:
+    with collected_by_nobody():
         peer.connection = peer.transport = None
         assert gone() is None
-    finally:
-        gc.enable()
 
 
 def test_the_plaintext_listener_has_no_gate():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import hmac
 import random
@@ -39,6 +38,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.broker_process import need
 from tests.support.certificates import Authority, Issued
 from tests.support.connections import FakeTransport, Harness
+from tests.support.garbage import collected_by_nobody
 from tests.support.virtual_runtime import VirtualRuntime
 
 CA = Authority()
@@ -325,15 +325,12 @@ def test_what_openssl_holds_goes_with_the_connection_and_not_with_its_deadline()
     peer.channel.data_received(peer.outgoing.read())
     service.runtime.turn()
     channel, held = weakref.ref(peer.channel), weakref.ref(peer.channel._tls)
-    gc.disable()
-    try:
+    with collected_by_nobody():
         peer.channel.connection_lost(None)
         assert held() is None
         peer.transport.protocol = None  # transports of loops let go of it themselves
         del peer
         assert channel() is None  # no timer knows it any more, and neither does its connection
-    finally:
-        gc.enable()
 
 
 def test_what_waits_for_a_handshake_is_bounded():

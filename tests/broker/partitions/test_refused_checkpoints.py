@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.partitions.checkpoints import Checkpoints, Key
 from storage.errors import StorageError
+from tests.support.garbage import collected_by_nobody
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +24,8 @@ def test_offsets_that_no_directory_takes_wait_for_no_collector(tmp_path: Path) -
     checkpoints = Checkpoints(gone, lambda key: gone[key[1] % 2])
     offsets = Offsets({("t", 0): 1, ("t", 1): 2})
     left = weakref.ref(offsets)
-    gc.collect()
-    gc.disable()
     refused = 0
-    try:
+    with collected_by_nobody():
         try:
             checkpoints.write("replication-offset-checkpoint", offsets, checkpoints.moment())
         except (StorageError, OSError):
@@ -37,5 +35,3 @@ def test_offsets_that_no_directory_takes_wait_for_no_collector(tmp_path: Path) -
         del offsets
         assert refused
         assert left() is None
-    finally:
-        gc.enable()

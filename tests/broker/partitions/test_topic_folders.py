@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from broker.partitions.folders import TopicFolders
 from protocol.errors import ErrorCode, KafkaError
 from storage.directory.log_directory import LogDirectory, read_topic_id
 from storage.files import DISK, Disk
+from tests.support.garbage import collected_by_nobody
 from tests.support.virtual_runtime import VirtualRuntime
 from tests.support.whole_broker import Whole
 
@@ -144,8 +144,7 @@ def test_a_topic_made_anew_does_not_inherit_a_folder_that_could_not_be_renamed(
 def test_the_files_of_a_deleted_topic_are_closed_at_once(tmp_path: Path) -> None:
     """By reference count: a broker that has frozen what it loaded collects garbage rarely."""
     broker = Whole(tmp_path)
-    gc.disable()
-    try:
+    with collected_by_nobody():
         for _ in range(3):
             assert broker.create("t", 3) is ErrorCode.NONE
             broker.produce("t", b"first")
@@ -158,8 +157,6 @@ def test_the_files_of_a_deleted_topic_are_closed_at_once(tmp_path: Path) -> None
             assert broker.delete("t") is ErrorCode.NONE
             broker.runtime.advance(1)
             assert not [name for name in open_files(tmp_path) if name.startswith("t-")]
-    finally:
-        gc.enable()
     assert broker.stop()
 
 
