@@ -6,7 +6,7 @@ Source: Kafka's Errors (4.4.0).
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 
 class ErrorCode(IntEnum):
@@ -328,9 +328,20 @@ class KafkaError(Exception):
         Who keeps an error to raise it again raises this: the kept one would collect the frames of everybody who was
         refused with it, and in them their requests.
         """
-        made = type(self).__new__(type(self), *self.args)
-        made.__dict__.update(self.__dict__)
-        return made
+        return _made(type(self), self.args, self.__dict__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without a call of `__init__`, which makes a sentence of other arguments."""
+        return _made, (type(self), self.args, self.__dict__)
+
+
+_E = TypeVar("_E", bound=KafkaError)
+
+
+def _made(kind: type[_E], args: tuple[Any, ...], state: dict[str, Any]) -> _E:
+    made = kind.__new__(kind, *args)
+    made.__dict__.update(state)
+    return made
 
 
 def unraised(error: Exception) -> Exception:

@@ -44,7 +44,7 @@ class WorkerProcess:
             pickle.dump((work, arguments), self._process.stdin)
             self._process.stdin.flush()
             result, error = pickle.load(self._process.stdout)
-        except (OSError, EOFError, pickle.UnpicklingError) as failure:
+        except Exception as failure:  # whatever an answer that is none, or half of one, may raise
             self.kill()
             with suppress(OSError):
                 self._process.stdin.close()  # what is left in its buffer would be complained of later

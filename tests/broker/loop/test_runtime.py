@@ -176,6 +176,25 @@ async def test_a_failure_in_a_process_and_what_it_prints_do_no_harm(runtime: Loo
     assert await _in_process(runtime, len, b"123") == 3
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        "StorageError('cannot write to', Path('a/b'), OSError(28, 'No space left on device'))",
+        "CorruptSegment('a/b', 17)",
+        "CorruptBatch('byte 3: too short')",
+    ],
+)
+async def test_an_error_of_ours_comes_back_from_a_process_as_it_was_raised(runtime: LoopRuntime, error: str):
+    """A disk that is full is no fault of the log, and a damaged one is named: not an error in the telling of it."""
+    names = "from pathlib import Path; from storage.errors import *; from protocol.records.errors import CorruptBatch"
+    raised: dict[str, Any] = {}
+    exec(f"{names}; error = {error}", raised)
+    met = await _in_process(runtime, exec, f"{names}; raise {error}")
+    assert type(met) is type(raised["error"])
+    assert str(met) == str(raised["error"])
+    assert await _in_process(runtime, len, b"another") == 7
+
+
 async def test_what_a_process_was_asked_for_is_let_go_of_when_it_fails(runtime: LoopRuntime):
     """A plan of a cleaning, say, every minute while the disk is full."""
     with collected_by_nobody():
