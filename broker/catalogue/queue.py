@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.catalogue.appending import append_change
@@ -42,10 +43,6 @@ log = get_logger(__name__)
 _CHANGES_A_ROUND = 256  # planned and answered without a pause, a few milliseconds; others have a turn between rounds
 _RECORDS_A_STEP = 64
 MEND_AFTER_MS = 1_000  # until a failed log is tried again, as often as it takes
-
-
-def _bug(error: Exception) -> None:
-    raise error
 
 
 @dataclass(slots=True)
@@ -126,11 +123,21 @@ class ChangeQueue:
 
     def _begin_round(self) -> None:
         self.deleted_names.clear()
-        self._runtime.in_slices(self._plan(), lambda round_: self._write(*round_), _bug, owner=self)
+        changes: list[_Change] = []  # of this round, as far as they have been looked at
+        self._runtime.in_slices(
+            self._plan(changes),
+            lambda made: self._write(changes, made),
+            partial(self._bug, changes),
+            owner=self,
+        )
 
-    def _plan(self) -> Generator[None, None, tuple[list[_Change], list[Any]]]:
-        """Carry the plans out on the state: those that are of this round, and their records."""
-        changes: list[_Change] = []
+    def _bug(self, changes: list[_Change], error: Exception) -> None:
+        """A planned record could not be applied: the state may show half of a change, of which nothing was written."""
+        log.error("changes_failed", changes=len(changes), exc_info=error)
+        self._refused(changes, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
+
+    def _plan(self, changes: list[_Change]) -> Generator[None, None, list[Any]]:
+        """Carry the plans out on the state: those that are of this round, into `changes`; return their records."""
         made: list[Any] = []
         queue = self._queue
         for _ in range(min(len(queue), _CHANGES_A_ROUND)):  # what comes meanwhile is of the next round
@@ -162,7 +169,7 @@ class ChangeQueue:
                 if not number % _RECORDS_A_STEP:
                     yield None
             made.extend(planned)
-        return changes, made
+        return made
 
     def _write(self, changes: list[_Change], made: list[Any]) -> None:
         if not made:
@@ -185,7 +192,7 @@ class ChangeQueue:
         self._runtime.in_thread(
             work,
             lambda prepared: self._written(changes, delta, image, prepared),
-            lambda error: self._refused(changes, error),
+            lambda error: self._refused(changes, ErrorCode.KAFKA_STORAGE_ERROR, str(error)),
         )
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
@@ -209,15 +216,15 @@ class ChangeQueue:
         # A folder that could not be renamed is found at the next start by its topic id, and renamed then.
         self._runtime.in_thread(work, done, done)
 
-    def _refused(self, changes: list[_Change], error: Exception) -> None:
-        """The write failed: nothing of the round holds, so the state is read again from what is durable.
+    def _refused(self, changes: list[_Change], code: ErrorCode, message: str) -> None:
+        """Nothing of the round holds, so the state is read again from what is durable.
 
         What was refused behind other changes may have been refused because of them ("already exists"), and does not
         hold either: Kafka's QuorumController lets results without records wait for those it has seen, and fails them.
         """
         for change in changes:
             if change.result.error is ErrorCode.NONE or change.after_others:
-                change.result = Result(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                change.result = Result(code, message)
         self._read_again(lambda: self._end_round(changes))
 
     def _read_again(self, then: Callable[[], None]) -> None:

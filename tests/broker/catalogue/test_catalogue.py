@@ -487,6 +487,30 @@ def test_a_full_disk_refuses_the_change_and_leaves_the_log_as_it_was(tmp_path: P
     assert driver.create("t").error is ErrorCode.NONE
 
 
+def test_a_change_that_cannot_be_applied_is_a_fault_of_ours_and_the_queue_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who came before it in its round has seen nothing that holds, and is refused too; who comes later is served."""
+    driver = CatalogueDriver(tmp_path)
+    before = (tmp_path / LOG).read_bytes()
+
+    def plan(state: ClusterState) -> tuple[list[object], None]:
+        state.features["half"] = 1
+        return [metadata_records.EndTransactionRecord()], None  # which never began
+
+    add, create = driver.catalogue.queue.add, driver.catalogue.create_topic
+    told = driver.all(partial(create, NewTopic("t", 1)), partial(add, plan), partial(create, NewTopic("u", 1)))
+    refused = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [result.error for result in told] == [refused, refused, ErrorCode.NONE]
+    said = capsys.readouterr().err
+    assert "changes_failed" in said
+    assert "a metadata transaction ends that never began" in said
+    assert "half" not in driver.catalogue.queue.state.features
+    assert driver.catalogue.image.names() == ("u",)
+    assert b"half" not in (tmp_path / LOG).read_bytes().removeprefix(before)
+    assert driver.create("t").error is ErrorCode.NONE
+
+
 def test_what_is_refused_because_of_a_change_that_is_not_durable_is_not_refused_for_good(tmp_path: Path) -> None:
     """A topic "exists already" while it is made: when that fails, whoever was told so would wait for it for ever."""
     disk = FullDisk()
