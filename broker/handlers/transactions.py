@@ -100,7 +100,7 @@ def add_partitions_to_txn(
     def answer(topics: list[AddPartitionsToTxnTopicResult]) -> None:
         deferred.complete(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics))
 
-    return deferring(broker, context, deferred, _add(broker, context, transaction, answer))
+    return deferring(broker, context, deferred, _add(broker, context, transaction, answer, deferred.fail))
 
 
 def _for_brokers(broker: Broker, context: RequestContext, request: AddPartitionsToTxnRequest) -> Deferred:
@@ -117,7 +117,7 @@ def _for_brokers(broker: Broker, context: RequestContext, request: AddPartitions
 
     def steps() -> Steps[None]:
         for index, transaction in enumerate(transactions):
-            yield from _add(broker, context, transaction, partial(answer, index))
+            yield from _add(broker, context, transaction, partial(answer, index), gathering.deferred.fail)
             yield None
 
     return deferring(broker, context, gathering.deferred, steps())
@@ -128,6 +128,7 @@ def _add(
     context: RequestContext,
     transaction: AddPartitionsToTxnTransaction,
     told: Callable[[list[AddPartitionsToTxnTopicResult]], None],
+    failed: Callable[[Exception], None],
 ) -> Steps[None]:
     """Ask the transaction's leader, unless something is wrong with a partition: then none joins."""
     transactional_id = transaction.transactional_id
@@ -135,7 +136,7 @@ def _add(
     from_client = context.version < _FROM_BROKERS
 
     def answer(errors: Iterable[tuple[TopicPartition, ErrorCode]]) -> None:
-        broker.runtime.in_slices(_by_topic(errors, context.version), told, _bug, owner=context.session)
+        broker.runtime.in_slices(_by_topic(errors, context.version), told, failed, owner=context.session)
 
     if from_client and not authorize(context, _WRITE, _TRANSACTIONAL_ID, transactional_id):
         answer((one, _FORBIDDEN) for one in partitions)
@@ -163,10 +164,6 @@ def _add(
                 context.client_host,
             )
         )
-
-
-def _bug(error: Exception) -> None:
-    raise error
 
 
 def _refused(

@@ -64,6 +64,7 @@ class SharedScrape:
             del self._readers[reader]
             if not self._readers:
                 self._end()
+                self._failed = None  # it has been raised here, and knows this frame
             self._drop()
 
     def _step(self) -> None:

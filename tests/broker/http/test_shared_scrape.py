@@ -1,10 +1,12 @@
 """Scrapers that come while a scrape is made get what it gives, and it is made once."""
 
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from broker.http.shared_scrape import JOINED_BELOW_BYTES, SharedScrape
+from tests.support.garbage import collected_by_nobody
 
 
 class Making:
@@ -83,3 +85,21 @@ def test_a_scrape_that_fails_fails_for_everybody() -> None:
         with pytest.raises(ValueError, match="no"):
             list(reader)
     assert making.over == 1
+
+
+def test_a_scrape_that_fails_is_let_go_of_when_all_know_it() -> None:
+    """With all that it has gathered."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b"begun"
+        raise ValueError("no")
+
+    with collected_by_nobody():
+        shared = SharedScrape(pieces(), lambda _: None)
+        left = weakref.ref(shared)
+        first, second = shared.read(), shared.read()
+        for reader in (first, second):
+            with pytest.raises(ValueError, match="no"):
+                list(reader)
+        del shared, first, second, reader
+        assert left() is None
