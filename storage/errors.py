@@ -73,3 +73,9 @@ class DirectoryRefused(Exception):
 
 class DirectoryUnusable(DirectoryRefused):
     """The system lets nobody use it: it may be a disk that failed."""
+
+
+def is_explained(error: Exception) -> bool:
+    """Whether its words say all: a disk, a file or a client's bytes brought it about. Of a fault of ours a log line
+    needs the trace."""
+    return isinstance(error, (OSError, KafkaError, CorruptFile, DirectoryRefused))

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.loop.logs import get_logger
 from broker.loop.primitives import perf_counter_ns
 from protocol.errors import unraised
+from storage.errors import is_explained
 
 if TYPE_CHECKING:
     from broker.loop.runtime import Runtime
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from storage.state.flush import FlushTicket
 
 ROUNDS = 3
+
+log = get_logger(__name__)
 
 
 class Flusher:
@@ -64,9 +68,8 @@ class Flusher:
             del self._wanted[partition]
             if partition.error is not None:
                 continue
-            log = partition.log
             try:
-                work.append((partition, log, log.begin_flush()))
+                work.append((partition, partition.log, partition.log.begin_flush()))
             except Exception as error:
                 partition.fail(error)
         if not work:
@@ -77,12 +80,14 @@ class Flusher:
         def sync() -> tuple[list[Exception | None], int]:
             began_ns = perf_counter_ns()
             results: list[Exception | None] = []
-            for _, _, ticket in work:
+            for partition, _, ticket in work:
                 if self._stopped:
                     break
                 try:
                     ticket.sync()
                 except Exception as error:
+                    if not is_explained(error):
+                        log.exception("flush_failed", partition=partition.name)
                     # The frames of the one that was raised hold the results, and all that is flushed.
                     results.append(unraised(error))
                 else:
@@ -103,15 +108,15 @@ class Flusher:
             return
         self.flushes += len(work)
         self.flush_ns += took_ns
-        for (partition, log, ticket), error in zip(work, results, strict=True):
+        for (partition, flushed, ticket), error in zip(work, results, strict=True):
             self._busy.discard(partition)
-            if partition.log is not log or partition.error is not None:
+            if partition.log is not flushed or partition.error is not None:
                 continue  # deleted, or failed and loaded anew meanwhile
             if error is not None:
                 partition.fail(error)
                 continue
             try:
-                log.finish_flush(ticket)
+                flushed.finish_flush(ticket)
             except Exception as failure:
                 partition.fail(failure)
             else:

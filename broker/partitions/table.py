@@ -27,7 +27,7 @@ from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings, tail_of
 from protocol.errors import unraised
 from storage.directory.directory_check import is_full
-from storage.errors import StorageError
+from storage.errors import StorageError, is_explained
 from storage.log.log_lookup import LookRoom
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import OFFSET_CHECKPOINTS
@@ -248,6 +248,8 @@ class Partitions:
                 tail=tail_of(topic.name),
             )
         except Exception as error:
+            if not is_explained(error):
+                log.exception("log_open_failed", topic=topic.name, partition=index)
             return unraised(error)
 
     def open_once_more(self, topic: str, index: int, done: Callable[[], None]) -> None:
