@@ -222,7 +222,8 @@ class Soak:
             "security.protocol": "SSL",
             "ssl.ca.location": str(self.directory / "authority.crt"),
         }
-        return Transformer(reading, writing, source, sink, group, self.random.getrandbits(32))
+        log = self.directory / f"{group}.log"
+        return Transformer(reading, writing, source, sink, group, self.random.getrandbits(32), log)
 
     def _round(self, clients: list[str]) -> None:
         self.rounds += 1
