@@ -13,6 +13,7 @@ from broker.loop.descriptors import Descriptors
 from broker.loop.event_loop import new_event_loop
 from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
+from broker.loop.long_turns import LongTurns
 from broker.loop.runtime import Runtime
 from broker.loop.slices import Slices
 from broker.loop.stalls import NOTED_NS, Stalls, client_of, name_of
@@ -49,6 +50,7 @@ class LoopRuntime(Runtime):
         self.clock_ns = perf_counter_ns
         self.stalls = Stalls(perf_counter_ns, self.next_turn)
         self.slices = Slices(self, perf_counter_ns)
+        self.long_turns = LongTurns(self.next_turn, perf_counter_ns)
         self._soon: list[Callable[[], None]] = []
         self._last: list[Callable[[], None]] = []
         self._turn_scheduled = False
@@ -148,7 +150,13 @@ class LoopRuntime(Runtime):
         if self.now_ms() - self._wake_deadline_ms > _LATE_MS:
             # The process stood still, or had too much to do: what members sent in time lies unread in their sockets,
             # and they must be heard before they are expired. The loop reads between one turn and the next.
-            self._loop.call_soon(self._loop.call_soon, self._run_due_timers)
+            self._loop.call_soon(self._loop.call_soon, self._after_what_was_read)
+        else:
+            self._after_what_was_read()
+
+    def _after_what_was_read(self) -> None:
+        if self.long_turns.waiting:  # heartbeats among others
+            self.long_turns.put_off(self._run_due_timers)
         else:
             self._run_due_timers()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from broker.loop.long_turns import LongTurns
     from broker.loop.slices import Slices, Steps
     from broker.loop.stalls import Stalls
     from broker.loop.timers import Timers
@@ -28,6 +29,7 @@ class Runtime(ABC):
     timers: Timers
     slices: Slices
     stalls: Stalls
+    long_turns: LongTurns
     clock_ns: Callable[[], int]
     """What work takes is measured by: it only goes forward, and says nothing of the time of day."""
 

@@ -65,6 +65,7 @@ class Requests:
         "_fault",
         "_flush_scheduled",
         "_largest_of_objects",
+        "_long_turns",
         "_max_bytes",
         "_memory",
         "_owner",
@@ -72,6 +73,7 @@ class Requests:
         "_resting",
         "_side",
         "_stalled",
+        "_waits",
         "_working",
         "backlog",
         "cutter",
@@ -87,6 +89,7 @@ class Requests:
         self._owner = owner
         self._broker = owner.broker
         self._clock_ns = owner.broker.runtime.clock_ns
+        self._long_turns = owner.broker.runtime.long_turns
         self._side = side
         self._answers = answers
         self._caller = caller
@@ -108,6 +111,7 @@ class Requests:
         """Whether that was ever more than many connections may hold."""
         self._working = False
         self._resting = False  # it has had its share, and goes on when others have had theirs
+        self._waits = False  # it was read late in a turn that lasts too long: it goes on when its turn comes
         self._stalled = False  # nothing is begun before somebody else has answered: who a peer is, say
         self._flush_scheduled = False
 
@@ -124,7 +128,11 @@ class Requests:
             self._fault = fault.with_traceback(None)  # kept: the frames it came through hold this connection
         backlog += frames
         if not self._working and not self._resting:
-            self._work()
+            now_ns = self._clock_ns()
+            if self._long_turns.puts_off(now_ns):
+                self._put_off(now_ns)
+            else:
+                self._work(now_ns)
         if self.held_bytes or cutter.missing or backlog:
             self.settle()
             self._owner.slow_frames.came(self._connection, cutter.missing, anew=bool(frames))
@@ -173,7 +181,7 @@ class Requests:
     def go_on(self) -> None:
         """Handle what waits, unless that is done already."""
         if not self._side.closed and not self._working and not self._resting:
-            self._work()
+            self._work(self._clock_ns())
             if self.held_bytes:
                 self.settle()
 
@@ -232,13 +240,12 @@ class Requests:
 
     # --- turns
 
-    def _work(self) -> None:
+    def _work(self, start_ns: int) -> None:
         """Handle the backlog until it is empty, enough is in flight or this took long; then write what is ready."""
         backlog, answers, side = self.backlog, self._answers, self._side
         waiting = answers.waiting
         self._working = True
         clock_ns = self._clock_ns
-        start_ns = clock_ns()
         began_ns = answers.since_ns = answers.since_ns or start_ns
         self._peer.heard_ns = start_ns
         frame = b""
@@ -314,6 +321,19 @@ class Requests:
         backlog = self.backlog
         return self._fault is None and len(backlog) < self.max_requests and sum(map(len, backlog)) < self._max_bytes
 
+    def _put_off(self, now_ns: int) -> None:
+        """Go on when all who were read before have had their turn; its requests take their time from now on."""
+        self._answers.since_ns = self._answers.since_ns or now_ns
+        if not self._waits:
+            self._waits = True
+            self._long_turns.put_off(self._its_turn)
+        if not self._reads_ahead():
+            self._side.pause_reading()
+
+    def _its_turn(self) -> None:
+        self._waits = False
+        self.go_on()
+
     def _rest(self) -> None:
         """Go on in slices, which all connections that ask for much share: nobody else waits for them together."""
         self._resting = True
@@ -330,7 +350,7 @@ class Requests:
         before = -1
         while self.backlog and len(self.backlog) != before:
             before = len(self.backlog)
-            self._work()
+            self._work(self._clock_ns())
             if self.held_much:
                 self.settle()  # who holds little tells it when all is handled
             yield

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.loop.collector import Collector
+from broker.loop.long_turns import LongTurns
 from broker.loop.slices import Slices
 from broker.loop.stalls import Stalls
 from tests.support.virtual_runtime import VirtualRuntime
@@ -48,6 +49,7 @@ class WatchedRuntime(VirtualRuntime):
         self.clock_ns = time.thread_time_ns
         self.stalls = Stalls(time.thread_time_ns, self.next_turn)
         self.slices = Slices(self, time.thread_time_ns)
+        self.long_turns = LongTurns(self.next_turn, time.thread_time_ns)
         self.longest_ns = 0
         """The longest turn so far."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.long_turns import LongTurns
 from broker.loop.runtime import Runtime
 from broker.loop.slices import Slices
 from broker.loop.stalls import Stalls
@@ -40,6 +41,7 @@ class VirtualRuntime(Runtime):
         self.clock_ns = self._work_clock_ns
         self.stalls = Stalls(self._work_clock_ns, self.next_turn)
         self.slices = Slices(self, self._work_clock_ns)
+        self.long_turns = LongTurns(self.next_turn, self._work_clock_ns)
         self._soon: list[Callable[[], None]] = []
         self._last: list[Callable[[], None]] = []
         self._next: list[Callable[[], None]] = []

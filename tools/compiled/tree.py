@@ -92,6 +92,7 @@ NATIVE = [
     "broker.partitions.checks",
     "broker.partitions.settings",
     "broker.loop.clock",
+    "broker.loop.long_turns",
     "broker.loop.timers",
     "broker.loop.slices",
     "broker.loop.uuids",

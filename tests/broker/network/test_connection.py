@@ -647,7 +647,8 @@ def test_one_turn_of_a_connection_is_bounded_by_time_and_those_that_want_more_sh
     everyone = [harness.connection, *(connection for connection, _ in others)]
     for connection in everyone:
         connection.data_received(requests)
-    assert [connection.backlog for connection in everyone] == [49] * 20
+    # What is read late in a turn is put off, and has such a turn later.
+    assert [connection.backlog for connection in everyone] == [49] * 8 + [50] * 12
 
     left = [sum(connection.backlog for connection in everyone)]
 
@@ -659,8 +660,69 @@ def test_one_turn_of_a_connection_is_bounded_by_time_and_those_that_want_more_sh
     harness.broker.runtime.next_turn(look)
     harness.broker.runtime.turn()
     assert left[-1] == 0
-    assert max(before - after for before, after in pairwise(left)) <= 1
+    handled = [before - after for before, after in pairwise(left)]
+    assert max(handled[3:]) <= 1
+    assert 12 <= sum(handled[:3]) <= 15
     assert len(harness.frames()) == 50
+
+
+def waiting(harness: Harness) -> None:
+    """A turn has lasted too long, and somebody else waits."""
+    harness.runtime.long_turns.put_off(lambda: None)
+
+
+def test_what_is_put_off_is_answered_in_its_order_and_in_one_write():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    waiting(harness)
+    for number in range(3):
+        harness.send(HEARTBEAT, 1, correlation_id=number)
+    assert harness.correlation_ids() == []
+    harness.runtime.turn()
+    assert harness.correlation_ids() == [0, 1, 2]
+    assert harness.transport.writes == 1
+    harness.send(HEARTBEAT, 1, correlation_id=3)
+    assert harness.correlation_ids() == [0, 1, 2, 3]
+
+
+def test_who_is_put_off_is_read_no_further_than_others():
+    harness = Harness({ApiKey.HEARTBEAT: at_once}, {"kohort.max.inflight.requests": "5"})
+    waiting(harness)
+    for number in range(6):
+        assert harness.transport.reading == (number < 5)
+        harness.send(HEARTBEAT, 1, correlation_id=number)
+    held = harness.server.memory.used_bytes
+    assert held > 0
+    harness.runtime.turn()
+    assert harness.correlation_ids() == list(range(6))
+    assert harness.transport.reading
+    assert harness.server.memory.used_bytes == 0
+
+
+def test_who_goes_or_errs_while_he_is_put_off():
+    """What came before a frame of a size that is not allowed is answered."""
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    other, others = harness.connect()
+    waiting(harness)
+    harness.send(HEARTBEAT, 1, correlation_id=1)
+    other.data_received(encode_request(HEARTBEAT, 1, 2) + b"\xff" * 8)
+    harness.lose()
+    harness.runtime.turn()
+    assert harness.frames() == []
+    assert others.closed
+    assert int.from_bytes(others.written[4:8], "big") == 2
+    assert harness.server.memory.used_bytes == 0
+
+
+def test_the_time_that_a_request_was_put_off_is_part_of_its_own():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    waiting(harness)
+    harness.runtime.step_ns = 5_000_000  # by each look at the clock
+    harness.send(HEARTBEAT, 1)
+    for _ in range(20):
+        harness.runtime.clock_ns()
+    harness.runtime.turn()
+    route = harness.connection.route(ApiKey.HEARTBEAT, 1)
+    assert route.total_ns >= 100_000_000
 
 
 def test_one_turn_handles_a_share_of_a_flood_and_the_rest_later():
