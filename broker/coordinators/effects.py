@@ -256,8 +256,9 @@ class Effects(Generic[ShardT]):
             self._reject(event, key, outcome, ErrorCode.RECORD_LIST_TOO_LARGE)
             return
         half = len(records) // 2
-        self.act(event, key, Outcome(outcome.after, records[:half], token=token))
-        self.act(event, key, Outcome(outcome.after, records[half:], events=outcome.events, token=token))
+        for part, events in ((records[:half], ()), (records[half:], outcome.events)):
+            # It stays as it is by then: a part that was refused has perhaps brought back what went.
+            self.act(event, key, Outcome(self._states.get(key), part, events=events, token=token))
 
     def _end_turn(self) -> None:
         self._turn_requested = False

@@ -62,7 +62,7 @@ class FakePartition(Partition):
         self.leader_epoch = 0
         self.error: KafkaError | None = None
         self.hold = False
-        self.refusals: list[ErrorCode] = []
+        self.refusals: list[ErrorCode] = []  # of the next appends; NONE: that one is taken
         self.high_watermark = 0
         self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
 
@@ -77,8 +77,9 @@ class FakePartition(Partition):
     def append(self, batch: bytearray, *_: Any) -> AppendInfo:
         if self.error is not None:
             raise self.error
-        if self.refusals:
-            raise Refused(self.refusals.pop(0))
+        refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
+        if refusal is not ErrorCode.NONE:
+            raise Refused(refusal)
         base = self.log.end
         stamp(batch, base, self.leader_epoch)
         self.log.batches.append(bytes(batch))

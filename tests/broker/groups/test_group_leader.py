@@ -578,6 +578,47 @@ def test_two_tombstones_that_do_not_fit_into_one_batch_go_in_two(refused: int):
     assert fetched(broker.fetch(group_id)) == [1 if refused else -1]
 
 
+@pytest.mark.parametrize("refused", range(5))
+def test_a_group_of_which_one_of_many_batches_is_refused_goes_at_the_next_check(refused: int):
+    """Whichever it is: else its offsets would be there without a group, and not expire."""
+    broker = Leading(
+        FakePartition(max_message_bytes=280), topics={"t": 8}, settings=GroupSettings(offsets_retention_ms=DAY)
+    )
+    group_id = "g" * 60
+    for partition in range(8):
+        broker.commit(group_id, 1, partition=partition)
+    broker.turn()
+    before = len(broker.partition.log.batches)
+    broker.runtime.advance(DAY)
+    broker.partition.refusals = [ErrorCode.NONE] * refused + [ErrorCode.KAFKA_STORAGE_ERROR]
+
+    expire_offsets(broker.leader)
+    broker.turn()
+    assert len(broker.partition.log.batches) == before + 4
+    assert group_id in broker.leader.shard.groups
+
+    expire_offsets(broker.leader)
+    broker.turn()
+    for shard in (broker.leader.shard, Leading(broker.partition).leader.shard):
+        assert not shard.groups
+        assert not shard.offsets
+
+
+def test_offsets_of_a_group_that_lives_may_go_in_several_batches():
+    """As those of a deleted topic: the group stays as it is."""
+    broker = Leading(FakePartition(max_message_bytes=1_000), topics={"t": 100})
+    (member,) = broker.stable_group()
+    for partition in range(100):
+        broker.commit("g", 1, partition=partition, member_id=member, generation=1)
+    broker.turn()
+
+    forget_topics(broker.leader, {"t": broker.leader.shard.topics.topic_id("t") or b""})
+    assert list(broker.leader.shard.groups["g"].members) == [member]
+    broker.turn()
+    assert not broker.leader.shard.offsets
+    assert broker.heartbeat(member).response.error_code == 0
+
+
 def test_a_log_that_fails_under_an_outcome_is_told_to_its_own_group(monkeypatch: pytest.MonkeyPatch):
     """It did not fit into the open batch, which was written first, and refused with the log."""
     broker = Leading(FakePartition(max_message_bytes=300))
