@@ -72,6 +72,30 @@ def test_each_waits_from_its_own_beginning():
     assert committed(third) == [LATE]
 
 
+def test_commits_that_keep_coming_do_not_put_off_the_look_at_the_first():
+    """One comes between every two looks; nobody is told before its time."""
+    broker = slow()
+    commits = []
+    for offset in range(14):
+        commits.append(broker.commit("g", offset))
+        broker.runtime.advance(TENTH_MS - 100)
+
+    assert committed(commits[0]) == [LATE]
+    assert not any(commit.done for commit in commits[2:])
+
+
+def test_how_many_were_told_is_a_line_and_looks_that_tell_nobody_are_none(capsys):
+    broker = slow()
+    for group_id in ("g", "h", "i"):
+        broker.commit(group_id)
+    broker.runtime.advance(TIMEOUT_MS)
+    assert "not_committed_in_time" not in capsys.readouterr().err
+
+    broker.runtime.advance(TIMEOUT_MS)
+    [said] = [line for line in capsys.readouterr().err.splitlines() if "not_committed_in_time" in line]
+    assert "WARN group_records_not_committed_in_time partition=0 answered=3" in said
+
+
 def test_what_waits_in_a_batch_is_late_after_so_many_looks_of_its_own():
     """Three at every look but the second; the first of all is a call of our own, which waits on."""
     batch = OutcomeBatch()

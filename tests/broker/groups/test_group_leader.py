@@ -36,7 +36,8 @@ def test_all_of_one_turn_is_one_batch():
 
     (batch,) = broker.partition.log.batches
     header = read_header(batch)
-    assert (header.record_count, header.base_sequence, header.producer_id, header.leader_epoch) == (50, 0, -1, 0)
+    assert (header.record_count, header.base_sequence, header.leader_epoch) == (50, 0, 0)
+    assert (header.producer_id, header.producer_epoch) == (-1, -1)
     assert header.base_timestamp == header.max_timestamp == broker.runtime.now_ms()
     assert all(committed(answer) == [0] for answer in answers)
 
@@ -171,6 +172,20 @@ def test_a_refused_batch_fails_every_commit_in_it_and_nothing_after():
     }
     assert set(broker.leader.shard.groups) == {"g"}
     assert fetched(broker.fetch()) == [1]
+
+
+def test_a_disk_that_refuses_is_told_once_until_it_has_taken_something(capsys):
+    """A full disk refuses every batch: one line, not one for each."""
+    broker = Leading()
+    told = []
+    for refused in (True, True, True, False, True, True):
+        broker.partition.refusals = [ErrorCode.KAFKA_STORAGE_ERROR] * refused
+        broker.commit("g", 1)
+        broker.turn()
+        told += [line for line in capsys.readouterr().err.splitlines() if "group_records_refused" in line] or [None]
+
+    assert [line is not None for line in told] == [True, False, False, False, True, False]
+    assert "ERROR group_records_refused partition=0 error=KAFKA_STORAGE_ERROR" in (told[0] or "")
 
 
 def test_answers_beside_a_refused_batch_wait_for_the_batches_before_it():

@@ -153,3 +153,20 @@ def test_groups_that_were_never_loaded_took_no_time(tmp_path: Path) -> None:
     broker = Whole(tmp_path)
     assert broker.broker.groups.load_ms == 0
     assert broker.stop()
+
+
+def test_a_topic_of_groups_that_is_refused_is_told_and_asked_for_again(tmp_path: Path) -> None:
+    """Here a topic is in its way whose name differs by a dot alone."""
+    broker = Whole(tmp_path)
+    assert broker.create("__consumer.offsets") is ErrorCode.NONE
+    assert broker.broker.groups.coordinator_of("g") is None
+    broker.runtime.turn()
+    [said] = [line for line in broker.log.getvalue().splitlines() if "group_topic_refused" in line]
+    assert "ERROR" in said
+    assert "error=INVALID_TOPIC_EXCEPTION reason=" in said
+
+    assert broker.delete("__consumer.offsets") is ErrorCode.NONE
+    assert broker.broker.groups.coordinator_of("g") is None
+    broker.runtime.turn()
+    assert broker.broker.groups.coordinator_of("g") is not None
+    assert broker.stop()
