@@ -51,8 +51,9 @@ def test_a_commit_that_is_on_disk_in_time_is_acknowledged_and_nothing_looks_afte
     broker.partition.commit()
     assert committed(answer) == [ErrorCode.NONE]
 
+    assert ("commits", "group", "0") in broker.runtime.timers
     broker.runtime.advance(TENTH_MS)
-    assert ("commits", "0") not in broker.runtime.timers
+    assert ("commits", "group", "0") not in broker.runtime.timers
 
 
 def test_each_waits_from_its_own_beginning():

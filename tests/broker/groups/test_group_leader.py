@@ -15,7 +15,9 @@ from coordinator.shard import Shard
 from coordinator.view import GroupSettings
 from protocol.errors import ErrorCode
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from protocol.records.batch_header import read_header
+from protocol.records.batch_encoder import encoded_pair_bytes
+from protocol.records.batch_header import HEADER_BYTES, read_header
+from protocol.records.batch_reader import iterate_records
 from protocol.records.consumer_protocol import encode_assignment
 from protocol.records.group_records import GroupMetadataKey, OffsetCommitKey
 from tests.support.consumer_protocol import subscription
@@ -122,6 +124,24 @@ def test_a_batch_is_cut_between_outcomes(monkeypatch: pytest.MonkeyPatch):
     assert len(broker.partition.log.batches) > 1
     assert all(len(batch) <= 400 for batch in broker.partition.log.batches)
     assert [value.offset for _, value in broker.partition.records()] == list(range(20))
+
+
+def test_a_batch_is_filled_to_the_last_byte_that_its_records_may_take():
+    """A byte less, and they take one batch more; what alone is larger than that is refused."""
+    measured = Leading()
+    measured.commit("g", 1)
+    measured.turn()
+    (record,) = iterate_records(measured.partition.log.batches[0])
+    size = encoded_pair_bytes(record.key, record.value)
+
+    told = []
+    for limit in (size, size - 1, 2 * size, 2 * size - 1):
+        broker = Leading(FakePartition(max_message_bytes=HEADER_BYTES + limit))
+        answers = [broker.commit("g", 1), broker.commit("g", 1)]
+        broker.turn()
+        told.append((len(broker.partition.log.batches), *[committed(answer)[0] for answer in answers]))
+    too_large = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told == [(2, 0, 0), (0, too_large, too_large), (1, 0, 0), (2, 0, 0)]
 
 
 def test_an_outcome_too_large_for_any_batch_fails_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,68 @@ def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
     assert len(tries) == 3
     assert broker.committed(group) in (7, 8)  # 8 was refused, and may have come into the log
     assert broker.commit(group, 9) == ErrorCode.NONE
+    assert broker.stop()
+
+
+def test_a_load_that_fails_again_and_again_is_tried_after_twice_as_long_until_it_is_half_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And after one that went well from the beginning."""
+    broker = Whole(tmp_path, kohort__durability="always")
+    group = broker.groups_of(0)[0]
+    assert broker.commit(group, 7) == ErrorCode.NONE
+    real, tries = group_tenant.load, []
+
+    def load(*arguments: Any) -> Any:
+        tries.append(broker.runtime.now_ms())
+        raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
+
+    def fail_and_load(fail_for_ms: int) -> list[int]:
+        tries.clear()
+        with monkeypatch.context() as trouble:
+            trouble.setattr(group_tenant, "load", load)
+            with monkeypatch.context() as refusing:
+                refusing.setattr(DISK, "fdatasync", refuse)
+                assert broker.commit(group, 8) is not ErrorCode.NONE
+            broker.runtime.advance(fail_for_ms)
+        assert group_tenant.load is real
+        broker.runtime.advance(31_000)
+        assert broker.commit(group, 9) == ErrorCode.NONE
+        return [after - before for before, after in pairwise(tries)]
+
+    assert fail_and_load(110_000) == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
+    assert fail_and_load(8_500) == [1_000, 2_000, 4_000]
+    assert broker.stop()
+
+
+@pytest.mark.parametrize(("buffer_bytes", "pieces"), [(1, 3), (1_000_000, 1)])
+def test_a_log_is_loaded_in_pieces_of_the_size_that_is_set_whenever_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buffer_bytes: int, pieces: int
+) -> None:
+    """At a start, when the log was opened anew, and when that is tried again. One batch at a time at least."""
+    settings = {"kohort__durability": "always", "offsets__load__buffer__size": str(buffer_bytes)}
+    first = Whole(tmp_path, **settings)
+    group = first.groups_of(0)[0]
+    for offset in (1, 2, 3):
+        assert first.commit(group, offset) == ErrorCode.NONE
+    assert first.stop()
+    real, read = group_tenant.load, []
+
+    def load(shard: Any, chunks: Any) -> Any:
+        read.append(len(list(chunks())))
+        if len(read) == 3:
+            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
+        return real(shard, chunks)
+
+    monkeypatch.setattr(group_tenant, "load", load)
+    broker = Whole(tmp_path, **settings)
+    assert read == [pieces, 0]  # of both partitions
+    with monkeypatch.context() as trouble:
+        trouble.setattr(DISK, "fdatasync", refuse)
+        assert broker.commit(group, 4) is not ErrorCode.NONE
+    broker.runtime.advance(31_000)
+    assert read == [pieces, 0, pieces, pieces]
+    assert broker.committed(group) == 3
     assert broker.stop()
 
 
