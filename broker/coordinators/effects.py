@@ -112,7 +112,7 @@ class Effects(Generic[ShardT]):
         self._waiting: OutcomeBatch | None = None  # the youngest batch that is not committed: replies wait for it
         self._turn_requested = False
         self._looks_on = False  # a timer looks after the batches
-        self._look_ms = max(commit_timeout_ms // _LOOKS, 1)
+        self._look_ms = -(-commit_timeout_ms // _LOOKS)  # so many take the timeout at least
         self._refusing = False  # the last append was refused
         self.records_appended = 0  # since the start, for metrics
         self.batches_appended = 0
