@@ -131,6 +131,21 @@ def test_requests_that_only_wait_for_others_are_told_too():
     assert broker.heartbeat(member).response.error_code == 0
 
 
+def test_who_comes_after_others_were_told_waits_as_they_did():
+    """The batch is on its way still, and may be lost."""
+    broker = Leading()
+    (member,) = broker.stable_group()
+    broker.partition.hold = True
+    commit = broker.commit("g", 7, member_id=member, generation=1)
+    broker.runtime.advance(TIMEOUT_MS + TENTH_MS)
+    assert committed(commit) == [LATE]
+
+    heartbeat = broker.heartbeat(member)
+    assert not heartbeat.done
+    broker.partition.commit()
+    assert heartbeat.response.error_code == 0
+
+
 def test_a_bug_in_an_answer_that_is_late_is_told_with_its_group(capsys):
     """And keeps nobody else waiting."""
 
