@@ -511,7 +511,7 @@ def test_p08_a_log_that_cannot_be_understood_is_not_served(capsys):
 
     assert again.leader.state is LeaderState.FAILED
     said = capsys.readouterr().err
-    assert "group_load_failed" in said
+    assert "ERROR group_load_failed partition=0 error=" in said
     assert str(again.leader.load_error) in said
     assert again.leader.load_error.__traceback__ is again.leader.load_error.__context__ is None
     assert committed(again.commit()) == [ErrorCode.NOT_COORDINATOR]

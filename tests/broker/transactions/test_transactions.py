@@ -11,6 +11,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.records.batch_header import read_header
+from protocol.records.compression import Compression
+from tests.storage.logs import all_bytes
 from tests.support.transactions_fixture import TransactionalWhole
 
 if TYPE_CHECKING:
@@ -38,6 +41,17 @@ def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: Transac
     assert topic.partition_count == 3
     configs = broker.broker.catalogue.configs[2, "__transaction_state"]
     assert (configs["cleanup.policy"], configs["compression.type"]) == ("compact", "uncompressed")
+
+
+def test_what_is_kept_of_transactions_is_uncompressed(tmp_path: Path):
+    """Whatever is said of offsets, as in Kafka."""
+    broker = TransactionalWhole(tmp_path, offsets__topic__compression__codec="1")
+    broker.create("t")
+    broker.add("tx", broker.pair("tx"), "t", 0)
+    logs = [broker.broker.partitions.get("__transaction_state", index).log for index in range(3)]
+    [header] = [read_header(data) for data in map(all_bytes, logs) if data]
+    assert header.compression == Compression.NONE
+    broker.stop()
 
 
 def test_a_committed_transaction_is_read_and_an_aborted_one_is_not(broker: TransactionalWhole):
