@@ -498,6 +498,23 @@ def test_p01_p02_a_restart_keeps_members_and_starts_their_sessions():
     assert list(after.leader.shard.groups["g"].members) == [a]
 
 
+def test_a_group_that_was_loaded_is_told_how_long_that_took(monkeypatch: pytest.MonkeyPatch):
+    before = Leading()
+    before.stable_group()
+    after = Leading(before.partition, load=False)
+    read = after.partition.log.read
+
+    def read_slowly(*arguments: object, **named: object) -> object:
+        after.runtime._now_ms += 7
+        return read(*arguments, **named)  # type: ignore[arg-type]  # as it was asked
+
+    monkeypatch.setattr(after.partition.log, "read", read_slowly)
+    after.load()
+
+    (loaded,) = [event for event in after.events if event.kind == "coordinator_loaded"]
+    assert loaded.facts["load_ms"] == 7 * len(after.partition.log.batches) > 0
+
+
 def test_p08_a_log_that_cannot_be_understood_is_not_served(capsys):
     broker = Leading()
     broker.commit("g", 1)
@@ -560,6 +577,16 @@ def test_a_session_that_ends_says_how_long_the_member_was_silent():
     assert expired.facts["last_api"] == "Heartbeat"
     assert broker.leader.shard.groups["g"].state is GroupState.EMPTY
     assert broker.partition.records()[-1][0] == GroupMetadataKey("g")
+
+
+def test_who_is_silent_since_its_assignment_was_written_asked_for_that_last():
+    """Its session began in the name of the record that was committed, not of a request."""
+    broker = Leading()
+    broker.stable_group()
+    broker.runtime.advance(10_000)
+
+    (expired,) = [event for event in broker.events if event.kind == "session_expired"]
+    assert expired.facts["last_api"] == "SyncGroup"
 
 
 def test_a_heartbeat_that_comes_in_time_moves_the_end_of_the_session():
