@@ -56,6 +56,14 @@ def test_a_commit_that_is_on_disk_in_time_is_acknowledged_and_nothing_looks_afte
     assert ("commits", "group", "0") not in broker.runtime.timers
 
 
+def test_nothing_looks_after_a_commit_that_waits_for_no_disk():
+    broker = Leading()
+    answer = broker.commit("g", 7)
+    broker.turn()
+    assert committed(answer) == [ErrorCode.NONE]
+    assert ("commits", "group", "0") not in broker.runtime.timers
+
+
 def test_each_waits_from_its_own_beginning():
     """Three commits, two of them in one turn, and what comes behind them without records of its own."""
     broker = slow()

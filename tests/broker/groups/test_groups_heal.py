@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from protocol.errors import ErrorCode
 from storage.errors import StorageError
 from storage.files import DISK
 from tests.support.garbage import collected_by_nobody
+from tests.support.virtual_runtime import VirtualRuntime
 from tests.support.whole_broker import Whole
 
 
@@ -232,4 +233,19 @@ def test_a_topic_of_groups_that_is_refused_is_told_and_asked_for_again(tmp_path:
     assert broker.broker.groups.coordinator_of("g") is None
     broker.runtime.turn()
     assert broker.broker.groups.coordinator_of("g") is not None
+    assert broker.stop()
+
+
+def test_how_long_all_groups_took_to_load_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that goes on by a millisecond whenever it is looked at."""
+    first = Whole(tmp_path)
+    assert first.commit(first.groups_of(0)[0], 7) == ErrorCode.NONE
+    assert first.stop()
+    moments = count(1_700_000_000_000)
+    monkeypatch.setattr(VirtualRuntime, "now_ms", lambda _: next(moments))
+
+    broker = Whole(tmp_path)
+    assert 0 < broker.broker.groups.load_ms < 1_000
+    [said] = [line for line in broker.log.getvalue().splitlines() if "groups_loaded" in line]
+    assert f"took_ms={broker.broker.groups.load_ms}" in said
     assert broker.stop()
