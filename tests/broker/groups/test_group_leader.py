@@ -666,6 +666,23 @@ def test_a_group_of_which_one_of_many_batches_is_refused_goes_at_the_next_check(
         assert not shard.offsets
 
 
+def test_a_group_that_somebody_deletes_goes_in_one_batch_or_stays():
+    """Unlike one that expires: who asked is told of the whole of it."""
+    broker = Leading(FakePartition(max_message_bytes=280), topics={"t": 8})
+    for partition in range(8):
+        broker.commit("g", 1, partition=partition)
+    broker.turn()
+    before = len(broker.partition.log.batches)
+    answer = Heard()
+    broker.leader.submit(DeleteGroup("g", answer))
+    broker.turn()
+
+    assert answer.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(broker.partition.log.batches) == before
+    assert "g" in broker.leader.shard.groups
+    assert len(broker.leader.shard.offsets["g"]) == 8
+
+
 def test_offsets_of_a_group_that_lives_may_go_in_several_batches():
     """As those of a deleted topic: the group stays as it is."""
     broker = Leading(FakePartition(max_message_bytes=1_000), topics={"t": 100})
