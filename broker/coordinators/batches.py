@@ -40,12 +40,12 @@ REFUSALS = {
 class OutcomeBatch:
     """Outcomes whose records share a batch, and those that came after them and must wait for it.
 
-    A step is (input, key, outcome). `last_offset` is known once the batch is appended.
+    A step is (input, key, outcome).
     `producer`, an (id, epoch), makes it a batch of that producer's transaction. `ended` is set for a marker, which has
     no outcome: it is told NONE when that is committed, else an error.
     """
 
-    __slots__ = ("_looks", "ended", "last_offset", "pairs", "producer", "records", "size_bytes", "steps")
+    __slots__ = ("_looks", "ended", "pairs", "producer", "records", "size_bytes", "steps")
 
     def __init__(
         self, producer: tuple[int, int] | None = None, ended: Callable[[ErrorCode], None] | None = None
@@ -56,7 +56,6 @@ class OutcomeBatch:
         self.records: list[tuple[Any, Any | None]] = []
         self.size_bytes = HEADER_BYTES
         self.steps: list[tuple[Input | None, str, Outcome[Any]]] = []
-        self.last_offset = -1
         self._looks: tuple[int, ...] = ()  # how many steps there were at each of the last looks
 
     def overdue(self, looks: int) -> list[tuple[Input, str, Outcome[Any]]]:

@@ -334,7 +334,6 @@ class Effects(Generic[ShardT]):
             self._on_moved(partition)
             return
         self.end_offset = end = apply(offset)
-        batch.last_offset = end - 1
         if not self._batches and partition.high_watermark >= end:
             self._waiting = None
             self._settle(batch)
@@ -344,7 +343,7 @@ class Effects(Generic[ShardT]):
             if not self._looks_on:
                 self._looks_on = True
                 self._look_again()
-            partition.when_committed(batch.last_offset, partial(self._committed, batch))
+            partition.when_committed(end - 1, partial(self._committed, batch))
 
     def _bytes_of(self, batch: OutcomeBatch) -> bytearray:
         producer_id, producer_epoch = batch.producer or (-1, -1)
