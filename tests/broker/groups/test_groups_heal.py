@@ -52,6 +52,32 @@ def test_a_log_that_cannot_be_opened_at_a_start_is_opened_later(tmp_path: Path) 
     assert second.stop()
 
 
+def test_a_bug_in_a_load_that_is_tried_again_is_told_with_its_partition(tmp_path: Path) -> None:
+    """And ends there."""
+    first = Whole(tmp_path)
+    group = first.groups_of(0)[0]
+    assert first.commit(group, 7) == ErrorCode.NONE
+    assert first.stop()
+    epochs = tmp_path / "__consumer_offsets-0" / "leader-epoch-checkpoint"
+    whole = epochs.read_bytes()
+    epochs.write_text("what is this\n")
+    second = Whole(tmp_path)
+    epochs.write_bytes(whole)
+
+    def stumble(_: Any) -> None:
+        raise RuntimeError("a bug")
+
+    second.broker.groups.load_listeners.append(stumble)
+    before = len(second.log.getvalue())
+    second.runtime.advance(10_000)
+    told = second.log.getvalue()[before:]
+    [said] = [line for line in told.splitlines() if "group_load_failed" in line]
+    assert "ERROR group_load_failed partition=0" in said
+    assert "RuntimeError: a bug" in told
+    assert second.committed(group) == 7
+    assert second.stop()
+
+
 def test_a_read_error_while_loading_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Whole(tmp_path)
     group = first.groups_of(0)[0]
