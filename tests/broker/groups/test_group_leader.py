@@ -173,6 +173,16 @@ def test_a_name_that_no_record_can_hold_fails_alone(capsys):
     assert "error='a string of 40000 bytes is longer than a record can hold'" in said
 
 
+def test_what_happened_where_no_record_can_say_it_is_told_once():
+    """As of anything that is refused."""
+    broker = Leading()
+    answer = broker.consumer_heartbeat("m", 0, "g" * 40_000)
+    broker.turn()
+
+    assert answer.response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [event.kind for event in broker.events].count("member_joined") == 1
+
+
 def test_a_refused_batch_fails_every_commit_in_it_and_nothing_after():
     broker = Leading()
     broker.commit("g", 1)
