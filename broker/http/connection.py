@@ -135,6 +135,9 @@ class HttpConnection:
             self._read()
         return not self.closed
 
+    def peer_ended(self) -> None:
+        """Nothing: no request waits here."""
+
     def pause_writing(self) -> None:
         """The peer leaves too much unread."""
         self._paused = True

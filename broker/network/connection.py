@@ -90,6 +90,11 @@ class Connection:
 
     def eof_received(self) -> None:
         """The peer sends no more: the transport closes itself, since nobody will read answers."""
+        self.requests.hurry()
+
+    def peer_ended(self) -> None:
+        """As `eof_received`, from who decrypts."""
+        self.requests.hurry()
 
     def pause_writing(self) -> None:
         """The peer leaves too much unread."""

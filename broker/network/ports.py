@@ -75,6 +75,9 @@ class Decrypted(Protocol):
     def data_received(self, data: bytes, /) -> None:
         """Some bytes have come."""
 
+    def peer_ended(self) -> None:
+        """No more will come, and it closes: what waits is handled now, or never."""
+
     def pause_writing(self) -> None:
         """The peer leaves too much unread."""
 

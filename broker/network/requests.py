@@ -185,6 +185,11 @@ class Requests:
             if self.held_bytes:
                 self.settle()
 
+    def hurry(self) -> None:
+        """The peer has sent all, and ends: a request that was put off is handled now, or never."""
+        if self._waits:
+            self.go_on()
+
     def settle(self) -> None:
         """Tell the memory of all connections what this one holds."""
         held = 0
@@ -327,7 +332,7 @@ class Requests:
         if not self._waits:
             self._waits = True
             self._long_turns.put_off(self._its_turn)
-        if not self._reads_ahead():
+        if len(self.backlog) > 1:  # one alone would be handled if its peer sent no more: see `hurry`
             self._side.pause_reading()
 
     def _its_turn(self) -> None:

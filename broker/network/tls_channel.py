@@ -54,6 +54,9 @@ class _Nobody:
 
     peer = host = ""
 
+    def peer_ended(self) -> None:
+        """It has."""
+
     def pause_writing(self) -> None:
         """It writes no more."""
 
@@ -162,6 +165,7 @@ class TlsChannel:
 
     def eof_received(self) -> None:
         """The peer sends no more: the socket closes itself."""
+        self._connection.peer_ended()
 
     def pause_writing(self) -> None:
         """The kernel takes no more."""
@@ -435,6 +439,7 @@ class TlsChannel:
         if ended:
             self._reading = False
             self._early.clear()
+            self._connection.peer_ended()
             self._raw.close()
 
     def _pump(self) -> None:

@@ -684,11 +684,11 @@ def test_what_is_put_off_is_answered_in_its_order_and_in_one_write():
     assert harness.correlation_ids() == [0, 1, 2, 3]
 
 
-def test_who_is_put_off_is_read_no_further_than_others():
-    harness = Harness({ApiKey.HEARTBEAT: at_once}, {"kohort.max.inflight.requests": "5"})
+def test_who_is_put_off_is_read_until_a_second_request_waits():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
     waiting(harness)
     for number in range(6):
-        assert harness.transport.reading == (number < 5)
+        assert harness.transport.reading == (number < 2)
         harness.send(HEARTBEAT, 1, correlation_id=number)
     held = harness.server.memory.used_bytes
     assert held > 0
@@ -711,6 +711,24 @@ def test_who_goes_or_errs_while_he_is_put_off():
     assert others.closed
     assert int.from_bytes(others.written[4:8], "big") == 2
     assert harness.server.memory.used_bytes == 0
+
+
+@pytest.mark.parametrize("how", ["eof_received", "peer_ended"])
+def test_who_sends_and_ends_while_he_is_put_off_is_heard(how: str):
+    """A producer with acks=0, say: once its socket is closed nothing of it is left."""
+    heard: list[str] = []
+
+    def hears(broker: Any, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        heard.append(request.group_id)
+        return HeartbeatResponse()
+
+    harness = Harness({ApiKey.HEARTBEAT: hears})
+    waiting(harness)
+    harness.send(HEARTBEAT, 1)
+    getattr(harness.connection, how)()
+    harness.lose()
+    harness.runtime.turn()
+    assert heard == ["g"]
 
 
 def test_the_time_that_a_request_was_put_off_is_part_of_its_own():
