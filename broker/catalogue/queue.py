@@ -132,7 +132,7 @@ class ChangeQueue:
         )
 
     def _bug(self, changes: list[_Change], error: Exception) -> None:
-        """A planned record could not be applied: the state may show half of a change, of which nothing was written."""
+        """What was planned could not be applied: the state may show half of a change, of which nothing was written."""
         log.error("changes_failed", changes=len(changes), exc_info=error)
         self._refused(changes, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.message)
 
@@ -175,7 +175,11 @@ class ChangeQueue:
         if not made:
             self._end_round(changes)
             return
-        delta, image = difference(made, self._image, self.state)
+        try:
+            delta, image = difference(made, self._image, self.state)
+        except Exception as error:
+            self._bug(changes, error)
+            return
         now_ms = self._runtime.now_ms()
 
         def work() -> list[Any]:

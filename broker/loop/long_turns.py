@@ -34,13 +34,14 @@ SHARE_NS = 20_000_000
 class LongTurns:
     """Of one loop. `clock_ns` is any clock that only goes forward."""
 
-    __slots__ = ("_clock_ns", "_looked_ns", "_next_turn", "_under_way", "waiting")
+    __slots__ = ("_clock_ns", "_looked_ns", "_next_turn", "_scheduled", "_under_way", "waiting")
 
     def __init__(self, next_turn: Callable[[Callable[[], None]], None], clock_ns: Callable[[], int]) -> None:
         self._next_turn = next_turn
         self._clock_ns = clock_ns
         self._looked_ns = 0
         self._under_way = False  # the turn in which the last look was taken
+        self._scheduled = False
         self.waiting: deque[Callable[[], None]] = deque()
         """What was put off."""
 
@@ -59,9 +60,10 @@ class LongTurns:
 
     def put_off(self, callback: Callable[[], None]) -> None:
         """Call `callback` when it is its turn: after all that waits already."""
-        if not self.waiting:
-            self._next_turn(self._go_on)
         self.waiting.append(callback)
+        if not self._scheduled:
+            self._scheduled = True
+            self._next_turn(self._go_on)
 
     def _over(self) -> None:
         self._under_way = False
@@ -70,15 +72,18 @@ class LongTurns:
         """A share of those who wait."""
         waiting, clock_ns = self.waiting, self._clock_ns
         end_ns = clock_ns() + SHARE_NS
-        while True:
-            try:
-                waiting[0]()
-            except Exception:
-                # A bug of one; the others' turns come all the same.
-                log.exception("callback_failed", callback=repr(waiting[0]))
-            waiting.popleft()  # what is put off meanwhile comes after it, in a turn that is asked for already
-            if not waiting:
-                return
-            if clock_ns() >= end_ns:
+        try:
+            while waiting:
+                try:
+                    waiting[0]()
+                except Exception:
+                    # A bug of one; the others' turns come all the same.
+                    log.exception("callback_failed", callback=repr(waiting[0]))
+                finally:
+                    waiting.popleft()  # until now: what is read meanwhile comes after it
+                if clock_ns() >= end_ns:
+                    break
+        finally:
+            self._scheduled = len(waiting) > 0
+            if self._scheduled:
                 self._next_turn(self._go_on)
-                return

@@ -13,7 +13,7 @@ from broker.loop.descriptors import Descriptors
 from broker.loop.event_loop import new_event_loop
 from broker.loop.listening import Listening
 from broker.loop.logs import get_logger
-from broker.loop.long_turns import LongTurns
+from broker.loop.long_turns import SHARE_NS, LongTurns
 from broker.loop.runtime import Runtime
 from broker.loop.slices import Slices
 from broker.loop.stalls import NOTED_NS, Stalls, client_of, name_of
@@ -150,20 +150,24 @@ class LoopRuntime(Runtime):
         if self.now_ms() - self._wake_deadline_ms > _LATE_MS:
             # The process stood still, or had too much to do: what members sent in time lies unread in their sockets,
             # and they must be heard before they are expired. The loop reads between one turn and the next.
-            self._loop.call_soon(self._loop.call_soon, self._after_what_was_read)
+            self._loop.call_soon(self._loop.call_soon, self._after_what_was_read, self._run_due_timers)
         else:
-            self._after_what_was_read()
+            self._after_what_was_read(self._run_due_timers)
 
-    def _after_what_was_read(self) -> None:
+    def _after_what_was_read(self, callback: Callable[[], None]) -> None:
         if self.long_turns.waiting:  # heartbeats among others
-            self.long_turns.put_off(self._run_due_timers)
+            self.long_turns.put_off(callback)
         else:
-            self._run_due_timers()
+            callback()
 
-    def _run_due_timers(self) -> None:
+    def _run_due_timers(self, until_ms: int = -1) -> None:
+        """Those that are due, or were at `until_ms`: what has been read by then is handled."""
         began_ns = perf_counter_ns()
+        span_ns = SHARE_NS if self.long_turns.waiting else _TIMERS_NS
+        if until_ms < 0:
+            until_ms = self.now_ms()
         try:
-            self.timers.run_due(self.now_ms(), lambda: perf_counter_ns() - began_ns > _TIMERS_NS)
+            self.timers.run_due(until_ms, lambda: perf_counter_ns() - began_ns > span_ns)
         except Exception:
             log.exception("timer_failed")
         finally:
@@ -172,7 +176,11 @@ class LoopRuntime(Runtime):
                 self.stalls.note("timers", str(self.timers.last_key), took_ns)
             next_ms = self.timers.next_deadline_ms()
             if next_ms is not None:
-                self._wake_at(next_ms)
+                if next_ms <= until_ms and self.long_turns.waiting:
+                    # Not behind those who wait by now: its turn had come.
+                    self._loop.call_soon(self._run_due_timers, until_ms)
+                else:
+                    self._wake_at(next_ms)
 
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """In one of a few threads."""

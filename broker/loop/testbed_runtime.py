@@ -76,7 +76,7 @@ class TestbedRuntime(LoopRuntime):
             self.next_turn(lambda: self.next_turn(done))
 
         # What members have sent lies in their sockets, perhaps: the loop reads between one turn and the next.
-        self.next_turn(lambda: self.next_turn(run))
+        self.next_turn(lambda: self.next_turn(lambda: self._after_what_was_read(run)))
 
     def freeze(self) -> None:
         """Stand still: no deadline of the broker comes any nearer."""

@@ -117,7 +117,7 @@ class Requests:
 
     def received(self, data: bytes) -> None:
         """Some bytes have come."""
-        if not self.max_requests:
+        if not self.max_requests or self._fault is not None:
             return
         side, cutter, backlog = self._side, self.cutter, self.backlog
         side.last_tick = self._owner.tick
@@ -329,6 +329,7 @@ class Requests:
     def _put_off(self, now_ns: int) -> None:
         """Go on when all who were read before have had their turn; its requests take their time from now on."""
         self._answers.since_ns = self._answers.since_ns or now_ns
+        self._peer.heard_ns = now_ns
         if not self._waits:
             self._waits = True
             self._long_turns.put_off(self._its_turn)
@@ -337,7 +338,10 @@ class Requests:
 
     def _its_turn(self) -> None:
         self._waits = False
-        self.go_on()
+        try:
+            self.go_on()
+        except Exception as error:  # as the loop would, to which it is raised elsewhere
+            self.failed(None, error)
 
     def _rest(self) -> None:
         """Go on in slices, which all connections that ask for much share: nobody else waits for them together."""

@@ -95,6 +95,20 @@ def test_a_bug_of_one_leaves_the_others_their_turn(capsys: pytest.CaptureFixture
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_what_ends_more_than_one_callback_ends_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    loop = Loop()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    loop.turns.put_off(interrupted)
+    loop.turns.put_off(lambda: loop.handled.append("next"))
+    with pytest.raises(KeyboardInterrupt):
+        loop.turn()
+    loop.turn()
+    assert loop.handled == ["next"]
+
+
 def test_what_was_read_counts_before_timers_that_are_due() -> None:
     """A member whose heartbeat waits is not expired."""
     runtime = LoopRuntime.create()
@@ -120,6 +134,38 @@ def busy_for(seconds: float) -> None:
     end = perf_counter() + seconds
     while perf_counter() < end:
         pass
+
+
+def test_many_timers_do_not_wait_behind_each_other_and_all_that_is_read() -> None:
+    """They were due together, and each takes its time: the rest goes on in the next turn, however many wait by then."""
+    runtime = LoopRuntime.create()
+    happened: list[str] = []
+
+    def fire() -> None:
+        busy_for(0.001)
+        happened.append("timer")
+
+    def read() -> None:
+        """One who is always there again."""
+        busy_for(0.005)
+        happened.append("request")
+        if len(happened) < 1_000:
+            runtime.long_turns.put_off(read)
+        else:
+            runtime.stop()
+
+    def wait() -> None:
+        for number in range(200):
+            runtime.timers.set(number, runtime.now_ms() - 1, fire)
+        for _ in range(50):
+            runtime.long_turns.put_off(read)
+
+    runtime.soon(wait)
+    runtime.run()
+    runtime.close()
+    last = len(happened) - happened[::-1].index("timer")
+    assert happened.count("timer") == 200
+    assert happened[:last].count("request") < 200
 
 
 @pytest.mark.parametrize("puts_off", [False, True])

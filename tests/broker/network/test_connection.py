@@ -713,6 +713,26 @@ def test_who_goes_or_errs_while_he_is_put_off():
     assert harness.server.memory.used_bytes == 0
 
 
+def test_nothing_is_read_behind_a_frame_of_a_size_that_is_not_allowed():
+    """While it waits to be refused, neither."""
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    waiting(harness)
+    harness.connection.data_received(b"\xff" * 4)
+    harness.send(HEARTBEAT, 1)
+    harness.runtime.turn()
+    assert harness.frames() == []
+    assert harness.transport.closed
+
+
+def test_who_cannot_be_written_to_when_his_turn_comes_is_let_go():
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    waiting(harness)
+    harness.send(HEARTBEAT, 1)
+    harness.transport.write = lambda data: 1 // 0
+    harness.runtime.turn()
+    assert harness.connection.closed
+
+
 @pytest.mark.parametrize("how", ["eof_received", "peer_ended"])
 def test_who_sends_and_ends_while_he_is_put_off_is_heard(how: str):
     """A producer with acks=0, say: once its socket is closed nothing of it is left."""
