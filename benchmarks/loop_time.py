@@ -19,6 +19,7 @@ from tests.support.wire import Wire
 LIMIT_MS = 50
 CONNECTIONS = 4
 ROUNDS = 2
+_PATIENCE_S = 300  # four times a request of 888 bytes that looks into 50 batches takes some 50 s of CPU, in a thread
 SETTINGS = {
     "num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
@@ -51,7 +52,7 @@ def held_ms(broker: Kohort, api: str) -> tuple[float, str]:
     before = stalls(broker)
     data = frames_of(api)
     count = _frames_in(data)
-    wires = [Wire(broker.address, timeout_s=30) for _ in range(CONNECTIONS)]
+    wires = [Wire(broker.address, timeout_s=_PATIENCE_S) for _ in range(CONNECTIONS)]
     try:
         for _ in range(ROUNDS):
             for wire in wires:

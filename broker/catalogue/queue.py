@@ -200,9 +200,9 @@ class ChangeQueue:
         )
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
-        self._show(image, delta)
+        _tell(self._show, image, delta)
         for listener, made in zip(self.listeners, prepared, strict=True):
-            listener.publish(image, delta, made)
+            _tell(listener.publish, image, delta, made)
         if not delta.deleted:
             self._end_round(changes)
             return
@@ -214,7 +214,7 @@ class ChangeQueue:
 
         def done(_: object) -> None:
             for each in discarding:
-                each.discarded()
+                _tell(each.discarded)
             self._end_round(changes)
 
         # A folder that could not be renamed is found at the next start by its topic id, and renamed then.
@@ -238,7 +238,7 @@ class ChangeQueue:
             self.take(opened)
             for listener in self.listeners:
                 if isinstance(listener, Rereading):
-                    listener.reread(opened.state)
+                    _tell(listener.reread, opened.state)
             if self.failed is not None and not self._closed:
                 self.failed = None
                 log.info("metadata_log_mended", next_offset=opened.log.next_offset)
@@ -304,3 +304,11 @@ class ChangeQueue:
 
         self._busy = True
         self._runtime.in_thread(work, done, failed)
+
+
+def _tell(listener: Callable[..., None], *what: object) -> None:
+    """Of a change that is durable: a bug of one who is told keeps it from nobody else, and the queue goes on."""
+    try:
+        listener(*what)
+    except Exception:
+        log.exception("callback_failed", callback=repr(listener))

@@ -6,7 +6,8 @@ seconds; timers, group commits and the results of threads wait for its end. So w
 waits, and whatever is read while something waits: nobody is answered, and soon there is nothing more to be read. What
 waits is handled for `SHARE_NS` of each turn.
 
-Always true: what waits is handled in the order in which it came, and before anything that is read later.
+Always true: what waits is handled in the order in which it came, and before anything that is read later. (A connection
+that goes on for another reason, a throttle that ends or an answer that is written, waits for nobody.)
 
 Source: libuv's uv__io_poll; Kafka's Selector polls a connection again when all that were ready have been read once.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ from protocol.records import batch as record_batch
 from protocol.records import control_records, metadata_records
 from storage.errors import CorruptFile, DirectoryRefused
 from storage.files import Disk
-from tests.support.catalogue_fixture import DIRECTORY_ID, CatalogueDriver
+from tests.support.catalogue_fixture import DIRECTORY_ID, CatalogueDriver, Folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -593,3 +593,29 @@ def test_nothing_is_remembered_of_the_configs_of_topics_that_are_gone(tmp_path: 
     driver.catalogue.effective_configs(topic)
     driver.delete("t")
     assert not driver.catalogue._effective
+
+
+class Confused(Folders):
+    """Takes nothing that it is told."""
+
+    def publish(self, image: Any, delta: TopicsDelta, prepared: Any) -> None:
+        super().publish(image, delta, prepared)
+        raise KeyError
+
+    def discarded(self) -> None:
+        super().discarded()
+        raise KeyError
+
+
+def test_a_listener_who_cannot_take_a_change_keeps_it_from_nobody_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The change is durable, so it is answered; those after him are told, and the next one is made."""
+    driver = CatalogueDriver(tmp_path)
+    driver.catalogue.queue.listeners.insert(0, Confused())
+    results = [driver.create("t"), driver.delete("t"), driver.create("u")]
+    assert [result.error for result in results] == [ErrorCode.NONE] * 3
+    assert driver.catalogue.image.names() == ("u",)
+    assert capsys.readouterr().err.count("callback_failed") == 4
+    assert len(driver.folders.published) == 3
+    assert driver.folders.rounds_with_deletions == 1
