@@ -9,11 +9,16 @@ seed; `make simulation SEEDS=17` plays that one again, `SEEDS=100-200` a range. 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.loop.long_turns import LongTurns
 from tests.simulation.history import DURABILITIES, play
 from tests.simulation.long_run import seeds as range_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Each has found a fault once. What its random numbers mean changes with the code; the fault's own test is elsewhere.
 FAILED_ONCE = (513, 640, 652, 1197, 3008, 61117, 90066)
@@ -33,3 +38,17 @@ def seeds() -> list[int]:
 def test_whatever_happens_nothing_is_lost_and_everything_ends_well(seed: int, durability: str) -> None:
     """CR09."""
     play(durability, seed)
+
+
+def test_requests_wait_in_some_lives_of_the_broker_since_a_turn_lasts_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CR09: what is put off is in the histories too (docs/decisions/turns.md)."""
+    waited: list[int] = []  # how many with it: to keep anything of a broker would keep its files open
+    put_off = LongTurns.put_off
+
+    def counting(self: LongTurns, callback: Callable[[], None]) -> None:
+        waited.append(1 + len(self.waiting))
+        put_off(self, callback)
+
+    monkeypatch.setattr(LongTurns, "put_off", counting)
+    play("always", 1)
+    assert len(waited) > 10

@@ -189,8 +189,9 @@ class World:
         """Open the directory and take connections."""
         self.life += 1
         self.runtime = VirtualRuntime(self.now_ms, eager_workers=False, eager_turns=False)
-        # So slow that requests come between the turns of whatever is done in slices, or so quick that none do.
-        self.runtime.step_ns = self.random.choice([0, 60_000, 300_000])
+        # So slow that requests come between the turns of whatever is done in slices, or are put off themselves, since a
+        # turn lasts too long; or so quick that none do.
+        self.runtime.step_ns = self.random.choice([0, 60_000, 300_000, 5_000_000])
         self._works_seen = 0
         log_dirs = [self._directory / name for name in ("one", "two")] if self.two_disks else [self._directory]
         given = {**self.settings, "log.dirs": ",".join(map(str, log_dirs))}
