@@ -164,9 +164,9 @@ test-compiled: $(VENV)/.dev ## make native code and run the tests on it; ARGS="t
 	  @tests/compiled/not_native.txt $(NOT_NATIVE:%=--ignore=%) $(ARGS)
 
 .PHONY: wheels
-wheels: $(VENV)/.dev ## a pure wheel and, where there is a C compiler, a compiled one for this platform and Python, into dist/
+wheels: $(VENV)/.dev ## a pure wheel and, where there is a C compiler, a compiled and trained one for this platform and Python, into dist/
 	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
-	@if command -v $${CC:-cc} > /dev/null; then KOHORT_COMPILED=1 $(BIN)/python -m build --wheel --no-isolation --outdir dist .; \
+	@if command -v $${CC:-cc} > /dev/null; then KOHORT_COMPILED=trained $(BIN)/python -m build --wheel --no-isolation --outdir dist .; \
 	  else echo "there is no C compiler (cc): only the pure wheel, which works everywhere"; fi
 
 spark-package: $(VENV)/.dev ## a wheel for the driver and a zip for the executors of a Spark cluster, into dist/

@@ -6,7 +6,8 @@ takes, since rooms are imported in no other way (a test holds that). Lines stay 
 same.
 
 With `KOHORT_COMPILED=1` the wheel is for one platform and one Python, and holds the rooms a second time, compiled
-(docs/compiled.md), in `kohort/native`: `kohort.rooms` finds them there unless `KOHORT_PURE=1`.
+(docs/compiled.md), in `kohort/native`: `kohort.rooms` finds them there unless `KOHORT_PURE=1`. With
+`KOHORT_COMPILED=trained` they are compiled for usual requests.
 
 The project's URLs are those of the repository that is built, so that a fork's are its own: `KOHORT_PROJECT_URL`, or
 where `origin` lies when that is on the web; where neither says so, there are none.
@@ -31,7 +32,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 INSIDE = "kohort.rooms"
 COMPILED = os.environ.get("KOHORT_COMPILED", "0")
-"""1, or `source`: what would be compiled is written and stays as it is, for tests."""
+"""1; `trained`: for usual requests; `source`: what would be compiled is written and stays as it is, for tests."""
 _DOC = '"""The rooms of Kohort: its own, and not to be imported by others."""\n'
 _NATIVE = """
 import os
@@ -86,7 +87,7 @@ class RoomsInside(BuildHookInterface):  # type: ignore[type-arg]  # of no other 
         """Add the native rooms. Raises: CalledProcessError without a C compiler, which says so itself."""
         tree = Path(self.directory) / "native"
         command = [sys.executable, "-m", "tools.compiled", "--inside", INSIDE, "--out", str(tree)]
-        command += ["--source"] if COMPILED == "source" else []
+        command += [f"--{COMPILED}"] if COMPILED in ("source", "trained") else []
         subprocess.run(command, cwd=self.root, check=True)
         inside = tree.resolve() / INSIDE.replace(".", "/")
         build_data["force_include"] |= {

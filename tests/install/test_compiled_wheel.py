@@ -1,7 +1,7 @@
 """A wheel with the compiled tree: it is for one platform, runs that tree, and runs the sources when told to.
 
 What stands in it is not compiled here, only written: compiling takes minutes. `KOHORT_WHEELS=1`, as `make test-all`
-sets it, has the C compiler make it.
+sets it, has the C compiler make it, twice, with a training between.
 """
 
 import json
@@ -18,7 +18,7 @@ import pytest
 from tests.support.broker_process import ROOT, eventually, free_port
 from tests.support.environments import clean_environment
 
-KIND = "1" if os.environ.get("KOHORT_WHEELS") == "1" else "source"
+KIND = "trained" if os.environ.get("KOHORT_WHEELS") == "1" else "source"
 INTERPRETER = f"CPython {sys.version.split()[0]}"
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("install")]

@@ -1,6 +1,6 @@
 """`make compiled`: write the compiled tree to build/compiled, or say in one sentence why there is none.
 
-python -m tools.compiled [--out DIRECTORY] [--optimize 0..3] [--source] [--inside PACKAGE]
+python -m tools.compiled [--out DIRECTORY] [--optimize 0..3] [--trained] [--source] [--inside PACKAGE]
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import sysconfig
 import tempfile
 import time
 from pathlib import Path
+
+from tools.compiled import training
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +47,8 @@ class Together(build_ext):
 modules = mypycify({arguments!r}, opt_level={level!r}, multi_file=True, debug_level="0", group_name={name!r})
 for extension in modules:
     # gcc looks every line's indentation up for a warning, which takes longer than compiling; it is minutes.
-    extension.extra_compile_args += ["-O{level}", "-g0", "-w", "-Wno-misleading-indentation"]
+    extension.extra_compile_args += ["-O{level}", "-g0", "-w", "-Wno-misleading-indentation", *{flags!r}]
+    extension.extra_link_args += {link_flags!r}
     extension.include_dirs += {folders!r}
     for source in map(Path, extension.sources):
         source.write_text("\\n".join([line.lstrip() for line in source.read_text().split("\\n")]))
@@ -69,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "compiled")
     parser.add_argument("--optimize", default="2", choices=list("0123"), help="as the compiler's -O (2)")
+    parser.add_argument("--trained", action="store_true", help="compile it twice, the second time for usual requests")
     parser.add_argument("--source", action="store_true", help="write the source that would be compiled, and stop")
     parser.add_argument("--inside", default="", help="where the rooms are in a wheel: kohort.rooms")
     options = parser.parse_args()
@@ -79,6 +83,9 @@ def main() -> int:
     if not options.source and any(importlib.util.find_spec(name) is None for name in ("mypyc", "setuptools")):
         print("mypyc and setuptools build the compiled tree: pip install mypy setuptools", file=sys.stderr)
         return 1
+    if options.trained and (reason := training.why_not(os.environ.get("CC", compiler))):
+        print(f"it is not trained: {reason}", file=sys.stderr)
+        options.trained = False
     os.environ["KOHORT_PURE"] = "1"
     sys.path.insert(0, str(ROOT))
     from tools.compiled.tree import write  # noqa: PLC0415  the rooms can be imported from here on
@@ -94,7 +101,11 @@ def main() -> int:
     if options.inside:
         sources = move_inside(new, sources, options.inside)
     if not options.source:
-        _compile(new, sources, options.optimize, options.inside)
+        build = _Build(new, sources, options.optimize, options.inside)
+        if options.trained:
+            build.train(os.environ.get("CC", compiler))
+        build.compile()
+        build.clear_up()
         stamp = new / "stamp"
         stamp.write_text(str(sysconfig.get_config_var("EXT_SUFFIX")))
         os.utime(stamp, (began_s, began_s))  # what is changed while this goes on is newer
@@ -144,27 +155,61 @@ def move_inside(tree: Path, sources: list[Path], package: str) -> list[Path]:
     return [inside / source for source in sources]
 
 
-def _compile(tree: Path, sources: list[Path], level: str, package: str) -> None:
-    cache = tree.with_name("mypy-cache")
-    prefix = f"{package}." if package else ""
-    name = f"{prefix}native" if package else "kohort_native"
-    version = ".".join(map(str, sys.version_info[:2]))
-    (tree / "mypy.ini").write_text(_MYPY.format(version=version, prefix=prefix))
-    arguments = ["--config-file=mypy.ini", f"--cache-dir={cache}", *map(str, sources)]
-    processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    values = {"arguments": arguments, "level": level, "processes": processes, "name": name}
-    values["folders"] = [str(Path("build", *package.split(".")))]
-    (tree / "setup.py").write_text(_SETUP.format(**values))
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{done.stdout}{done.stderr}\nthe compiled tree could not be built; what was there is as it was")
-    shutil.rmtree(tree / "build", ignore_errors=True)
-    for name in ("setup.py", "mypy.ini"):
-        (tree / name).unlink()
-    with contextlib.suppress(OSError):
-        subprocess.run([sys.executable, "-m", "compileall", "-q", str(tree)], check=False)
+class _Build:
+    """Of one tree, in itself."""
+
+    def __init__(self, tree: Path, sources: list[Path], level: str, package: str) -> None:
+        self._tree = tree
+        self._sources = sources
+        self._level = level
+        self._package = package
+        self._rooms = f"{package}." if package else ""
+        self._flags: list[str] = []
+        self._link_flags: list[str] = []
+
+    def train(self, compiler: str) -> None:
+        """Compile it so that it watches itself, and have it serve; `compile` goes by what it has seen then."""
+        watch, use = training.compiler_flags(self._tree / "profile")
+        self._flags = self._link_flags = watch
+        self.compile()
+        self._flags, self._link_flags = use, []
+        try:
+            training.train(self._tree, self._rooms, compiler)
+        except training.Untrained as error:
+            print(f"{error}\nit is not trained: compiled as without", file=sys.stderr)
+            self._flags = []
+        training.clear(self._tree)
+
+    def compile(self) -> None:
+        """Make native code of the sources. Ends the process where that fails."""
+        tree, package, rooms = self._tree, self._package, self._rooms
+        cache = tree.with_name("mypy-cache")
+        version = ".".join(map(str, sys.version_info[:2]))
+        (tree / "mypy.ini").write_text(_MYPY.format(version=version, prefix=rooms))
+        values = {
+            "arguments": ["--config-file=mypy.ini", f"--cache-dir={cache}", *map(str, self._sources)],
+            "level": self._level,
+            "processes": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            "name": f"{rooms}native" if package else "kohort_native",
+            "folders": [str(Path("build", *package.split(".")))],
+            "flags": self._flags,
+            "link_flags": self._link_flags,
+        }
+        (tree / "setup.py").write_text(_SETUP.format(**values))
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+        environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{done.stdout}{done.stderr}\nthe compiled tree could not be built; what was there is as it was")
+
+    def clear_up(self) -> None:
+        """Leave what is needed to run it."""
+        for name in ("build", "profile"):
+            shutil.rmtree(self._tree / name, ignore_errors=True)
+        for name in ("setup.py", "mypy.ini"):
+            (self._tree / name).unlink()
+        with contextlib.suppress(OSError):
+            subprocess.run([sys.executable, "-m", "compileall", "-q", str(self._tree)], check=False)
 
 
 if __name__ == "__main__":
