@@ -9,10 +9,11 @@ ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 ARG KOHORT_COMPILED=1
-RUN header="$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; \
-    if [ "$KOHORT_COMPILED" != 0 ] && [ -e "$header" ] && ! command -v cc > /dev/null; then \
+RUN wanted="${KOHORT_COMPILED:-0}"; \
+    header="$(python -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; \
+    if [ "$wanted" != 0 ] && [ -e "$header" ] && ! command -v cc > /dev/null; then \
       { apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev; } || echo "no C compiler: the image is pure"; fi; \
-    if [ -e "$header" ] && command -v cc > /dev/null; then echo "$KOHORT_COMPILED"; else echo 0; fi > /tmp/compiled
+    if [ -e "$header" ] && command -v cc > /dev/null; then echo "$wanted"; else echo 0; fi > /tmp/compiled
 # What builds the wheel stays behind; it sees what the wheel will run with.
 RUN python -m venv --without-pip /opt/venv && python -m venv --without-pip /opt/build \
     && echo /opt/venv/lib/python*/site-packages > "$(echo /opt/build/lib/python*/site-packages)/venv.pth"
@@ -28,7 +29,7 @@ print('\n'.join(['hatchling', *tools]), file=open('/tmp/build', 'w'))" \
     && for what in venv:run build:build; do \
          python -m pip --python /opt/${what%:*}/bin/python install --only-binary :all: -c requirements.lock -r /tmp/${what#*:} || exit 1; done
 COPY . .
-RUN wheel() { KOHORT_COMPILED=$1 python -m pip --python /opt/build/bin/python wheel --no-build-isolation --no-deps --wheel-dir /tmp/wheel .; }; \
+RUN wheel() { KOHORT_COMPILED=$1 python -m pip --python /opt/build/bin/python -v wheel --no-build-isolation --no-deps --wheel-dir /tmp/wheel .; }; \
     wheel "$(cat /tmp/compiled)" || { echo "it does not compile: the image is pure" && wheel 0; } \
     && python -m pip --python /opt/venv/bin/python install --no-deps --no-index /tmp/wheel/*.whl \
     && { /opt/venv/bin/python -m compileall -q /opt/venv/lib || true; }

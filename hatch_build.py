@@ -31,7 +31,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 ROOMS = ("protocol", "coordinator", "storage", "broker", "offline", "pipeline", "cli")
 INSIDE = "kohort.rooms"
-COMPILED = os.environ.get("KOHORT_COMPILED", "0")
+COMPILED = os.environ.get("KOHORT_COMPILED") or "0"
 """1; `trained`: for usual requests; `source`: what would be compiled is written and stays as it is, for tests."""
 _DOC = '"""The rooms of Kohort: its own, and not to be imported by others."""\n'
 _NATIVE = """
@@ -56,9 +56,11 @@ class RoomsInside(BuildHookInterface):  # type: ignore[type-arg]  # of no other 
     """Puts the rewritten rooms into a wheel; an editable installation and the sdist have the checkout's own."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Called before the wheel is made."""
+        """Called before the wheel is made. Raises: ValueError for a KOHORT_COMPILED that means nothing."""
         if self.target_name != "wheel" or version == "editable":
             return
+        if COMPILED not in ("0", "1", "trained", "source"):
+            raise ValueError(f"KOHORT_COMPILED is {COMPILED}: 0, 1 or trained")
         root = Path(self.root)
         folder = Path(self.directory) / "rooms"
         shutil.rmtree(folder, ignore_errors=True)

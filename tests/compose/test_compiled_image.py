@@ -32,20 +32,23 @@ def image(engine: None) -> Iterator[str]:
     subprocess.run(["docker", "image", "rm", "--force", name], capture_output=True, timeout=300, check=False)
 
 
-def _built(folder: Path, name: str, root: Path) -> str:
+def _built(folder: Path, name: str, root: Path, *arguments: str) -> str:
     """Build an image with a compiler at hand. Returns: what its broker says when it is asked which it is."""
     base = [str(root / "tools" / "docker"), "base", _BUILDER]
     assert subprocess.run(base, timeout=900, check=False).returncode == 0
     index = [word for word in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST") if word in os.environ]
-    given = [f"KOHORT_BUILDER={_BUILDER}", *index]
-    _docker("build", *(word for one in given for word in ("--build-arg", one)), "-t", name, ".", folder=folder)
+    given = [f"KOHORT_BUILDER={_BUILDER}", *index, *arguments]
+    words = (word for one in given for word in ("--build-arg", one))
+    said = _docker("build", "--progress", "plain", *words, "-t", name, ".", folder=folder)
+    assert ("native code, trained" in said) == ("KOHORT_COMPILED=trained" in arguments)
     return _docker("run", "--rm", name, "kohort", "--version")
 
 
-def test_the_image_is_compiled_where_there_is_a_compiler(image: str, pytestconfig: pytest.Config):
-    """Without being asked to; and it serves."""
+@pytest.mark.parametrize("arguments", [[], ["KOHORT_COMPILED=trained"]], ids=["compiled", "trained"])
+def test_the_image_is_compiled_where_there_is_a_compiler(arguments: list[str], image: str, pytestconfig: pytest.Config):
+    """Without being asked to, or for usual requests if it is; and it serves."""
     root = pytestconfig.rootpath
-    assert "(compiled, CPython 3.11" in _built(root, image, root)
+    assert "(compiled, CPython 3.11" in _built(root, image, root, *arguments)
     started = _docker("run", "--rm", "--detach", image).strip()
     try:
         told = _docker("exec", started, "sh", "-c", "until kohort health; do sleep 0.2; done; kohort topics list")

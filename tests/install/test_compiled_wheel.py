@@ -31,6 +31,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, env=clean(KOHORT_COMPILED=KIND), check=False)
     assert done.returncode == 0, done.stdout[-3_000:] + done.stderr[-3_000:]
+    assert ("native code, trained" in done.stdout) == (KIND == "trained")
     (wheel,) = folder.glob("*.whl")
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -76,16 +77,13 @@ def main() -> int:
     parser.add_argument("--source", action="store_true", help="write the source that would be compiled, and stop")
     parser.add_argument("--inside", default="", help="where the rooms are in a wheel: kohort.rooms")
     options = parser.parse_args()
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if not options.source and shutil.which(os.environ.get("CC", compiler)) is None:
-        print(f"there is no C compiler ({compiler}): the tree stays pure, and works as well", file=sys.stderr)
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    if not options.source and shutil.which(compiler[0]) is None:
+        print(f"there is no C compiler ({compiler[0]}): the tree stays pure, and works as well", file=sys.stderr)
         return 1
     if not options.source and any(importlib.util.find_spec(name) is None for name in ("mypyc", "setuptools")):
         print("mypyc and setuptools build the compiled tree: pip install mypy setuptools", file=sys.stderr)
         return 1
-    if options.trained and (reason := training.why_not(os.environ.get("CC", compiler))):
-        print(f"it is not trained: {reason}", file=sys.stderr)
-        options.trained = False
     os.environ["KOHORT_PURE"] = "1"
     sys.path.insert(0, str(ROOT))
     from tools.compiled.tree import write  # noqa: PLC0415  the rooms can be imported from here on
@@ -100,18 +98,22 @@ def main() -> int:
     sources = write(ROOT, new)
     if options.inside:
         sources = move_inside(new, sources, options.inside)
+    trained = False
     if not options.source:
         build = _Build(new, sources, options.optimize, options.inside)
-        if options.trained:
-            build.train(os.environ.get("CC", compiler))
-        build.compile()
+        try:
+            trained = options.trained and build.train(compiler)
+            build.compile()
+        except _Failed as error:
+            sys.exit(f"{error}\nthe compiled tree could not be built; what was there is as it was")
         build.clear_up()
         stamp = new / "stamp"
         stamp.write_text(str(sysconfig.get_config_var("EXT_SUFFIX")))
         os.utime(stamp, (began_s, began_s))  # what is changed while this goes on is newer
     publish(new, out)
     os.close(held)
-    print(f"{out}: {len(sources)} modules {'written' if options.source else 'are native code'}")
+    how = "written" if options.source else "are native code, trained" if trained else "are native code"
+    print(f"{out}: {len(sources)} modules {how}")
     return 0
 
 
@@ -155,6 +157,15 @@ def move_inside(tree: Path, sources: list[Path], package: str) -> list[Path]:
     return [inside / source for source in sources]
 
 
+def _holds_no_rooms(folder: str) -> bool:
+    """Of PYTHONPATH, in which pip has what a build needs: whether a compiler finds no other tree in it."""
+    return bool(folder) and not Path(folder, "broker").exists()
+
+
+class _Failed(Exception):
+    """What the compiler said."""
+
+
 class _Build:
     """Of one tree, in itself."""
 
@@ -167,21 +178,32 @@ class _Build:
         self._flags: list[str] = []
         self._link_flags: list[str] = []
 
-    def train(self, compiler: str) -> None:
-        """Compile it so that it watches itself, and have it serve; `compile` goes by what it has seen then."""
-        watch, use = training.compiler_flags(self._tree / "profile")
-        self._flags = self._link_flags = watch
-        self.compile()
-        self._flags, self._link_flags = use, []
+    def train(self, compiler: list[str]) -> bool:
+        """Compile it so that it watches itself, and have it serve; `compile` goes by what it has seen then.
+
+        Returns whether it has seen anything; if not, it is compiled as without.
+        """
+        profile = self._tree / "profile"
+        watch, use = training.compiler_flags(profile)
         try:
+            if reason := training.why_not(compiler):
+                raise training.Untrained(reason)
+            self._flags = self._link_flags = watch
+            self.compile()
             training.train(self._tree, self._rooms, compiler)
-        except training.Untrained as error:
-            print(f"{error}\nit is not trained: compiled as without", file=sys.stderr)
-            self._flags = []
-        training.clear(self._tree)
+            if not training.watched(profile):
+                raise training.Untrained("nothing was seen")
+        except (_Failed, training.Untrained) as error:
+            print(f"{error}\nit is not trained, but compiled as without", file=sys.stderr)
+            use = []
+        self._flags, self._link_flags = use, []
+        for built in self._tree.rglob("*.so"):
+            built.unlink()
+        shutil.rmtree(self._tree / "build", ignore_errors=True)
+        return bool(use)
 
     def compile(self) -> None:
-        """Make native code of the sources. Ends the process where that fails."""
+        """Make native code of the sources. Raises: _Failed."""
         tree, package, rooms = self._tree, self._package, self._rooms
         cache = tree.with_name("mypy-cache")
         version = ".".join(map(str, sys.version_info[:2]))
@@ -197,10 +219,13 @@ class _Build:
         }
         (tree / "setup.py").write_text(_SETUP.format(**values))
         command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-        environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MYPYPATH")}
+        environment = {key: value for key, value in os.environ.items() if key != "MYPYPATH"}
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(_holds_no_rooms, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+        )
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
-            sys.exit(f"{done.stdout}{done.stderr}\nthe compiled tree could not be built; what was there is as it was")
+            raise _Failed(f"{done.stdout}{done.stderr}")
 
     def clear_up(self) -> None:
         """Leave what is needed to run it."""
