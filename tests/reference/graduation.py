@@ -256,7 +256,7 @@ class Load:
             assert values == list(range(partition, self.written, PARTITIONS)), f"partition {partition}"
             ends[partition] = len(values)
         found = committed(address, "readers", self._topic)
-        assert found == ends, self.told[-20:]
+        assert found == ends, f"committed {found}, of {ends}; {self.told[-20:]}"
 
 
 def records(address: str, topic: str, partition: int) -> list[tuple[int, bytes]]:

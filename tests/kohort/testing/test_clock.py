@@ -9,7 +9,10 @@ from confluent_kafka.admin import AdminClient
 
 from kohort.testing import Broker, Refused
 from protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopicRequest
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.broker_process import eventually
 from tests.support.wire import Wire
 
@@ -70,18 +73,28 @@ def test_a_session_of_45_seconds_expires_in_milliseconds(broker: Broker):
 
 
 def test_a_frozen_clock_expires_nobody_and_fetches_go_on(broker: Broker):
+    """The member does not ask its own clock, as a client's library would."""
     broker.produce("orders", "a")
-    consumer = member(broker, session_timeout_ms=500, max_poll_interval_ms=500, heartbeat_interval_ms=100)
+    consumer = member(broker)
     wait_for(consumer, b"a")
-    broker.clock.freeze()
-    frozen_ms = broker.clock.now_ms
-    broker.pause()
-    time.sleep(0.7)  # its session is over, by any other clock
-    broker.resume()
-    assert broker.clock.now_ms == frozen_ms
-    assert broker.clock.is_frozen
-    broker.produce("orders", "b")
-    wait_for(consumer, b"b")
+    with Wire(broker.bootstrap_servers) as wire:
+        eventually(lambda: wire.coordinator_error("patient") == 0)
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        wanted = {"session_timeout_ms": 500, "rebalance_timeout_ms": 500, "protocol_type": "consumer"}
+        mine = wire.call(JoinGroupRequest(group_id="patient", member_id="", protocols=protocols, **wanted), 1)
+        me = {"group_id": "patient", "generation_id": mine.generation_id, "member_id": mine.member_id}
+        alone = [SyncGroupRequestAssignment(member_id=mine.member_id, assignment=b"")]
+        broker.clock.freeze()
+        frozen_ms = broker.clock.now_ms
+        assert wire.call(SyncGroupRequest(assignments=alone, **me), 1).error_code == 0
+        broker.pause()
+        time.sleep(0.7)  # its session is over, by any other clock
+        broker.resume()
+        assert broker.clock.now_ms == frozen_ms
+        assert broker.clock.is_frozen
+        broker.produce("orders", "b")
+        wait_for(consumer, b"b")
+        assert wire.call(HeartbeatRequest(**me), 1).error_code == 0
     assert "session" not in broker.log().lower().replace("session.timeout", "")
     broker.clock.shift("1h")
     assert broker.clock.now_ms == frozen_ms + 3_600_000
