@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from storage.errors import StorageError
@@ -123,6 +123,17 @@ class LogFile:
         while written < size:
             written += self.disk.pwrite(self.fd, view[written:], position + written)
 
+    def write_all(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write the buffers one behind the other from `position` on, in one call where the system has it."""
+        together = len(buffers) > 1 and self.disk.pwrite is os.pwrite
+        written = os.pwritev(self.fd, buffers, position) if together else 0
+        for buffer in buffers:
+            size = len(buffer)
+            if written < size:
+                self.write_fully(memoryview(buffer)[written:] if written else buffer, position + written)
+            written = max(written - size, 0)
+            position += size
+
     def write_again(self, begin: int, end: int) -> None:
         """Write the bytes between two positions over themselves, so that the next fsync speaks of them.
 
@@ -134,11 +145,21 @@ class LogFile:
 
 def write_file(path: Path, data: Buffer, *, sync: bool, disk: Disk = DISK) -> None:
     """Make `path` hold exactly `data`, in place (not atomically); fsynced when `sync`."""
-    file = LogFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, disk)
+    # An empty file is not truncated: ext4 would take that for the replacement of what is dear to somebody, and write it
+    # out when it is closed, which waits for the journal of a disk that is behind.
+    truncate = os.O_TRUNC if _has_bytes(path) else 0
+    file = LogFile(path, os.O_RDWR | os.O_CREAT | truncate, disk)
     if data:
         file.write_fully(data, 0)
     if sync:
         file.sync()
+
+
+def _has_bytes(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def replace_file(path: Path, data: Buffer, disk: Disk = DISK, *, sync: bool = True) -> None:
