@@ -1,18 +1,22 @@
 """Appending to a log, and beginning a new segment when the active one can take no more.
 
 What is appended is readable at once and survives the death of the process. A call that raises leaves the log as it was,
-but for an empty segment it may have started.
+but for an empty segment it may have started. `append` writes at once; `place` and `finish` are its two halves, for a
+batch, or some, that another thread writes in between.
+
+Always true: whatever else changes the end of the log finishes first what is placed.
 
 Source: Kafka's UnifiedLog.append, UnifiedLog.maybeRoll, LocalLog.roll.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from protocol.records.batch import CONTROL
-from storage.errors import RecordListTooLarge, StorageError
+from storage.errors import LogClosed, RecordListTooLarge, StorageError
+from storage.log.placed import MOST_BATCHES, Placed
 from storage.reading.batches import HEADER, OVERHEAD, STAMP
 from storage.state.log_config import INT32_MAX, INT64_MAX
 from storage.state.producer_snapshot import write_snapshot
@@ -22,7 +26,7 @@ from storage.state.segment import UNREAD, Segment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.files import LogFile
+    from storage.files import Buffer, LogFile
     from storage.state.log_config import LogConfig
     from storage.state.log_state import LogState
 
@@ -41,6 +45,7 @@ class Appender:
         "_indexed",
         "_latest_epoch",
         "_max_index_entries",
+        "_placed",
         "_roll_above",
         "_segment_bytes",
         "_state",
@@ -51,6 +56,7 @@ class Appender:
         self._state = state
         self._file: LogFile
         self._indexed: Sequence[int] = ()
+        self._placed: Placed | None = None
         self._roll_above = INT64_MAX
         self.has_appended = False  # to the active segment, since it is that: its index files are to be written
         self.activate()
@@ -87,30 +93,106 @@ class Appender:
         Raises: RecordListTooLarge when it exceeds a whole segment; StorageError when the disk refused, and then the
         log is as before.
         """
-        (_, length, _, _, _, attributes, delta, _, timestamp, producer_id, _, _, _) = header = _header(batch)
+        (_, length, _, _, _, _, delta, _, timestamp, _, _, _, _) = header = _header(batch)
         state = self._state
         size = length + OVERHEAD
         base_offset = state.log_end_offset
-        next_offset = base_offset + delta + 1
         segment = state.active
-        position = segment.size_bytes
         if (
-            position + size > self._segment_bytes
+            segment.size_bytes + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
-            or len(self._indexed) >= self._max_index_entries
-            or next_offset - segment.base_offset > INT32_MAX + 1
+            or len(self._indexed) >= self._max_index_entries  # none, while something is placed
+            or base_offset + delta - segment.base_offset > INT32_MAX
             or state.torn_tail
             or state.failure is not None
         ):
-            segment = self._make_room(size, timestamp, next_offset, now_ms)
-            position = segment.size_bytes
+            segment = self._make_room(size, timestamp, delta, now_ms)
+            base_offset = state.log_end_offset
         # Stamping leaves the producer's CRC valid: it covers only what comes after it.
         _stamp(batch, 0, base_offset, length, leader_epoch)
+        position = segment.size_bytes
         try:
             self._file.write_fully(batch, position)
         except OSError as error:
             raise self._undo_append(segment, position, error) from error
-        segment.note_batch(position, size, next_offset - 1, timestamp)
+        self._take(batch, header, base_offset, segment, leader_epoch, now_ms)
+        return base_offset
+
+    def place(self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int = -1) -> Placed:
+        """Give a batch its offset and its place, as `append` does; it is in the log when it was written and `finish`ed.
+
+        Raises: as `append`.
+        """
+        header = _header(batch)
+        segment = self._make_room(header[1] + OVERHEAD, header[8], header[6], now_ms)
+        self._placed = placed = Placed(segment, self._state.log_end_offset, leader_epoch, now_ms)
+        self._put(placed, batch, header)
+        self._max_index_entries = NOT_PREPARED  # the next append takes the slow way, and finishes this one
+        return placed
+
+    def place_behind(self, placed: Placed, batch: bytearray | memoryview) -> bool:
+        """Have `batch` written together with those that are placed, if it fits behind them in their segment."""
+        segment, header = placed.segment, _header(batch)
+        length, delta, timestamp = header[1], header[6], header[8]
+        if (
+            placed is not self._placed
+            or placed.position == 0  # when the segment is full is known once it has a first batch
+            or len(placed.batches) >= MOST_BATCHES
+            or placed.position + placed.size_bytes + length + OVERHEAD > self._segment_bytes
+            or (timestamp if timestamp >= 0 else placed.now_ms) > self._roll_above
+            or len(self._indexed) + len(placed.batches) >= self._state.config.segment_index_bytes // 12 - 1
+            or placed.next_offset + delta - segment.base_offset > INT32_MAX
+        ):
+            return False
+        self._put(placed, batch, header)
+        return True
+
+    def _put(self, placed: Placed, batch: bytearray | memoryview, header: tuple[Any, ...]) -> None:
+        _stamp(batch, 0, placed.next_offset, header[1], placed.leader_epoch)
+        placed.add(batch, header)
+
+    def finish(self, placed: Placed) -> None:
+        """The batches were written: they are in the log. What is finished already is no error.
+
+        Raises: StorageError when they were refused, and then the log is without them.
+        """
+        if placed is self._placed:
+            self.settle()
+        if placed.error is not None:
+            raise placed.error.afresh()
+
+    def settle(self) -> None:
+        """Finish what is placed, if anything is; blocks until it is written. An error is for its owner."""
+        placed = self._placed
+        if placed is None:
+            return
+        placed.write()
+        self._placed = None
+        if placed.is_given_up:  # the file is another log's by now
+            placed.error = LogClosed("the log was given up while this was written:", placed.segment.path(".log"))
+        elif placed.refused is not None:
+            placed.error = self._undo_append(placed.segment, placed.position, placed.refused)
+        else:
+            for batch, header, base_offset in placed.batches:
+                self._take(batch, header, base_offset, placed.segment, placed.leader_epoch, placed.now_ms)
+
+    def abandon(self) -> None:
+        """The log is given up, and will be read anew: on return no thread writes to it, nor will. Any thread may call
+        it; it blocks until a write that is going on has ended.
+        """
+        placed = self._placed
+        if placed is not None:
+            placed.abandon()
+
+    def _take(
+        self, batch: Buffer, header: tuple[Any, ...], base_offset: int, segment: Segment, leader_epoch: int, now_ms: int
+    ) -> None:
+        """The batch is in the file, behind all others: it is in the log."""
+        (_, length, _, _, _, attributes, delta, _, timestamp, producer_id, _, _, _) = header
+        state = self._state
+        next_offset = base_offset + delta + 1
+        position = segment.size_bytes
+        segment.note_batch(position, length + OVERHEAD, next_offset - 1, timestamp)
         if position == 0:
             segment.created_ms = now_ms
             self._set_roll_time()
@@ -122,7 +204,6 @@ class Appender:
                 segment.aborted.append(aborted)
         state.tail.add(base_offset, batch, next_offset, position)
         state.log_end_offset = next_offset
-        return base_offset
 
     def append_assigned(self, batches: bytes | bytearray, *, now_ms: int = -1) -> int:
         """Append whole batches whose offsets and leader epochs are set already; return the new log end.
@@ -130,6 +211,7 @@ class Appender:
         Each must begin at the log end or above (a gap stays). Raises: as `append`; ValueError for an offset below the
         log end, or a batch that is cut off. Batches before the one refused stay.
         """
+        self.settle()
         state = self._state
         position, view = 0, memoryview(batches)
         while position < len(view):
@@ -148,8 +230,9 @@ class Appender:
             position = end
         return state.log_end_offset
 
-    def _make_room(self, size: int, timestamp: int, next_offset: int, now_ms: int) -> Segment:
-        """The active segment cannot take a batch as it is: make it ready, say why not, or roll."""
+    def _make_room(self, size: int, timestamp: int, delta: int, now_ms: int) -> Segment:
+        """The active segment may not be able to take a batch as it is: make it ready, say why not, or roll."""
+        self.settle()
         state = self._state
         state.check_usable()
         active = state.active
@@ -165,19 +248,19 @@ class Appender:
             active.size_bytes + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
             or len(self._indexed) >= self._max_index_entries
-            or next_offset - active.base_offset > INT32_MAX + 1
+            or state.log_end_offset + delta - active.base_offset > INT32_MAX
         ) and state.log_end_offset != active.base_offset:
             self.roll(now_ms=now_ms)
             self._prepare()
         return state.active
 
-    def _undo_append(self, segment: Segment, position: int, error: OSError) -> StorageError:
+    def _undo_append(self, segment: Segment, position: int, error: Exception) -> StorageError:
         """Take a half-written batch off the file again. Positioned writes make a second failure here harmless."""
         try:
             segment.file.truncate(position)
         except OSError:
             self._state.torn_tail = True  # cut before the next append, or by recovery
-        return StorageError("cannot append to", segment.path(".log"), error)
+        return StorageError("cannot append to", segment.path(".log"), error if isinstance(error, OSError) else None)
 
     def _note_epoch(self, leader_epoch: int, base_offset: int) -> None:
         if leader_epoch >= 0:
@@ -190,6 +273,7 @@ class Appender:
         Writes the old segment's indexes and a producer snapshot; their fsync is part of the next flush.
         Raises: StorageError, and the active segment stays the same.
         """
+        self.settle()
         state = self._state
         state.check_usable()
         old, base_offset = state.active, state.log_end_offset

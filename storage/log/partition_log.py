@@ -1,8 +1,8 @@
 """The log of one partition: append, read, look up, flush, cut, and give old segments away.
 
-Synchronous and single-threaded: only the owner's thread may call it, except `FlushTicket.sync`. Nothing here waits,
-logs or reads a clock. What is appended is readable at once and survives the death of the process; it survives a
-power loss from the recovery point down, which a flush moves up.
+Synchronous and single-threaded: only the owner's thread may call it, except `FlushTicket.sync`, `Placed.write` and
+`abandon`. Nothing here waits, logs or reads a clock. What is appended is readable at once and survives the death of the
+process; it survives a power loss from the recovery point down, which a flush moves up.
 
 Always true:
 - log start <= every readable offset < log end; offsets rise, gaps are legal;
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from storage.clean.cleaner import CleanResult
     from storage.clean.cleaning import CleanPlan, DirtyRange
     from storage.log.log_lookup import Search
+    from storage.log.placed import Placed
     from storage.log.retention import DeletedSegment
     from storage.reading.transaction_index import AbortedTransaction
     from storage.state.leader_epochs import LeaderEpochs
@@ -191,6 +192,33 @@ class PartitionLog:
         """Raise what stops this log for good: it was closed, or an fsync has failed. Raises: StorageError."""
         self.state.check_usable()
 
+    # -- appending what another thread writes --------------------------------------------------------------
+
+    def place(self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int = -1) -> Placed:
+        """The first half of `append`: the batch has its offset, and is to be written by `placed.write()` in any thread.
+
+        Nobody sees it before `finish`. Raises: as `append`.
+        """
+        return self._appender.place(batch, leader_epoch=leader_epoch, now_ms=now_ms)
+
+    def place_behind(self, placed: Placed, batch: bytearray | memoryview) -> bool:
+        """Have `batch` written together with those that are placed; False when it has to wait for the next time."""
+        return self._appender.place_behind(placed, batch)
+
+    def finish(self, placed: Placed) -> None:
+        """The second half, of all that were placed together. Raises: StorageError when the disk refused, and then the
+        log is as before.
+        """
+        self._appender.finish(placed)
+
+    def settle(self) -> None:
+        """Finish what is placed, if anything is; blocks until it is written. Whatever appends does this first."""
+        self._appender.settle()
+
+    def abandon(self) -> None:
+        """The log is about to be opened anew: on return nobody writes to it, nor will. In any thread; may block."""
+        self._appender.abandon()
+
     # -- making it durable ---------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket:
@@ -219,6 +247,7 @@ class PartitionLog:
             return
         try:
             self.state.check_usable()
+            self.settle()
             active = self.state.active
             self.state.cut_torn_tail()
             if self._appender.has_appended:
@@ -302,6 +331,7 @@ class PartitionLog:
 
         Durable on return. Raises: StorageError.
         """
+        self.settle()
         self.state.check_usable()
         self.state.truncations += 1
         try:
@@ -330,6 +360,7 @@ class PartitionLog:
 
         Their files are renamed and listed in `deleted_files` until `take_deleted_files`. Raises: StorageError.
         """
+        self.settle()  # what no batch is left of is not what one is on its way to
         self.state.check_usable()
         try:
             return [] if self.state.swapping else retention.apply(self.state, now_ms, high_watermark, self.roll)

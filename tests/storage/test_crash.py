@@ -69,24 +69,45 @@ def breakages() -> Iterator[int]:
         yield at
 
 
-def life(directory: Path, disk: Disk, acknowledged: list[int]) -> None:
+Append = Callable[[PartitionLog, bytearray, int], int]
+
+
+def append(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
+    return log.append(made, leader_epoch=leader_epoch)
+
+
+def append_in_two(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
+    """As when another thread writes."""
+    placed = log.place(made, leader_epoch=leader_epoch)
+    placed.write()
+    log.finish(placed)
+    return placed.batches[0][2]
+
+
+either = pytest.mark.parametrize("append", [append, append_in_two])
+
+
+def life(directory: Path, disk: Disk, acknowledged: list[int], append: Append = append) -> None:
     """Appends over several segments, flushes between them, and a clean close."""
     log = opened(directory, TINY, disk=disk)
     for at in range(12):
-        acknowledged.append(log.append(batch(1, timestamp=at, value_bytes=100), leader_epoch=at // 4))
+        acknowledged.append(append(log, batch(1, timestamp=at, value_bytes=100), at // 4))
         if at % 5 == 4:
             log.flush()
     log.close()
 
 
+@either
 @pytest.mark.parametrize("half", [True, False])
-def test_a_crash_at_any_operation_loses_nothing_that_was_acknowledged(tmp_path: Path, half: bool) -> None:
+def test_a_crash_at_any_operation_loses_nothing_that_was_acknowledged(
+    tmp_path: Path, half: bool, append: Append
+) -> None:
     """SIGKILL while opening, appending, rolling, flushing, closing: all acknowledged records are there, in order."""
     directory = tmp_path / "t-0"
     for at in breakages():
         disk, acknowledged = BrokenDisk(at, half=half), list[int]()
         with suppress(Crash):
-            life(directory, disk, acknowledged)
+            life(directory, disk, acknowledged, append)
         found = [offset for offset, _, _ in pairs(opened(directory, TINY, disk=BrokenDisk(0)))]
         assert found[: len(acknowledged)] == acknowledged, (at, disk.broke)
         assert found == list(range(len(found)))
@@ -98,8 +119,9 @@ def test_a_crash_at_any_operation_loses_nothing_that_was_acknowledged(tmp_path: 
 
 
 @pytest.mark.parametrize("half", [True, False])
+@either
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_failing_operation_leaves_the_log_as_it_was(tmp_path: Path, error: int, half: bool) -> None:
+def test_a_failing_operation_leaves_the_log_as_it_was(tmp_path: Path, error: int, half: bool, append: Append) -> None:
     """The append that failed raises KAFKA_STORAGE_ERROR; the next one works and gets the same offset."""
     directory = tmp_path / "t-0"
     for at in breakages():
@@ -108,12 +130,12 @@ def test_a_failing_operation_leaves_the_log_as_it_was(tmp_path: Path, error: int
         disk.count, disk.at = 0, at
         for offset in range(12):
             try:
-                given = log.append(batch(1, timestamp=offset, value_bytes=100), leader_epoch=offset // 4)
+                given = append(log, batch(1, timestamp=offset, value_bytes=100), offset // 4)
             except StorageError as refused:
                 assert isinstance(refused.cause, OSError)
                 assert re.fullmatch(r"cannot (append to|start segment) \S+/t-0/0\d+[.]log: .+", str(refused))
                 assert str(refused).endswith(f": {refused.cause}")
-                given = log.append(batch(1, timestamp=offset, value_bytes=100), leader_epoch=offset // 4)
+                given = append(log, batch(1, timestamp=offset, value_bytes=100), offset // 4)
             assert given == offset
         assert [found for found, _, _ in pairs(log)] == list(range(12))
         disk.at = 0

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from protocol.records.batch import Record, encode_batch
 from storage.errors import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
+from storage.log.placed import Placed
 from storage.state.log_config import LogConfig
 from storage.state.tail import TailBudget
 from tests.storage.logs import pairs, records_in
@@ -30,6 +31,8 @@ class LogMachine(RuleBasedStateMachine):
         self.records: list[tuple[int, int, bytes]] = []
         self.batches: list[tuple[int, int]] = []  # base offset, offset after the last
         self.start = self.end = self.flushed = 0
+        self.placed: Placed | None = None
+        self.placing: list[list[tuple[int, int, bytes]]] = []
         self.log = self.opened(clean=True)
 
     def opened(self, *, clean: bool) -> PartitionLog:
@@ -52,11 +55,42 @@ class LogMachine(RuleBasedStateMachine):
         compression=st.integers(0, 4),
     )
     def append(self, times: list[int], size: int, compression: int) -> None:
+        self.settled()
         made = [Record(at, time, None, bytes([at]) * size) for at, time in enumerate(times)]
         assert self.log.append(encode_batch(made, compression=compression), leader_epoch=0) == self.end
         self.records += [(self.end + at, time, bytes([at]) * size) for at, time in enumerate(times)]
         self.batches.append((self.end, self.end + len(times)))
         self.end += len(times)
+
+    @rule(times=st.lists(st.integers(0, 300), min_size=1, max_size=4), size=st.integers(0, 120), behind=st.booleans())
+    def place(self, times: list[int], size: int, behind: bool) -> None:
+        made = encode_batch([Record(at, time, None, bytes([at]) * size) for at, time in enumerate(times)])
+        if not behind or self.placed is None or self.placed.is_over:
+            self.settled()
+            self.placed = self.log.place(made, leader_epoch=0)
+        elif not self.log.place_behind(self.placed, made):
+            return
+        base = self.end + sum(map(len, self.placing))
+        self.placing.append([(base + at, time, bytes([at]) * size) for at, time in enumerate(times)])
+
+    @rule()
+    def write(self) -> None:
+        if self.placed is not None:
+            self.placed.write()
+
+    @rule()
+    def finish(self) -> None:
+        if self.placed is not None:
+            self.log.finish(self.placed)
+            self.settled()
+
+    def settled(self) -> None:
+        """What is placed is in the log now, or will be when the log does what comes next."""
+        for records in self.placing:
+            self.records += records
+            self.batches.append((self.end, self.end + len(records)))
+            self.end += len(records)
+        self.placed, self.placing = None, []
 
     @rule(data=st.data(), max_bytes=st.integers(1, 2_000), copied=st.booleans())
     def read(self, data: st.DataObject, max_bytes: int, copied: bool) -> None:
@@ -97,6 +131,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
+        self.settled()
         offset = data.draw(st.integers(self.start, self.end))
         self.log.truncate_to(offset)
         self.batches = [(base, end) for base, end in self.batches if end <= offset]
@@ -110,6 +145,8 @@ class LogMachine(RuleBasedStateMachine):
         self.start = data.draw(st.integers(self.start, self.end))
         self.log.delete_records_before(self.start)
         self.log.apply_retention(0, self.end)
+        if self.log.log_end_offset > self.end:  # it has rolled
+            self.settled()
         first = self.log.bases[0]
         assert first <= self.start
         self.batches = [(base, end) for base, end in self.batches if end > first]
@@ -126,6 +163,9 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(clean=st.booleans())
     def reopen(self, clean: bool) -> None:
+        if clean or (self.placed is not None and self.placed.is_over):  # what was written is found
+            self.settled()
+        self.placed, self.placing = None, []
         if clean:
             self.log.close()
             self.flushed = self.log.recovery_point
