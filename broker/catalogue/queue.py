@@ -106,13 +106,13 @@ class ChangeQueue:
         """Go on from what was read."""
         self.log, self.state, self.broker_epoch = opened.log, opened.state, opened.broker_epoch
         self.quorum = opened.quorum
-        self._show(opened.image, None)
+        self._show(opened.image, created=True)
+        self._publish(opened.image, None)
 
-    def _show(self, image: TopicsImage, delta: TopicsDelta | None) -> None:
-        if image is not self._image:
-            image.as_of(self.log.next_offset, created=delta is None or bool(delta.created))
-        self._image = image
-        self._publish(image, delta)
+    def _show(self, image: TopicsImage, *, created: bool) -> None:
+        before, self._image = self._image, image
+        if image is not before:
+            image.as_of(self.log.next_offset, created=created)
 
     def add(self, plan: Plan, answer: Callable[[Result], None]) -> None:
         """Carry out `plan` in the next round. The answer comes when the image shows what was asked for."""
@@ -200,7 +200,8 @@ class ChangeQueue:
         )
 
     def _written(self, changes: list[_Change], delta: TopicsDelta, image: TopicsImage, prepared: list[Any]) -> None:
-        _tell(self._show, image, delta)
+        self._show(image, created=bool(delta.created))
+        _tell(self._publish, image, delta)
         for listener, made in zip(self.listeners, prepared, strict=True):
             _tell(listener.publish, image, delta, made)
         if not delta.deleted:
