@@ -6,6 +6,8 @@ priority, so that on two cores they do not take from the broker what is measured
 sent every few milliseconds on a connection of its own.
 Then what a storm of commits loses beside a client of garbage and one that never reads: 20,000 commits for 200 groups by
 20 clients, alone and beside the two.
+And how long the heartbeat waits beside producers that write faster than the disk: twenty batches of 100 KB at
+a time, for twenty seconds, in which the system begins to make who writes wait.
 """
 
 import argparse
@@ -20,9 +22,10 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Event
 
-from benchmarks.common import Row, arguments, brokers, machine, median, show
+from benchmarks.common import Row, arguments, brokers, create_topic, load, machine, median, show
 from benchmarks.worst import frames_of, furnish, worst
 from protocol.messages import heartbeat
 from tests.crash.test_storm import Storm, deaf, garbage, prepare
@@ -31,6 +34,7 @@ from tests.support.wire import Wire
 
 HOSTILE = 20
 LIMIT_MS = 50
+FILLING_S = 20
 
 
 def attack(address: str, data: bytes, begun: Event, end: Event) -> None:
@@ -160,12 +164,49 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=3, help="how long heartbeats are sent beside each (3)")
     parser.add_argument("--api", action="append", help="only this API's worst client; may be repeated")
+    parser.add_argument("--producers", action="store_true", help="only beside producers of large batches")
     options = parser.parse_args()
+    if options.producers:
+        producers(options)
+        return
     rows = waiting(options)
     print(f"\n{machine()}; the longest heartbeat of {options.seconds:g} s, median of {options.rounds}\n")
     show(rows, options)
     if not options.api:
         storms(options)
+        producers(options)
+
+
+def producers(options: argparse.Namespace) -> None:
+    """The heartbeat beside producers of large batches. Each round has a broker of its own, and an empty disk."""
+    rows = [
+        Row("longest heartbeat beside producers of 100 KB", "ms", f"<= {LIMIT_MS}"),
+        Row("99.9 % of the heartbeats took", "ms"),
+        Row("produced", "/s", more_is_better=True),
+        Row("broker CPU a request", "us"),
+    ]
+    found: dict[str, list[list[float]]] = {}
+    for _ in range(options.rounds):
+        with brokers(options) as running, ThreadPoolExecutor(1) as thread:
+            for broker in running:
+                create_topic(broker, "large", 4)
+                heartbeats(broker.address, 1)
+                load(broker, "produce", conns=4, depth=5, bytes=100_000, topic="large", seconds=1)
+                used_s = broker.cpu_s()
+                beats = thread.submit(heartbeats, broker.address, FILLING_S)
+                answer = load(broker, "produce", conns=4, depth=5, bytes=100_000, topic="large", seconds=FILLING_S)
+                times_ms = beats.result()
+                cost_us = (broker.cpu_s() - used_s) / answer["requests"] * 1e6
+                measured = times_ms[-1], times_ms[len(times_ms) * 999 // 1000], answer["requests_per_s"], cost_us
+                for figures, figure in zip(found.setdefault(broker.name, [[] for _ in rows]), measured, strict=True):
+                    figures.append(figure)
+                print(f"{broker.name}: {measured}; held: {', '.join(stalls(broker)[:3]) or '-'}", file=sys.stderr)
+                broker.kill()
+    for name, columns in found.items():
+        for row, figures in zip(rows, columns, strict=True):
+            row.take(name, figures)
+    print(f"\n{machine()}; median of {options.rounds}\n")
+    show(rows, options)
 
 
 def storms(options: argparse.Namespace) -> None:
