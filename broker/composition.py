@@ -258,7 +258,8 @@ class Composition:
     @property
     def quiet(self) -> bool:
         """Whether nothing that was asked for is still on its way to the disk."""
-        return bool(self.broker.partitions.flusher.idle and self.broker.catalogue.queue.idle)
+        partitions = self.broker.partitions
+        return bool(partitions.checks.idle and partitions.flusher.idle and self.broker.catalogue.queue.idle)
 
     def start(self) -> None:
         """Begin what runs in the background."""

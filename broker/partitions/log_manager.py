@@ -225,17 +225,21 @@ class LogManager:
                 partition = self._partitions.get(topic, index)
             except KafkaError:
                 partition = None
-            if partition is not None and partition.error is None and partition.held is None:
-                try:
-                    self._retain(partition)
-                except KafkaError as error:
-                    log.error("retention_failed", topic=topic, partition=index, error=str(error))
+            if partition is not None:
+                partition.when_written(partial(self._retain, partition))
             yield
 
     def _retain(self, partition: Partition) -> None:
+        if partition.error is not None or partition.held is not None or self._stopped:
+            return
         partition_log = partition.log
         before = partition_log.log_start_offset
-        for segment in partition_log.apply_retention(self._runtime.now_ms(), partition.high_watermark):
+        try:
+            deleted = partition_log.apply_retention(self._runtime.now_ms(), partition.high_watermark)
+        except KafkaError as error:
+            log.error("retention_failed", topic=partition.topic, partition=partition.index, error=str(error))
+            return
+        for segment in deleted:
             log.info(
                 "segment_deleted",
                 topic=partition.topic,
@@ -281,7 +285,11 @@ class LogManager:
         self._stopped = True
         self.cleaning.stop()
         self._partitions.flusher.stop()
+        self._partitions.writer.stop()
         partitions = list(self._partitions)
+        for partition in partitions:
+            if partition.error is None:
+                partition.log.settle()  # here, since closing is in other threads
         self._partitions.disks.stop()
         unclean = set(self._partitions.disks.offline)
         # The log that counts is not the one that is closed.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from broker.loop.runtime import Runtime
     from broker.partitions.marker import Marker
+    from broker.partitions.partition import Partition
     from broker.partitions.table import Partitions
 
     Done = Callable[[ErrorCode], None]
@@ -61,6 +62,13 @@ class Markers:
                 return
             partition = self._partitions.get(topic, index)
             assert partition is not None
+        except KafkaError as error:
+            done(error.code)
+            return
+        partition.when_written(lambda: self._append(partition, marker, done))
+
+    def _append(self, partition: Partition, marker: Marker, done: Done) -> None:
+        try:
             partition.append_marker(marker, self._runtime.now_ms(), lambda error: done(_code(error)))
         except KafkaError as error:
             done(error.code)

@@ -220,7 +220,10 @@ class Moves(TopicsListener, Preparing):
             self._later(move, wait_ms)
             return
         if move.is_near(self._pace.piece_bytes):
-            self._hand_over(move, partition)
+            if partition.is_being_written:
+                partition.when_written(lambda: self._go_on(move))
+            else:
+                self._hand_over(move, partition)
             return
         piece = move.next_piece(partition, self._pace.piece_bytes(PIECE_BYTES))
         if piece is None:

@@ -21,18 +21,23 @@ from broker.loop.logs import get_logger
 from broker.partitions.errors import PartitionFailed, PartitionGone, RecordsRefused
 from broker.partitions.marker import marker_batch
 from broker.partitions.validation import CODEC, SHORT_DECOMPRESSED_BYTES, SURELY_SHORT_BYTES, prepare, takes_long
+from broker.partitions.writer import SLOWLY_AT_ONCE_BYTES
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
 from storage.state.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
+from storage.state.producer_state import SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.partitions.marker import Marker
     from broker.partitions.settings import PartitionSettings
+    from broker.partitions.writer import Writer
     from protocol.errors import KafkaError
     from protocol.records.batch import BatchHeader
     from storage.log.partition_log import PartitionLog
+    from storage.log.placed import Placed
+    from storage.state.log_state import LogState
     from storage.state.producer_state import Verification
 
 log = get_logger(__name__)
@@ -65,6 +70,38 @@ class Unchecked(NamedTuple):
     later: Callable[[AppendInfo | KafkaError], None]
 
 
+class Together:
+    """Batches that have their place in the log of a partition, for a worker thread to write: `placed.write()`."""
+
+    __slots__ = ("error", "last_of", "log", "log_append_times_ms", "placed")
+
+    def __init__(self, log: PartitionLog, placed: Placed) -> None:
+        self.log = log
+        self.placed = placed
+        self.log_append_times_ms: list[int] = []
+        self.last_of: dict[int, BatchHeader] = {}
+        """The newest batch of each producer among them."""
+        self.error: KafkaError | None = None
+        """Why nobody may be told that they are in the log, whatever becomes of the write."""
+
+    def add(self, header: BatchHeader, log_append_time_ms: int) -> None:
+        """Note a batch that was placed."""
+        self.log_append_times_ms.append(log_append_time_ms)
+        if header.producer_id >= 0:
+            self.last_of[header.producer_id] = header
+
+    def follows(self, header: BatchHeader) -> bool | None:
+        """Whether a batch goes on where its producer's last one among these ends; None when there is none."""
+        last = self.last_of.get(header.producer_id)
+        if last is None:
+            return None
+        return (
+            header.producer_epoch == last.producer_epoch
+            and header.is_transactional == last.is_transactional
+            and header.base_sequence == (last.base_sequence + last.last_offset_delta + 1) % SEQUENCES
+        )
+
+
 class Waiter(Protocol):
     """A parked fetch."""
 
@@ -74,6 +111,9 @@ class Waiter(Protocol):
 
 class PartitionOwner(Protocol):
     """What a partition needs of those around it (`Partitions`)."""
+
+    writer: Writer
+    """Who writes what is not written on the loop."""
 
     def wake(self, partition: Partition) -> None:
         """Tell the waiters of `partition` at the end of this turn."""
@@ -88,7 +128,7 @@ class PartitionOwner(Protocol):
         """A read was refused: look whether it is the disk."""
 
     def check_later(self, partition: Partition, batch: Unchecked) -> None:
-        """Have `batch` looked into elsewhere, and append it behind those that were given before."""
+        """Have `batch` looked into and written elsewhere, behind those that were given before."""
 
     def failed(self, partition: Partition) -> None:
         """Load the partition's log anew."""
@@ -98,9 +138,12 @@ class Partition:
     """The leader of one partition. Only the event loop calls it."""
 
     __slots__ = (
+        "_after_write",
         "_commits",
         "_flush_messages",
         "_owner",
+        "_together",
+        "_writer",
         "error",
         "held",
         "high_watermark",
@@ -126,6 +169,7 @@ class Partition:
         leader_epoch: int = 0,
     ) -> None:
         self._owner = owner
+        self._writer = owner.writer
         self.topic = topic
         self.index = index
         self.name = f"{topic}-{index}"
@@ -142,7 +186,9 @@ class Partition:
         self.held: PartitionLog | None = None
         """While `log` is about to take its place in another directory: the log that still counts at a start."""
         self.unchecked: deque[Unchecked] = deque()
-        """Batches that are being looked into by a worker thread or wait for that, in the order in which they came."""
+        """Batches that a worker thread looks into or writes, or that wait for that, in the order in which they came."""
+        self._together: Together | None = None  # what a worker thread is writing
+        self._after_write: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"<Partition {self.name} end {self.log.log_end_offset} hw {self.high_watermark}>"
@@ -189,16 +235,23 @@ class Partition:
         """
         if self.error is not None:
             raise self.error.afresh()
-        log = self.log
+        began_ns = self._writer.clock_ns() if len(batch) > SLOWLY_AT_ONCE_BYTES else 0
         # A log that refused a write is as before and takes the next one; one whose fsync failed raises for good.
         try:
-            base_offset = log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            base_offset = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
             self._owner.refused(self, error)
             self._fail_if_unusable()
             raise
-        state = log.state
+        if began_ns:
+            self._writer.took(self._writer.clock_ns() - began_ns)
+        state = self.log.state
         end = state.log_end_offset
+        self._appended(state, end)
+        return _new_tuple(AppendInfo, (base_offset, end - 1, log_append_time_ms, state.log_start_offset, False))
+
+    def _appended(self, state: LogState, end: int) -> None:
+        """The log has grown: commit what it has, or see to it that it will be."""
         if end - state.recovery_point < self._flush_messages:
             # `when_committed` is empty here unless the settings were just changed, and then a flush is on its way.
             self.high_watermark = end
@@ -208,7 +261,6 @@ class Partition:
                 self._owner.wake(self)
         else:
             self._owner.flush(self)
-        return _new_tuple(AppendInfo, (base_offset, end - 1, log_append_time_ms, state.log_start_offset, False))
 
     def produce(
         self,
@@ -220,8 +272,8 @@ class Partition:
     ) -> AppendInfo | None:
         """Check what a producer sent, and append it. `version` is that of its Produce request.
 
-        None, and nothing was done, when checking takes long or what came before is still being checked: then it is for
-        `produce_later`.
+        None, and nothing was done, when checking or writing it may take long, or what came before is not done with:
+        then it is for `produce_later`.
 
         `guard` is what `start_verification` gave and the transaction coordinator has since consented to; with `verify`
         no transaction is opened without it. A repetition of one of the producer's last five batches is not written
@@ -231,22 +283,34 @@ class Partition:
         if self.error is not None:
             raise self.error.afresh()
         settings = self.settings
-        if self.unchecked or (
-            (records is None or len(records) >= SURELY_SHORT_BYTES or len(records) < 23 or records[22] & CODEC)
-            and takes_long(records, settings)
+        if (
+            self.unchecked
+            or (records is not None and len(records) > self._writer.at_once_bytes and self.held is None)
+            or (
+                (records is None or len(records) >= SURELY_SHORT_BYTES or len(records) < 23 or records[22] & CODEC)
+                and takes_long(records, settings)
+            )
         ):
             return None
         try:
             prepared = prepare(records, settings, now_ms, version, self.name, SHORT_DECOMPRESSED_BYTES)
         except DecompressedTooLarge:
             return None
+        if len(prepared[0]) > self._writer.at_once_bytes and self.held is None:
+            return None  # it has been compressed anew, into more
         return self.append_prepared(prepared, now_ms, guard, verify)
 
     def produce_later(self, batch: Unchecked) -> None:
-        """Have `batch` checked by a worker thread and append it behind those that were given before; `batch.later` is
+        """Have `batch` checked and written by worker threads, behind those that were given before; `batch.later` is
         told what `produce` would have returned or raised.
         """
         self._owner.check_later(self, batch)
+
+    def is_large(self, size_bytes: int) -> bool:
+        """Whether a batch of that size is not to be written on the loop. While a log is handed over all are: its copy
+        may be thrown away, with what a thread is still about.
+        """
+        return size_bytes > self._writer.at_once_bytes and self.held is None
 
     def append_prepared(
         self,
@@ -260,25 +324,130 @@ class Partition:
             raise self.error.afresh()
         batch, header, log_append_time_ms = prepared
         if header.producer_id >= 0:
-            log = self.log
-            producers = log.producers
-            verdict = check(
-                producers.entries.get(header.producer_id),
-                producer_id=header.producer_id,
-                epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-                last_offset_delta=header.last_offset_delta,
-                transactional=header.is_transactional,
-                verification=producers.verifications.get(header.producer_id),
-                guard=guard,
-                verify=verify,
-            )
-            if isinstance(verdict, Duplicate):
-                start = log.log_start_offset
-                return AppendInfo(verdict.base_offset, verdict.last_offset, verdict.timestamp, start, duplicate=True)
-            if isinstance(verdict, Refuse):
-                raise RecordsRefused(verdict.code, verdict.why)
+            known = self._known(header, guard, verify)
+            if known is not None:
+                return known
         return self.append(batch, log_append_time_ms, now_ms)
+
+    # -- what a worker thread writes -----------------------------------------------------------------------
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a worker thread writes batches to it."""
+        return self._together is not None
+
+    def place_prepared(
+        self,
+        prepared: tuple[bytearray, BatchHeader, int],
+        now_ms: int,
+        guard: Verification | None = None,
+        verify: bool = True,
+    ) -> AppendInfo | Together:
+        """As `append_prepared`, but what is not in the log yet has its place there: for a worker thread to write, and
+        then for `written`. Until then nothing else is placed. Raises: as `produce`.
+        """
+        if self.error is not None:
+            raise self.error.afresh()
+        batch, header, log_append_time_ms = prepared
+        if header.producer_id >= 0:
+            known = self._known(header, guard, verify)
+            if known is not None:
+                return known
+        try:
+            placed = self.log.place(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        except StorageError as error:
+            self._owner.refused(self, error)
+            self._fail_if_unusable()
+            raise
+        self._together = together = Together(self.log, placed)
+        together.add(header, log_append_time_ms)
+        return together
+
+    def place_behind(
+        self,
+        together: Together,
+        prepared: tuple[bytearray, BatchHeader, int],
+        guard: Verification | None = None,
+        verify: bool = True,
+    ) -> bool:
+        """Have a batch written together with others; False, and nothing was done, when it must wait: for room, or since
+        only the log will say what is to become of it.
+        """
+        batch, header, log_append_time_ms = prepared
+        if together.error is not None:
+            return False
+        if header.producer_id >= 0:
+            follows = together.follows(header)
+            try:
+                if follows is False or (follows is None and self._known(header, guard, verify) is not None):
+                    return False
+            except RecordsRefused:
+                return False
+        if not together.log.place_behind(together.placed, batch):
+            return False
+        together.add(header, log_append_time_ms)
+        return True
+
+    def written(self, together: Together) -> list[AppendInfo]:
+        """A worker thread has written what was placed: it is in the log. Raises: as `produce`."""
+        if self._together is together:
+            self._together = None
+        if together.error is not None:
+            raise together.error.afresh()
+        try:
+            together.log.finish(together.placed)
+        except StorageError as error:
+            self._owner.refused(self, error)
+            self._fail_if_unusable()
+            raise
+        state = self.log.state
+        self._appended(state, state.log_end_offset)
+        return [
+            AppendInfo(base_offset, base_offset + header[6], log_append_time_ms, state.log_start_offset)
+            for (_, header, base_offset), log_append_time_ms in zip(
+                together.placed.batches, together.log_append_times_ms, strict=True
+            )
+        ]
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call back when nothing is being written: at once, or when it has been told to those whose it is, and before
+        anything else is placed.
+        """
+        if self._together is None:
+            callback()
+        else:
+            self._after_write.append(callback)
+
+    def after_write(self) -> None:
+        """What was written has been told: call back those who waited for it."""
+        waiting, self._after_write = self._after_write, []
+        for callback in waiting:
+            try:
+                callback()
+            except Exception:  # a fault of one keeps it from nobody else
+                log.exception("callback_failed", callback=repr(callback))
+
+    def _known(self, header: BatchHeader, guard: Verification | None, verify: bool) -> AppendInfo | None:
+        """Where the batch is in the log already, None where it is not. Raises: RecordsRefused."""
+        log = self.log
+        producers = log.producers
+        verdict = check(
+            producers.entries.get(header.producer_id),
+            producer_id=header.producer_id,
+            epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            last_offset_delta=header.last_offset_delta,
+            transactional=header.is_transactional,
+            verification=producers.verifications.get(header.producer_id),
+            guard=guard,
+            verify=verify,
+        )
+        if isinstance(verdict, Duplicate):
+            start = log.log_start_offset
+            return AppendInfo(verdict.base_offset, verdict.last_offset, verdict.timestamp, start, duplicate=True)
+        if isinstance(verdict, Refuse):
+            raise RecordsRefused(verdict.code, verdict.why)
+        return None
 
     # -- transactions --------------------------------------------------------------------------------------
 
@@ -402,7 +571,7 @@ class Partition:
             self.flushed()
 
     def hand_over(self, copy: PartitionLog) -> None:
-        """Append to `copy` from now on. Until `handed_over` nothing more is committed, retained or cleaned."""
+        """Append to `copy`, which has all of `log`. Until `handed_over` nothing is committed, retained or cleaned."""
         self.held, self.log = self.log, copy
         self._flush_messages = NOTHING_COMMITTED
 
@@ -454,6 +623,10 @@ class Partition:
 
     def _end(self, error: KafkaError) -> None:
         self.error = error
+        if self._together is not None:
+            self._together.error = error
+            self._together = None  # it is over with the log; nobody need wait for its thread
+            self.after_write()
         commits, self._commits = self._commits, deque()
         for _, callback in commits:
             callback(error)

@@ -22,6 +22,7 @@ def open_again(partition: Partition, folder: Path, now_ms: int) -> PartitionLog:
     Raises: StorageError, CorruptFile, OSError.
     """
     old, settings = partition.log, partition.settings
+    old.abandon()
     fresh = PartitionLog.open(
         folder,
         settings.log,

@@ -25,6 +25,7 @@ from broker.partitions.flusher import Flusher
 from broker.partitions.partition import Partition
 from broker.partitions.reload import open_again
 from broker.partitions.settings import partition_settings, tail_of
+from broker.partitions.writer import Writer
 from protocol.errors import unraised
 from storage.directory.directory_check import is_full
 from storage.errors import StorageError, is_explained
@@ -83,7 +84,8 @@ class Partitions:
         self.disks = Disks(runtime, self._directories_by_id, away or {})
         self.disks.on_change = self._disk_changed
         self.flusher = Flusher(runtime)
-        self.checks = Checks(runtime)
+        self.writer = Writer(runtime)
+        self.checks = Checks(runtime, self.writer)
         self.look_room = LookRoom()
         self.fetch_sessions = FetchSessions(fetch_session_slots)
         self.failures: dict[Key, KafkaError] = {}
@@ -404,7 +406,7 @@ class Partitions:
         self.flusher.request(partition)
 
     def check_later(self, partition: Partition, batch: Unchecked) -> None:
-        """Have `batch` looked into by a worker thread, and append it then."""
+        """Have `batch` looked into and written by worker threads, behind those that wait already."""
         self.checks.add(partition, batch)
 
     def refused(self, partition: Partition, error: StorageError) -> None:

@@ -19,6 +19,7 @@ from broker.groups.groups import GroupLeader, expire_offsets, forget_topics
 from broker.partitions import Marker, Partition, PartitionSettings
 from broker.partitions.cleaning import durable_end
 from broker.partitions.flusher import Flusher
+from broker.partitions.writer import Writer
 from coordinator.classic.inputs import Leave, Leaver
 from coordinator.consumer.assignors import ASSIGNORS
 from coordinator.events import GroupEvent
@@ -74,6 +75,7 @@ class PartitionOwner:
 
     def __init__(self, runtime: Any) -> None:
         self.flusher = Flusher(runtime)
+        self.writer = Writer(runtime)
 
     def wake(self, partition: Partition) -> None:
         """Nobody waits here."""

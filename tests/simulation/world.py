@@ -169,6 +169,7 @@ class World:
         self.runtime: VirtualRuntime
         self._directory = directory
         self.answered_moves: list[Any] = []
+        self._seed = seed
         self.two_disks = seed % 5 == 1
         self.disks_fail_alone = self.two_disks and seed // 5 % 2 == 0
         self.disk = SimulatedDisk(directory, self.random)
@@ -198,6 +199,10 @@ class World:
         self._composition = Composition.open(Settings(given), self.runtime, [("PLAINTEXT", "localhost", 9092)])
         self.broker = self._composition.broker
         self.broker.served = HANDLERS.keys()
+        if (self._seed + self.life) % 3 == 0:
+            self.broker.partitions.writer.at_once_bytes = (
+                0  # threads write all that is produced, and not the large alone
+            )
         self.broker.partitions.on_recovered.append(self._reloaded)
         self._server = Server(self.broker, _ROUTES)
         self._composition.start()

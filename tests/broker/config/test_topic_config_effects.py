@@ -229,6 +229,7 @@ def test_an_honoured_config_does_what_its_name_says(tmp_path: Path, name: str) -
     seen = []
     for configs in (effect.beside, {**effect.beside, name: effect.value}):
         broker = Whole(tmp_path / f"{len(seen)}")
+        broker.broker.partitions.writer.at_once_bytes = 1 << 30
         assert broker.create("t", **{key.replace(".", "_"): value for key, value in configs.items()}) is ErrorCode.NONE
         seen.append(effect.observe(broker))
         assert broker.stop(), broker.log.getvalue()

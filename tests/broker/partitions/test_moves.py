@@ -10,6 +10,8 @@ import pytest
 from broker.catalogue.requests import Result
 from broker.handlers.context import Deferred, RequestContext
 from broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from broker.partitions import Unchecked
+from broker.partitions.move import Step
 from broker.partitions.move_folders import FLUSHED, flushed_offset
 from cli import main
 from protocol.errors import ErrorCode
@@ -220,6 +222,36 @@ def test_a_large_log_is_copied_in_pieces_while_it_is_written(tmp_path: Path) -> 
     assert whole.stop()
     whole = start(tmp_path)
     assert len(values(whole)) == wrote
+    whole.stop()
+
+
+def test_what_a_thread_is_writing_is_handed_over_with_the_rest(tmp_path: Path) -> None:
+    """And while a log is handed over nothing is written but on the loop: the copy may be thrown away."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v0")
+    whole.broker.partitions.writer.at_once_bytes = 1_000
+    partition = whole.broker.partitions.get("t", 0)
+    assert partition is not None
+    begin(whole, tmp_path / "b")
+    move, told = whole.broker.moves._moves["t", 0], list[Any]()
+
+    def produce(name: bytes) -> None:
+        now_ms = whole.runtime.now_ms()
+        sent = batch(name + bytes(1_000), timestamp=now_ms)
+        partition.produce_later(Unchecked(sent, now_ms, 9, None, True, told.append))
+
+    produce(b"v1")
+    assert partition.is_being_written
+    while move.step is not Step.HANDING_OVER:
+        whole.runtime.run_work()
+    assert len(told) == 1
+    produce(b"v2")
+    assert not partition.is_being_written
+    assert [one.base_offset for one in told] == [1, 2]
+    whole.runtime.advance(5_000)
+    assert partition.log.directory == tmp_path / "b" / "t-0"
+    assert [value and value[:2] for value in values(whole)] == [b"v0", b"v1", b"v2"]
     whole.stop()
 
 

@@ -27,7 +27,9 @@ from tests.support.whole_broker import Whole
 
 def start(tmp_path: Path, names: Sequence[str] = ("a", "b"), **settings: str) -> Whole:
     log_dirs = ",".join(str(tmp_path / name) for name in names)
-    return Whole(tmp_path, log__dirs=log_dirs, **settings)
+    whole = Whole(tmp_path, log__dirs=log_dirs, **settings)
+    whole.broker.partitions.writer.at_once_bytes = 1 << 30  # no thread writes what a test only has there
+    return whole
 
 
 def kill(whole: Whole) -> None:
