@@ -10,7 +10,7 @@ Source: what Kafka's request handler threads do in UnifiedLog.append, under the 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from protocol.records.errors import DecompressedTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from broker.loop.runtime import Runtime
     from broker.partitions.partition import AppendInfo, Partition, Unchecked
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 AT_ONCE = 2
 """So many are looked into by threads side by side."""
 LOOKED_MAX = 2
-"""So many that were looked into may wait to be written: each is there twice, as it came and as it will be written."""
+"""So many that were looked into may wait to be written to a log directory: each is there twice, as it came and as it is
+written.
+"""
 
 USUAL_BYTES = 64 << 20
 """What one batch may be decompressed to where its topic does not take batches that are larger than that."""
@@ -66,7 +69,7 @@ class Checks:
         self._writer = writer
         self.limit_bytes = limit_bytes
         self._busy: set[Partition] = set()
-        self._turns: deque[Partition] = deque()  # those whose first batch is for a thread that does not look yet
+        self._turns: dict[Path, deque[Partition]] = {}  # by log directory: whose first batch nobody looks at yet
         self._running = 0
         self._looked: dict[Partition, Prepared] = {}  # the first batch of each, where it is known already
         self._together: dict[Partition, Together] = {}  # what is being written
@@ -132,7 +135,7 @@ class Checks:
                 pass  # as it was not known to be
             except Exception as error:
                 return _refusal(partition, error)
-        self._turns.append(partition)
+        self._turns.setdefault(partition.log.directory.parent, deque()).append(partition)
         self._start()
         return None
 
@@ -142,9 +145,17 @@ class Checks:
             self._start()
 
     def _start(self) -> None:
-        while self._turns and self._running < AT_ONCE and len(self._looked) < LOOKED_MAX:
-            self._running += 1
-            self._look(self._turns.popleft())
+        if not self._turns:
+            return
+        waiting = Counter(partition.log.directory.parent for partition in self._looked)
+        for directory, turns in list(self._turns.items()):
+            while turns and self._running < AT_ONCE and waiting[directory] < LOOKED_MAX:
+                self._running += 1
+                self._look(turns.popleft())
+            if not turns:
+                del self._turns[directory]
+            else:
+                self._turns[directory] = self._turns.pop(directory)  # another one is the first the next time
 
     def _look(self, partition: Partition) -> None:
         batch = partition.unchecked[0]

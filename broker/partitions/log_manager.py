@@ -287,9 +287,6 @@ class LogManager:
         self._partitions.flusher.stop()
         self._partitions.writer.stop()
         partitions = list(self._partitions)
-        for partition in partitions:
-            if partition.error is None:
-                partition.log.settle()  # here, since closing is in other threads
         self._partitions.disks.stop()
         unclean = set(self._partitions.disks.offline)
         # The log that counts is not the one that is closed.
@@ -371,6 +368,7 @@ def _close(partitions: list[Partition], whole: Collection[Path]) -> set[Path]:
     for partition in partitions:
         directory = partition.log.directory.parent
         if partition.error is not None:
+            partition.log.abandon()  # whoever has the directory next must not be written to
             unclean.add(directory)
             continue
         try:

@@ -54,7 +54,7 @@ class Writer:
         self.stopped = False
 
     def stop(self) -> None:
-        """Begin nothing more; who waits is told nothing. What is being written right now is finished."""
+        """Begin nothing more, and tell nobody of what is being written: it is for whoever closes the logs."""
         self.stopped = True
 
     def want(self, directory: Path, begin: Begin, done: Done) -> None:
@@ -103,6 +103,8 @@ class Writer:
             return clock_ns() - began_ns
 
         def written(took_ns: int) -> None:
+            if self.stopped:
+                return
             self._writing.discard(directory)
             self.took(took_ns)
             try:
