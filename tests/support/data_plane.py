@@ -52,6 +52,15 @@ def marker(producer_id: int, epoch: int = 0, *, commit: bool, coordinator_epoch:
     )
 
 
+def answered(deferred: Any) -> tuple[int, int] | None:
+    """Error code and base offset of a produce that was not answered at once; None while it is not."""
+    assert isinstance(deferred, Deferred)
+    if not deferred.done:
+        return None
+    result = deferred.response.responses[0].partition_responses[0]
+    return result.error_code, result.base_offset
+
+
 @dataclass
 class Got:
     """What one partition of a fetch brought."""

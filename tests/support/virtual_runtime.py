@@ -79,6 +79,11 @@ class VirtualRuntime(Runtime):
         self.works.popleft()()
         self._drain()
 
+    def run_works(self) -> None:
+        """Run all work that is queued, and what comes of it, the oldest first."""
+        while self.works:
+            self.run_work()
+
     @property
     def idle(self) -> bool:
         """Whether a turn would do nothing, work for threads and processes aside."""

@@ -252,8 +252,7 @@ def test_everything_behind_a_marker_waits_for_its_commit(tmp_path: Path) -> None
     broker.broker.groups.leader_of(GROUP).submit(FetchOffsets(GROUP, wanted, True, False, asked))
     broker.runtime.turn()
     assert not asked.done
-    while broker.runtime.works:
-        broker.runtime.run_work()
+    broker.runtime.run_works()
     assert asked.response.topics[0].partitions[0].committed_offset == 2
     broker.forget()
 

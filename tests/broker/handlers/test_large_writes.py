@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.handlers.context import Deferred
 from broker.partitions import Marker, Unchecked, checks, writer
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, encode_batch
 from tests.storage.logs import all_bytes
-from tests.support.data_plane import NOW_MS, DataPlane, batch, marker
+from tests.support.data_plane import NOW_MS, DataPlane, answered, batch, marker
 from tests.support.whole_broker import Whole
 
 if TYPE_CHECKING:
@@ -31,19 +30,6 @@ def plane(tmp_path: Path) -> DataPlane:
 
 def large(name: str = "x", **facts: Any) -> bytes:
     return batch(name.encode() + bytes(LARGE), **facts)
-
-
-def answered(deferred: Any) -> tuple[int, int] | None:
-    assert isinstance(deferred, Deferred)
-    if not deferred.done:
-        return None
-    result = deferred.response.responses[0].partition_responses[0]
-    return result.error_code, result.base_offset
-
-
-def work(plane: DataPlane) -> None:
-    while plane.runtime.works:
-        plane.runtime.run_work()
 
 
 def names(plane: DataPlane, topic: str = "t") -> list[bytes | None]:
@@ -106,7 +92,7 @@ def test_what_only_the_log_can_tell_of_waits_for_it(
     other = plane.produce_request("t", large("c", producer_id=7, producer_epoch=epoch, base_sequence=sequence))
     plane.runtime.run_work()
     assert answered(other) is None
-    work(plane)
+    plane.runtime.run_works()
     assert answered(other) == expected
 
 
@@ -128,7 +114,7 @@ def test_what_is_refused_by_the_disk_is_refused_to_all_that_were_written_togethe
     assert "No space left" in str(plane.partitions.not_ready)
     assert plane.partition("t").log.segments[-1].path(".log").stat().st_size == plane.partition("t").log.size_bytes
     again = plane.produce_request("t", large("b", base_sequence=1, **facts))
-    work(plane)
+    plane.runtime.run_works()
     assert answered(again) == (0, 1)
     assert names(plane) == [b"a", b"b"]
 
@@ -136,7 +122,7 @@ def test_what_is_refused_by_the_disk_is_refused_to_all_that_were_written_togethe
 def test_a_segment_is_not_overfilled_by_what_is_written_together(plane: DataPlane) -> None:
     plane.create("s", segment_bytes="1048576")
     waiting = [plane.produce_request("s", batch(bytes(300_000))) for _ in range(9)]
-    work(plane)
+    plane.runtime.run_works()
     assert [answered(one) for one in waiting] == [(0, offset) for offset in range(9)]
     assert plane.partition("s").log.bases == [0, 3, 6]
 
@@ -155,7 +141,7 @@ def test_a_marker_comes_behind_what_is_being_written(plane: DataPlane) -> None:
     assert codes == []
     plane.runtime.run_work()
     assert codes == [ErrorCode.NONE]
-    work(plane)
+    plane.runtime.run_works()
     assert told[0].base_offset == 1
     # What came behind the marker is of no transaction that anybody knows of.
     assert told[1].code == ErrorCode.INVALID_TXN_STATE
@@ -168,7 +154,7 @@ def test_whatever_else_is_appended_waits_for_what_is_being_written(plane: DataPl
     waiting = plane.produce_request("t", large("a"))
     assert plane.partition("t").append(marker(9, commit=True)).base_offset == 1
     assert plane.partition("t").append(bytearray(batch(b"z"))).base_offset == 2
-    work(plane)
+    plane.runtime.run_works()
     assert answered(waiting) == (0, 0)
     assert names(plane) == [b"a", b"z"]
 
@@ -182,7 +168,7 @@ def test_whatever_changes_the_log_finishes_it_first(plane: DataPlane, change: st
     else:
         getattr(log, change)()
     assert log.log_end_offset == 1
-    work(plane)
+    plane.runtime.run_works()
     assert answered(waiting) == (0, 0)
 
 
@@ -195,7 +181,7 @@ def test_a_log_that_is_loaded_anew_is_not_written_to_by_who_wrote_to_the_old_one
     partition = plane.partition("t")
     partition.fail("the disk is gone")
     plane.runtime.advance(1_000)
-    work(plane)
+    plane.runtime.run_works()
     behind = plane.produce_request("t", batch(b"c"))
     partition.append(bytearray(batch(b"b")))
     late()
@@ -205,7 +191,7 @@ def test_a_log_that_is_loaded_anew_is_not_written_to_by_who_wrote_to_the_old_one
     assert plane.partitions.not_ready is None
     assert names(plane) == [b"a", b"b", b"c"]
     reopened = plane.produce_request("t", large("d"))
-    work(plane)
+    plane.runtime.run_works()
     assert answered(reopened) == (0, 3)
 
 
@@ -221,7 +207,7 @@ def test_an_abandoned_write_touches_the_file_no_more(plane: DataPlane, monkeypat
         partition._together.placed.write()
     partition.fail("gone")
     plane.runtime.advance(1_000)
-    work(plane)
+    plane.runtime.run_works()
     partition.append(bytearray(batch(b"c")))
     late()
     old.settle()
@@ -237,7 +223,7 @@ def test_what_was_cut_by_a_reload_is_not_told_to_be_there(plane: DataPlane) -> N
     partition.log.apply_retention(NOW_MS, partition.high_watermark)  # which finishes it
     partition.fail("an fsync")
     plane.runtime.advance(1_000)
-    work(plane)
+    plane.runtime.run_works()
     late()
     plane.runtime.turn()
     assert answered(waiting) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
@@ -257,7 +243,7 @@ def test_what_waits_for_a_write_is_called_when_all_have_been_told(plane: DataPla
     plane.partition("t").produce_later(Unchecked(large("a"), NOW_MS, 9, None, True, told.append))
     plane.partition("t").when_written(lambda: 1 // 0)
     plane.partition("t").when_written(lambda: told.append("written"))
-    work(plane)
+    plane.runtime.run_works()
     assert told[0].base_offset == 0
     assert told[1:] == ["written"]
 
@@ -276,7 +262,7 @@ def test_one_who_cannot_be_told_leaves_the_others_as_they_are(plane: DataPlane, 
     partition.produce_later(Unchecked(first, NOW_MS, 9, None, True, fails))
     for name in "bc":
         partition.produce_later(Unchecked(large(name), NOW_MS, 9, None, True, told.append))
-    work(plane)
+    plane.runtime.run_works()
     last = told[-1].base_offset
     assert [one.base_offset for one in told] == [last - 1, last]
     assert names(plane)[-2:] == [b"b", b"c"]
@@ -299,7 +285,7 @@ def test_a_fault_in_looking_into_one_is_its_own(
     first, second = plane.produce_request("t", large("a")), plane.produce_request("t", batch(b"b"))
     with monkeypatch.context() as patch:
         patch.setattr(checks, "prepare", prepare)
-        work(plane)
+        plane.runtime.run_works()
     assert lead is None or answered(lead) == (0, 0)
     assert answered(first) == (0, 0)
     assert answered(second) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
@@ -313,10 +299,10 @@ def test_whatever_fails_in_the_thread_is_a_refusal(plane: DataPlane, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(plane.partition("t").log.state.disk, "pwrite", exhausted)
         waiting = plane.produce_request("t", large("a"))
-        work(plane)
+        plane.runtime.run_works()
     assert answered(waiting) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
     again = plane.produce_request("t", large("b"))
-    work(plane)
+    plane.runtime.run_works()
     assert answered(again) == (0, 0)
     assert names(plane) == [b"b"]
 
@@ -346,7 +332,7 @@ def test_what_is_compressed_anew_into_much_is_large(plane: DataPlane) -> None:
             "s", bytes(encode_batch([Record(0, NOW_MS, b"k", bytes(400_000))], compression=1))
         )
         assert answered(waiting) is None
-        work(plane)
+        plane.runtime.run_works()
         assert answered(waiting) == (0, expected)
 
 
@@ -386,9 +372,9 @@ def test_a_disk_that_hangs_keeps_nothing_of_others_from_being_looked_into(plane:
     plane.produce_request("b", long)
     plane.produce_request("c", long)
     plane.runtime.works.popleft()  # the write to a never ends
-    work(plane)
+    plane.runtime.run_works()
     waiting = plane.produce_request("u", long)
-    work(plane)
+    plane.runtime.run_works()
     assert answered(waiting) == (0, 0)
 
 
@@ -400,8 +386,7 @@ def stopped(tmp_path: Path, *, failed: bool) -> tuple[Whole, Any, list[ErrorCode
     partition, now_ms = whole.broker.partitions.get("t", 0), whole.runtime.now_ms()
     assert partition is not None
     whole.runtime._eager_workers = False
-    while whole.runtime.works:
-        whole.runtime.run_work()
+    whole.runtime.run_works()
     sent = batch(bytes(LARGE), timestamp=now_ms)
     partition.produce_later(Unchecked(sent, now_ms, 9, None, True, lambda _: None))
     codes: list[ErrorCode] = []
@@ -464,7 +449,7 @@ def test_a_fault_of_ours_leaves_nobody_waiting(plane: DataPlane, monkeypatch: py
         patch.setattr(type(plane.partition("t")), "written", lambda *_: 1 // 0)
         waiting = plane.produce_request("t", large("a"))
         behind = plane.produce_request("u", large("a"))
-        work(plane)
+        plane.runtime.run_works()
     assert answered(waiting) == answered(behind) == (ErrorCode.UNKNOWN_SERVER_ERROR, -1)
 
 
@@ -492,7 +477,7 @@ def test_a_slow_disk_has_smaller_ones_written_elsewhere_until_it_keeps_up(plane:
     plane.partitions.writer.clock_ns = lambda: 0
     plane.runtime.advance(4_999)
     assert answered(plane.produce_request("t", middling)) is None
-    work(plane)
+    plane.runtime.run_works()
     plane.runtime.advance(1)
     assert plane.produce("t", middling).base_offset == 6
 
@@ -505,5 +490,5 @@ def test_a_batch_that_a_thread_has_looked_into_is_written_by_one_too(plane: Data
     assert answered(waiting) is None
     plane.runtime.run_work()
     assert answered(waiting) == (0, 0)
-    work(plane)
+    plane.runtime.run_works()
     assert answered(behind) == (0, 2_000)

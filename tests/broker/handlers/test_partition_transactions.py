@@ -143,6 +143,5 @@ def test_the_answer_waits_for_the_last_marker_to_be_committed(tmp_path: Path) ->
     deferred = ask(plane, marker(7, ("t", [0, 1])))
     plane.runtime.turn()
     assert not deferred.done
-    while plane.runtime.works:
-        plane.runtime.run_work()
+    plane.runtime.run_works()
     assert deferred.done

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.handlers.context import CloseConnection, Deferred
+from broker.handlers.context import CloseConnection
 from broker.partitions import checks
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, encode_batch, read_header
-from tests.support.data_plane import NOW_MS, DataPlane, batch
+from tests.support.data_plane import NOW_MS, DataPlane, answered, batch
 from tests.support.poison import CODECS, INSIDES, STREAMS, batch_of, poisoned, record
 
 if TYPE_CHECKING:
@@ -91,14 +91,6 @@ def slow(tmp_path: Path) -> DataPlane:
     return made
 
 
-def answered(deferred: Any) -> tuple[int, int] | None:
-    assert isinstance(deferred, Deferred)
-    if not deferred.done:
-        return None
-    result = deferred.response.responses[0].partition_responses[0]
-    return result.error_code, result.base_offset
-
-
 def test_a_large_batch_is_looked_into_by_a_worker(slow: DataPlane) -> None:
     waiting = slow.produce_request("t", long_batch())
     slow.runtime.turn()
@@ -116,8 +108,7 @@ def test_a_small_batch_behind_a_large_one_is_appended_behind_it(slow: DataPlane)
     second = slow.produce_request("t", batch(b"a", base_sequence=2_000, **facts))
     third = slow.produce_request("t", batch(b"c", base_sequence=2_001, **facts))
     assert slow.produce("u", batch(b"b")).base_offset == 0  # other partitions do not wait
-    while slow.runtime.works:
-        slow.runtime.run_work()
+    slow.runtime.run_works()
     assert [answered(first), answered(second), answered(third)] == [(0, 0), (0, 2_000), (0, 2_001)]
     assert slow.produce("t", batch(b"d", base_sequence=2_002, **facts)).base_offset == 2_002
 
@@ -132,8 +123,7 @@ def test_when_a_large_batch_is_refused_its_producers_next_one_is_too(slow: DataP
     write_crc(poison)
     first = slow.produce_request("t", bytes(poison))
     second = slow.produce_request("t", batch(b"b", base_sequence=2_001, **facts))
-    while slow.runtime.works:
-        slow.runtime.run_work()
+    slow.runtime.run_works()
     assert answered(first) == (ErrorCode.INVALID_RECORD, -1)
     assert answered(second) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
     assert second.response.responses[0].partition_responses[0].log_start_offset == 0
@@ -170,8 +160,7 @@ def test_topics_of_large_batches_may_hold_as_much_decompressed(
     if len(batch) > max_message_bytes:
         return  # snappy's is refused for its size
     waiting = slow.produce_request("t", bytes(batch))
-    while slow.runtime.works:
-        slow.runtime.run_work()
+    slow.runtime.run_works()
     assert answered(waiting) == ((0, 0) if fits else (ErrorCode.MESSAGE_TOO_LARGE, -1))
 
 
@@ -195,8 +184,7 @@ def test_few_are_looked_into_at_once_and_partitions_take_turns(slow: DataPlane) 
 def test_acks_0_closes_the_connection_when_the_worker_has_refused(slow: DataPlane) -> None:
     sound = slow.produce_request("t", long_batch(), acks=0)
     poison = slow.produce_request("t", batch_of(record(0) * 2_000, count=2_000), acks=0)
-    while slow.runtime.works:
-        slow.runtime.run_work()
+    slow.runtime.run_works()
     assert sound.response is None
     assert sound.done
     assert isinstance(poison.response, CloseConnection)

@@ -280,8 +280,7 @@ def test_after_a_crash_logs_are_recovered_behind_the_open_doors(tmp_path: Path) 
     with pytest.raises(PartitionLoading):
         second.plane.partitions.get("t", 0)
     assert second.plane.produce("t", batch(b"x")).error_code == 6
-    while second.runtime.works:
-        second.runtime.run_work()
+    second.runtime.run_works()
     assert len(second.plane.partitions) == 2
     assert second.plane.fetch("t", 0)[0].values == [b"a"]
     assert second.plane.produce("t", batch(b"c")).base_offset == 1
@@ -356,8 +355,7 @@ def test_a_topic_made_again_while_it_is_recovered_does_not_get_the_log_of_the_ol
 
     monkeypatch.setattr(second.plane.partitions, "open_log", overtaken)
     second.log_manager.start()
-    while second.runtime.works:
-        second.runtime.run_work()
+    second.runtime.run_works()
     assert second.plane.produce("t", batch(b"new")).base_offset == 0
     assert b"new" in (tmp_path / "data" / "t-0" / f"{0:020d}.log").read_bytes()
 
@@ -372,8 +370,7 @@ def test_a_stop_while_a_deleted_topic_is_recovered(tmp_path: Path) -> None:
     second.plane.delete("t")
     ended: list[bool] = []
     second.log_manager.stop(lambda _: None, ended.append)
-    while second.runtime.works:
-        second.runtime.run_work()
+    second.runtime.run_works()
     assert ended == [True]
 
 
@@ -441,8 +438,7 @@ def test_a_checkpoint_on_its_way_does_not_bring_a_deleted_topic_back(tmp_path: P
     kept.runtime.advance(6_000)
     assert kept.runtime.works
     kept.plane.delete("t")
-    while kept.runtime.works:
-        kept.runtime.run_work()
+    kept.runtime.run_works()
     assert kept.checkpoint(HIGH_WATERMARK) == {}
 
 
@@ -536,8 +532,7 @@ def test_a_topic_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
     kept.runtime._eager_workers = False
     kept.runtime.advance(30_001)
     kept.plane.delete("t")
-    while kept.runtime.works:
-        kept.runtime.run_work()
+    kept.runtime.run_works()
     kept.runtime.advance(10_000)
     assert kept.checkpoint(CLEANER) == {}
 
