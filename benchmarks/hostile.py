@@ -6,8 +6,8 @@ priority, so that on two cores they do not take from the broker what is measured
 sent every few milliseconds on a connection of its own.
 Then what a storm of commits loses beside a client of garbage and one that never reads: 20,000 commits for 200 groups by
 20 clients, alone and beside the two.
-And how long the heartbeat waits beside producers that write faster than the disk: twenty batches of 100 KB at
-a time, for twenty seconds, in which the system begins to make who writes wait.
+And how long the heartbeat waits beside producers that write faster than the disk, twenty batches of 100 KB at a time,
+for twenty seconds, in which the system begins to make who writes wait.
 """
 
 import argparse

@@ -23,7 +23,7 @@ from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES
 from protocol.records.errors import DecompressedTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from broker.loop.runtime import Runtime
@@ -72,7 +72,6 @@ class Checks:
         self._turns: dict[Path, deque[Partition]] = {}  # by log directory: whose first batch nobody looks at yet
         self._running = 0
         self._looked: dict[Partition, Prepared] = {}  # the first batch of each, where it is known already
-        self._together: dict[Partition, Together] = {}  # what is being written
 
     @property
     def idle(self) -> bool:
@@ -187,10 +186,9 @@ class Checks:
             return _refusal(partition, error)
 
     def _want(self, partition: Partition) -> None:
-        directory = partition.log.directory.parent
-        self._writer.want(directory, partial(self._place, partition), partial(self._written, partition))
+        self._writer.want(partition.log.directory.parent, partial(self._place, partition))
 
-    def _place(self, partition: Partition) -> Placed | None:
+    def _place(self, partition: Partition) -> tuple[Placed, Callable[[], None]] | None:
         """The partition has its turn to be written: the first batches that wait, as many as may be written together."""
         effort = _TURN - _effort(partition.unchecked[0].records)
         found = self._first(partition)
@@ -208,8 +206,7 @@ class Checks:
                 outcome = _refusal(partition, error)
         if isinstance(outcome, Together):
             self._place_behind(partition, outcome, effort)
-            self._together[partition] = outcome
-            return outcome.placed
+            return outcome.placed, partial(self._written, partition, outcome)
         self._tell(partition, outcome)
         self._runtime.next_turn(lambda: self._go_on(partition))
         return None
@@ -232,8 +229,7 @@ class Checks:
             except Exception:
                 return  # what is wrong with it is told when it is the first
 
-    def _written(self, partition: Partition) -> None:
-        together = self._together.pop(partition)
+    def _written(self, partition: Partition, together: Together) -> None:
         outcomes: Sequence[AppendInfo | KafkaError]
         try:
             outcomes = partition.written(together)

@@ -240,8 +240,7 @@ class Partition:
         try:
             base_offset = self.log.append(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
-            self._owner.refused(self, error)
-            self._fail_if_unusable()
+            self._refused(error)
             raise
         if began_ns:
             self._writer.took(self._writer.clock_ns() - began_ns)
@@ -285,7 +284,7 @@ class Partition:
         settings = self.settings
         if (
             self.unchecked
-            or (records is not None and len(records) > self._writer.at_once_bytes and self.held is None)
+            or (records is not None and self.is_large(len(records)))
             or (
                 (records is None or len(records) >= SURELY_SHORT_BYTES or len(records) < 23 or records[22] & CODEC)
                 and takes_long(records, settings)
@@ -296,7 +295,7 @@ class Partition:
             prepared = prepare(records, settings, now_ms, version, self.name, SHORT_DECOMPRESSED_BYTES)
         except DecompressedTooLarge:
             return None
-        if len(prepared[0]) > self._writer.at_once_bytes and self.held is None:
+        if self.is_large(len(prepared[0])):
             return None  # it has been compressed anew, into more
         return self.append_prepared(prepared, now_ms, guard, verify)
 
@@ -320,13 +319,10 @@ class Partition:
         verify: bool = True,
     ) -> AppendInfo:
         """Append what `prepare` has made. Raises: as `produce`."""
-        if self.error is not None:
-            raise self.error.afresh()
         batch, header, log_append_time_ms = prepared
-        if header.producer_id >= 0:
-            known = self._known(header, guard, verify)
-            if known is not None:
-                return known
+        known = self._known(header, guard, verify)
+        if known is not None:
+            return known
         return self.append(batch, log_append_time_ms, now_ms)
 
     # -- what a worker thread writes -----------------------------------------------------------------------
@@ -346,18 +342,14 @@ class Partition:
         """As `append_prepared`, but what is not in the log yet has its place there: for a worker thread to write, and
         then for `written`. Until then nothing else is placed. Raises: as `produce`.
         """
-        if self.error is not None:
-            raise self.error.afresh()
         batch, header, log_append_time_ms = prepared
-        if header.producer_id >= 0:
-            known = self._known(header, guard, verify)
-            if known is not None:
-                return known
+        known = self._known(header, guard, verify)
+        if known is not None:
+            return known
         try:
             placed = self.log.place(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
-            self._owner.refused(self, error)
-            self._fail_if_unusable()
+            self._refused(error)
             raise
         self._together = together = Together(self.log, placed)
         together.add(header, log_append_time_ms)
@@ -374,15 +366,12 @@ class Partition:
         only the log will say what is to become of it.
         """
         batch, header, log_append_time_ms = prepared
-        if together.error is not None:
-            return False
-        if header.producer_id >= 0:
-            follows = together.follows(header)
-            try:
-                if follows is False or (follows is None and self._known(header, guard, verify) is not None):
-                    return False
-            except RecordsRefused:
+        follows = together.follows(header)
+        try:
+            if follows is False or (follows is None and self._known(header, guard, verify) is not None):
                 return False
+        except RecordsRefused:
+            return False
         if not together.log.place_behind(together.placed, batch):
             return False
         together.add(header, log_append_time_ms)
@@ -397,8 +386,7 @@ class Partition:
         try:
             together.log.finish(together.placed)
         except StorageError as error:
-            self._owner.refused(self, error)
-            self._fail_if_unusable()
+            self._refused(error)
             raise
         state = self.log.state
         self._appended(state, state.log_end_offset)
@@ -428,7 +416,11 @@ class Partition:
                 log.exception("callback_failed", callback=repr(callback))
 
     def _known(self, header: BatchHeader, guard: Verification | None, verify: bool) -> AppendInfo | None:
-        """Where the batch is in the log already, None where it is not. Raises: RecordsRefused."""
+        """Where the batch is in the log already, None where it is not. Raises: KafkaError, why it may not be there."""
+        if self.error is not None:
+            raise self.error.afresh()
+        if header.producer_id < 0:
+            return None
         log = self.log
         producers = log.producers
         verdict = check(
@@ -601,6 +593,11 @@ class Partition:
         """A read was refused: say so. Reading again may go well, so the partition goes on if its log does."""
         log.error("partition_read_failed", topic=self.topic, partition=self.index, error=str(error))
         self._owner.suspect(self)
+        self._fail_if_unusable()
+
+    def _refused(self, error: StorageError) -> None:
+        """The disk has refused a batch."""
+        self._owner.refused(self, error)
         self._fail_if_unusable()
 
     def _fail_if_unusable(self) -> None:

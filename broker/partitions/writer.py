@@ -34,8 +34,8 @@ SLOW_NS = 5_000_000
 
 SLOW_FOR_MS = 10_000
 
-Begin = Callable[[], "Placed | None"]
-Done = Callable[[], None]
+Begin = Callable[[], "tuple[Placed, Callable[[], None]] | None"]
+"""What is to be written, if anything, and who is to be told when it was."""
 
 log = get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Writer:
 
     def __init__(self, runtime: Runtime, at_once_bytes: int = USUALLY_AT_ONCE_BYTES) -> None:
         self._runtime = runtime
-        self._turns: dict[Path, deque[tuple[Begin, Done]]] = {}  # by log directory
+        self._turns: dict[Path, deque[Begin]] = {}  # by log directory
         self._writing: set[Path] = set()
         self._slow_until_ms = 0
         self.clock_ns = runtime.clock_ns
@@ -57,9 +57,9 @@ class Writer:
         """Begin nothing more, and tell nobody of what is being written: it is for whoever closes the logs."""
         self.stopped = True
 
-    def want(self, directory: Path, begin: Begin, done: Done) -> None:
-        """When there is a turn in this log directory, write what `begin()` gives, if anything; then call `done()`."""
-        self._turns.setdefault(directory, deque()).append((begin, done))
+    def want(self, directory: Path, begin: Begin) -> None:
+        """Write what `begin()` gives when there is a turn in this log directory."""
+        self._turns.setdefault(directory, deque()).append(begin)
         self._start(directory)
 
     def took(self, took_ns: int) -> None:
@@ -83,18 +83,17 @@ class Writer:
     def _start(self, directory: Path) -> None:
         turns = self._turns[directory]
         while turns and directory not in self._writing and not self.stopped:
-            begin, done = turns.popleft()
+            begin, begun = turns.popleft(), None
             self._writing.add(directory)  # what is told by `begin` may ask for another turn
-            placed: Placed | None = None
             try:
-                placed = begin()
+                begun = begin()
             finally:
-                if placed is None:
+                if begun is None:
                     self._writing.discard(directory)
-            if placed is not None:
-                self._write(directory, placed, done)
+            if begun is not None:
+                self._write(directory, *begun)
 
-    def _write(self, directory: Path, placed: Placed, done: Done) -> None:
+    def _write(self, directory: Path, placed: Placed, done: Callable[[], None]) -> None:
         clock_ns = self.clock_ns
 
         def write() -> int:

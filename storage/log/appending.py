@@ -34,7 +34,9 @@ _header = HEADER.unpack_from
 _stamp = STAMP.pack_into
 
 
-NOT_PREPARED = -1  # as the most index entries: the first append takes the slow way then
+# As the most index entries: the next append takes the slow way then.
+NOT_PREPARED = -1
+PLACED = -2  # something is, and it finishes that first
 
 
 class Appender:
@@ -101,7 +103,7 @@ class Appender:
         if (
             segment.size_bytes + size > self._segment_bytes
             or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
-            or len(self._indexed) >= self._max_index_entries  # none, while something is placed
+            or len(self._indexed) >= self._max_index_entries
             or base_offset + delta - segment.base_offset > INT32_MAX
             or state.torn_tail
             or state.failure is not None
@@ -127,21 +129,23 @@ class Appender:
         segment = self._make_room(header[1] + OVERHEAD, header[8], header[6], now_ms)
         self._placed = placed = Placed(segment, self._state.log_end_offset, leader_epoch, now_ms)
         self._put(placed, batch, header)
-        self._max_index_entries = NOT_PREPARED  # the next append takes the slow way, and finishes this one
+        self._max_index_entries = PLACED
         return placed
 
     def place_behind(self, placed: Placed, batch: bytearray | memoryview) -> bool:
         """Have `batch` written together with those that are placed, if it fits behind them in their segment."""
-        segment, header = placed.segment, _header(batch)
-        length, delta, timestamp = header[1], header[6], header[8]
+        header = _header(batch)
+        timestamp = header[8]
         if (
             placed is not self._placed
             or placed.position == 0  # when the segment is full is known once it has a first batch
             or len(placed.batches) >= MOST_BATCHES
-            or placed.position + placed.size_bytes + length + OVERHEAD > self._segment_bytes
-            or (timestamp if timestamp >= 0 else placed.now_ms) > self._roll_above
-            or len(self._indexed) + len(placed.batches) >= self._state.config.segment_index_bytes // 12 - 1
-            or placed.next_offset + delta - segment.base_offset > INT32_MAX
+            or self._is_full(
+                placed.position + placed.size_bytes + header[1] + OVERHEAD,
+                timestamp if timestamp >= 0 else placed.now_ms,
+                len(self._indexed) + len(placed.batches),
+                placed.next_offset + header[6],
+            )
         ):
             return False
         self._put(placed, batch, header)
@@ -168,6 +172,8 @@ class Appender:
             return
         placed.write()
         self._placed = None
+        if self._max_index_entries == PLACED:
+            self._max_index_entries = self._most_index_entries
         if placed.is_given_up:  # the file is another log's by now
             placed.error = LogClosed("the log was given up while this was written:", placed.segment.path(".log"))
         elif placed.refused is not None:
@@ -244,15 +250,28 @@ class Appender:
             raise StorageError("cannot append to", active.path(".log"), error) from error
         if size > self._segment_bytes:
             raise RecordListTooLarge(size, segment_bytes=self._segment_bytes)
-        if (
-            active.size_bytes + size > self._segment_bytes
-            or (timestamp if timestamp >= 0 else now_ms) > self._roll_above
-            or len(self._indexed) >= self._max_index_entries
-            or state.log_end_offset + delta - active.base_offset > INT32_MAX
-        ) and state.log_end_offset != active.base_offset:
+        if state.log_end_offset != active.base_offset and self._is_full(
+            active.size_bytes + size,
+            timestamp if timestamp >= 0 else now_ms,
+            len(self._indexed),
+            state.log_end_offset + delta,
+        ):
             self.roll(now_ms=now_ms)
             self._prepare()
         return state.active
+
+    def _is_full(self, size_bytes: int, timestamp: int, index_entries: int, last_offset: int) -> bool:
+        """Whether the active segment may not become so large, by a batch of that time, with so many entries before."""
+        return (
+            size_bytes > self._segment_bytes
+            or timestamp > self._roll_above
+            or index_entries >= self._most_index_entries
+            or last_offset - self._state.active.base_offset > INT32_MAX
+        )
+
+    @property
+    def _most_index_entries(self) -> int:
+        return self._state.config.segment_index_bytes // 12 - 1
 
     def _undo_append(self, segment: Segment, position: int, error: Exception) -> StorageError:
         """Take a half-written batch off the file again. Positioned writes make a second failure here harmless."""
@@ -302,7 +321,7 @@ class Appender:
         self.has_appended = True
         self._file = active.file
         self._indexed = active.offset_index.offsets
-        self._max_index_entries = self._state.config.segment_index_bytes // 12 - 1
+        self._max_index_entries = self._most_index_entries
         self._set_roll_time()
 
     def _set_roll_time(self) -> None:

@@ -200,9 +200,8 @@ class World:
         self.broker = self._composition.broker
         self.broker.served = HANDLERS.keys()
         if (self._seed + self.life) % 3 == 0:
-            self.broker.partitions.writer.at_once_bytes = (
-                0  # threads write all that is produced, and not the large alone
-            )
+            # Threads write all that is produced, and not what is large alone.
+            self.broker.partitions.writer.at_once_bytes = 0
         self.broker.partitions.on_recovered.append(self._reloaded)
         self._server = Server(self.broker, _ROUTES)
         self._composition.start()
