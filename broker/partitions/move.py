@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.partitions.partition import Partition
+    from protocol.errors import ErrorCode
     from storage.directory.log_directory import LogDirectory
     from storage.log.handover import Piece
     from storage.state.log_config import LogConfig
@@ -46,6 +47,7 @@ class Move:
     """The copy in `folder`, a `-future` one in `to`. Steps on the loop but where it is said."""
 
     __slots__ = (
+        "answers",
         "copy",
         "folder",
         "key",
@@ -65,12 +67,20 @@ class Move:
         self.to = to
         self.folder = folder
         self.step = Step.CREATING if folder is None else Step.COPYING
+        self.answers: list[Callable[[ErrorCode], None]] = []
+        """Who is to hear that the folder is made."""
         self.copy: PartitionLog | None = None
         self.source: PartitionLog | None = None  # the log that is copied
         self.offset = 0  # to be copied next
         self.pieces = 0
         self.last_bytes = LAST_BYTES
         self.unflushed = 0
+
+    def say(self, error: ErrorCode) -> None:
+        """Answer all that have asked for it so far."""
+        answers, self.answers = self.answers, []
+        for answer in answers:
+            answer(error)
 
     def open(self, source: PartitionLog, first_offset: int, config: LogConfig, now_ms: int) -> bool:
         """Open the copy, with what an earlier life of the broker has flushed there; False when that is of no use.

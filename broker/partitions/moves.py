@@ -79,7 +79,6 @@ class Moves(TopicsListener, Preparing):
         self._new_uuid = new_uuid
         self._remove_later = remove_later
         self._moves: dict[Key, Move] = {}
-        self._answers: dict[Key, list[Callable[[ErrorCode], None]]] = {}  # of those whose folder is being made
         self._after: dict[Key, list[Callable[[], None]]] = {}  # what was asked while a partition was handed over
         self._active: set[Key] = set()
         self._waiting: deque[Move] = deque()
@@ -129,7 +128,7 @@ class Moves(TopicsListener, Preparing):
             known = None
         if known is not None:
             if known.step is Step.CREATING:
-                self._answers[key].append(answer)
+                known.answers.append(answer)
             else:
                 answer(ErrorCode.NONE)
         elif partition.log.directory.parent == path:
@@ -137,8 +136,9 @@ class Moves(TopicsListener, Preparing):
         elif self._partitions.disks.offline:
             answer(ErrorCode.KAFKA_STORAGE_ERROR)  # as in Kafka: a copy may lie where nobody can look
         else:
-            self._answers[key] = [answer]
-            self._make(Move(key, partition.topic_id, to, None))
+            move = Move(key, partition.topic_id, to, None)
+            move.answers.append(answer)
+            self._make(move)
 
     def _prefer(self, key: Key, to: LogDirectory) -> None:
         """Have it made there, while this process lives. Source: Kafka's LogManager.maybeUpdatePreferredLogDir."""
@@ -155,22 +155,18 @@ class Moves(TopicsListener, Preparing):
             move.folder = folder
             if move.step is Step.OVER:
                 self._discard(move.to, key, folder)
-                self._say(key, ErrorCode.NONE)
+                move.say(ErrorCode.NONE)
                 return
             move.step = Step.COPYING
             log.info("partition_move_began", topic=key[0], partition=key[1], to=str(move.to.path))
-            self._say(key, ErrorCode.NONE)
+            move.say(ErrorCode.NONE)
             self._go_on(move)
 
         def failed(error: Exception) -> None:
             self._fail(move, error)
-            self._say(key, ErrorCode.KAFKA_STORAGE_ERROR)
+            move.say(ErrorCode.KAFKA_STORAGE_ERROR)
 
         self._runtime.in_thread(lambda: make(move.to, key, move.topic_id, self._new_uuid), made, failed)
-
-    def _say(self, key: Key, error: ErrorCode) -> None:
-        for answer in self._answers.pop(key, ()):
-            answer(error)
 
     # -- copying -------------------------------------------------------------------------------------------
 
@@ -237,7 +233,6 @@ class Moves(TopicsListener, Preparing):
     def _begin_anew(self, move: Move) -> None:
         if move.step is Step.COPYING and not self._stopped:
             self._end(move, "partition_move_begun_anew")
-            self._answers.setdefault(move.key, [])
             self._make(Move(move.key, move.topic_id, move.to, None))
 
     # -- handing over ----------------------------------------------------------------------------------------

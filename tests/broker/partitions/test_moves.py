@@ -160,6 +160,26 @@ def test_a_copy_is_shown_with_what_it_lacks_and_goes_when_the_partition_is_to_st
     whole.stop()
 
 
+def test_each_wish_is_answered_by_its_own_move_however_often_one_is_taken_back(tmp_path: Path) -> None:
+    """The folder of the first is still being made when the third is asked for, in the same directory."""
+    whole = start(tmp_path)
+    whole.create("t", 1)
+    write(whole, "t", 0, b"v")
+    answers: list[tuple[int, ErrorCode]] = []
+    for number, name in enumerate(("b", "a", "b", "b")):
+        whole.broker.moves.ask(("t", 0), tmp_path / name, lambda error, number=number: answers.append((number, error)))
+    assert answers == [(1, ErrorCode.NONE)]
+    whole.runtime.run_work()
+    assert answers == [(1, ErrorCode.NONE), (0, ErrorCode.NONE)]
+    whole.runtime.run_work()
+    assert answers[2:] == [(2, ErrorCode.NONE), (3, ErrorCode.NONE)]
+    whole.runtime.advance(1_000)
+    assert whole.broker.moves.ended == {"moved": 1, "failed": 0, "cancelled": 1}
+    assert [one for one in folders(tmp_path / "b") if not one.endswith("-delete")] == ["t-0"]
+    assert values(whole) == [b"v"]
+    assert whole.stop()
+
+
 def test_a_topic_that_is_deleted_takes_its_copy_with_it(tmp_path: Path) -> None:
     whole = start(tmp_path)
     whole.create("t", 1)
