@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cli import main
 from tests.support.broker_process import QUICK_GROUPS, ROOT, BrokerProcess, Kohort, eventually
+from tests.support.closing import close_or_leave
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -175,7 +176,7 @@ def members() -> Iterator[Callable[..., Member]]:
 
     yield join
     for member in made:
-        member.consumer.close()
+        close_or_leave(member.consumer)
 
 
 @pytest.fixture

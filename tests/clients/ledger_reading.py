@@ -18,6 +18,7 @@ from cli.cluster import Cluster
 from cli.why_reading import ledger_records
 from protocol.records.ledger import LEDGER_TOPIC
 from tests.support.broker_process import ROOT
+from tests.support.closing import close_or_leave
 
 Record = dict[str, Any]
 
@@ -117,7 +118,7 @@ class Member:
         """Leave the group."""
         self._stop.set()
         self._thread.join(10)
-        self.consumer.close()
+        close_or_leave(self.consumer)
 
 
 @contextmanager

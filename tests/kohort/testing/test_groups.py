@@ -1,6 +1,7 @@
 """Groups as a test has them: real members, classic and of KIP-848."""
 
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kohort.testing import Broker, Refused
 from tests.kohort.testing.test_page import run_pytest
+from tests.support.closing import close_or_leave
 
 PROTOCOLS = ("classic", "consumer")
 
@@ -66,7 +68,7 @@ def join(broker: Broker) -> Iterator[Callable[..., Member]]:
 
     yield make
     for one in joined:
-        one.consumer.close()
+        close_or_leave(one.consumer)
 
 
 def drive(until: Callable[[], Any], *members: Member) -> None:
@@ -86,6 +88,20 @@ def stable(broker: Broker, *members: Member) -> None:
         return True
 
     drive(look, *members)
+
+
+def test_a_consumer_whose_closing_never_ends_is_left_behind(capsys: pytest.CaptureFixture[str]):
+    class Stuck:
+        def __init__(self) -> None:
+            self.close = threading.Event().wait
+
+    class Sound:
+        def close(self) -> None:
+            pass
+
+    assert close_or_leave(Sound())
+    assert not close_or_leave(Stuck(), wait_s=0.01)
+    assert "Stuck" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
