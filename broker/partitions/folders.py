@@ -163,6 +163,7 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
 
     def discard(self, delta: TopicsDelta) -> None:
         """Rename the folders of deleted topics, and remove them after `file.delete.delay.ms`."""
+        self._partitions.abandon_deleted()
         gone = [(topic.name, partition) for topic in delta.deleted for partition in range(topic.partition_count)]
         try:
             self._partitions.checkpoints.forget(gone)

@@ -108,6 +108,7 @@ class Partitions:
         self._trusted_topics = frozenset(trusted_topics)
         self._settings: dict[str, PartitionSettings] = {}
         self._topics: dict[str, Topic] = {}
+        self._still_written: list[PartitionLog] = []  # logs of deleted topics, by a worker thread
         self._partitions: dict[Key, Partition] = {}
         self.loading: set[Key] = set()
         """Being opened in a worker thread."""
@@ -381,9 +382,20 @@ class Partitions:
             self.unmade.pop(key, None)
             partition = self._partitions.pop(key, None)
             if partition is not None:
+                if partition.is_being_written or partition.error is not None:  # of one that failed a thread may be left
+                    self._still_written.append(partition.log)
                 partition.delete()
             for callback in self.on_deleted:
                 callback(key)
+
+    def abandon_deleted(self) -> None:
+        """On return no thread writes to the logs of deleted topics, nor will: their folders' names may be others' then.
+
+        In a worker; may block.
+        """
+        logs, self._still_written = self._still_written, []
+        for one in logs:
+            one.abandon()
 
     # -- what partitions need ------------------------------------------------------------------------------
 

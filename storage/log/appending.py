@@ -16,12 +16,13 @@ from zlib import crc32
 
 from protocol.records.batch import CONTROL
 from storage.errors import LogClosed, RecordListTooLarge, StorageError
+from storage.log.next_segment import NextSegment
 from storage.log.placed import MOST_BATCHES, Placed
 from storage.reading.batches import HEADER, OVERHEAD, STAMP
+from storage.reading.folder import segment_path
 from storage.state.log_config import INT32_MAX, INT64_MAX
-from storage.state.producer_snapshot import write_snapshot
 from storage.state.producer_tracking import note_producer
-from storage.state.segment import UNREAD, Segment
+from storage.state.segment import UNREAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,9 +30,14 @@ if TYPE_CHECKING:
     from storage.files import Buffer, LogFile
     from storage.state.log_config import LogConfig
     from storage.state.log_state import LogState
+    from storage.state.segment import Segment
 
 _header = HEADER.unpack_from
 _stamp = STAMP.pack_into
+
+
+def _cannot_append(segment: Segment, error: Exception) -> StorageError:
+    return StorageError("cannot append to", segment.path(".log"), error if isinstance(error, OSError) else None)
 
 
 # As the most index entries: the next append takes the slow way then.
@@ -123,11 +129,14 @@ class Appender:
     def place(self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int = -1) -> Placed:
         """Give a batch its offset and its place, as `append` does; it is in the log when it was written and `finish`ed.
 
-        Raises: as `append`.
+        Where it needs a new segment that is made when it is written. Raises: as `append`.
         """
-        header = _header(batch)
-        segment = self._make_room(header[1] + OVERHEAD, header[8], header[6], now_ms)
-        self._placed = placed = Placed(segment, self._state.log_end_offset, leader_epoch, now_ms)
+        header, state = _header(batch), self._state
+        segment, begins = state.active, None
+        if self._needs_another(header[1] + OVERHEAD, header[8], header[6], now_ms):
+            begins = NextSegment(state, now_ms)
+            segment = begins.segment
+        self._placed = placed = Placed(segment, state.log_end_offset, leader_epoch, now_ms, begins)
         self._put(placed, batch, header)
         self._max_index_entries = PLACED
         return placed
@@ -174,10 +183,19 @@ class Appender:
         self._placed = None
         if self._max_index_entries == PLACED:
             self._max_index_entries = self._most_index_entries
+        begins = placed.begins
         if placed.is_given_up:  # the file is another log's by now
             placed.error = LogClosed("the log was given up while this was written:", placed.segment.path(".log"))
-        elif placed.refused is not None:
-            placed.error = self._undo_append(placed.segment, placed.position, placed.refused)
+            return
+        if begins is not None and begins.is_made:
+            begins.take()
+            self.activate()
+            self._prepare()
+        if placed.refused is not None:
+            refused = placed.refused
+            if begins is None or begins.is_made:
+                refused = self._undo_append(placed.segment, placed.position, refused)
+            placed.error = refused if isinstance(refused, StorageError) else _cannot_append(placed.segment, refused)
         else:
             for batch, header, base_offset in placed.batches:
                 self._take(batch, header, base_offset, placed.segment, placed.leader_epoch, placed.now_ms)
@@ -238,6 +256,13 @@ class Appender:
 
     def _make_room(self, size: int, timestamp: int, delta: int, now_ms: int) -> Segment:
         """The active segment may not be able to take a batch as it is: make it ready, say why not, or roll."""
+        if self._needs_another(size, timestamp, delta, now_ms):
+            self.roll(now_ms=now_ms)
+            self._prepare()
+        return self._state.active
+
+    def _needs_another(self, size: int, timestamp: int, delta: int, now_ms: int) -> bool:
+        """Make the active segment ready for a batch, or say why not; whether it is another one's all the same."""
         self.settle()
         state = self._state
         state.check_usable()
@@ -250,15 +275,12 @@ class Appender:
             raise StorageError("cannot append to", active.path(".log"), error) from error
         if size > self._segment_bytes:
             raise RecordListTooLarge(size, segment_bytes=self._segment_bytes)
-        if state.log_end_offset != active.base_offset and self._is_full(
+        return state.log_end_offset != active.base_offset and self._is_full(
             active.size_bytes + size,
             timestamp if timestamp >= 0 else now_ms,
             len(self._indexed),
             state.log_end_offset + delta,
-        ):
-            self.roll(now_ms=now_ms)
-            self._prepare()
-        return state.active
+        )
 
     def _is_full(self, size_bytes: int, timestamp: int, index_entries: int, last_offset: int) -> bool:
         """Whether the active segment may not become so large, by a batch of that time, with so many entries before."""
@@ -279,7 +301,7 @@ class Appender:
             segment.file.truncate(position)
         except OSError:
             self._state.torn_tail = True  # cut before the next append, or by recovery
-        return StorageError("cannot append to", segment.path(".log"), error if isinstance(error, OSError) else None)
+        return _cannot_append(segment, error)
 
     def _note_epoch(self, leader_epoch: int, base_offset: int) -> None:
         if leader_epoch >= 0:
@@ -295,21 +317,16 @@ class Appender:
         self.settle()
         state = self._state
         state.check_usable()
-        old, base_offset = state.active, state.log_end_offset
-        if base_offset == old.base_offset:
+        if state.log_end_offset == state.active.base_offset:
             return False
-        new = Segment(state.directory, base_offset, 0, now_ms, state.config.index_interval_bytes, state.disk)
         try:
             state.cut_torn_tail()  # inside of the log a recovery would take it for its end
-            new.create()
-            old.finish_time_index()
-            written = old.write_indexes()
-            snapshot = write_snapshot(state.directory, base_offset, state.producers, state.disk)
         except OSError as error:
-            new.discard_files()
-            raise StorageError("cannot start segment", new.path(".log"), error) from error
-        state.add_unsynced([*written, snapshot], files=[old.file])
-        state.add_segment(new)
+            new = segment_path(state.directory, state.log_end_offset, ".log")
+            raise StorageError("cannot start segment", new, error) from error
+        following = NextSegment(state, now_ms)
+        following.make()
+        following.take()
         self.activate()
         return True
 

@@ -17,7 +17,8 @@ from storage.reading.batches import OVERHEAD
 
 if TYPE_CHECKING:
     from storage.errors import StorageError
-    from storage.files import Buffer, LogFile
+    from storage.files import Buffer
+    from storage.log.next_segment import NextSegment
     from storage.state.segment import Segment
 
 MOST_BATCHES = 256
@@ -31,9 +32,9 @@ class Placed:
     """
 
     __slots__ = (
-        "_file",
         "_lock",
         "batches",
+        "begins",
         "error",
         "is_given_up",
         "is_over",
@@ -46,9 +47,13 @@ class Placed:
         "size_bytes",
     )
 
-    def __init__(self, segment: Segment, base_offset: int, leader_epoch: int, now_ms: int) -> None:
+    def __init__(
+        self, segment: Segment, base_offset: int, leader_epoch: int, now_ms: int, begins: NextSegment | None = None
+    ) -> None:
         self.batches: list[tuple[Buffer, tuple[Any, ...], int]] = []
         self.segment = segment
+        self.begins = begins
+        """What there is to be done before, where the batches are the first of a new segment."""
         self.position = segment.size_bytes
         self.size_bytes = 0
         self.next_offset = base_offset
@@ -60,7 +65,6 @@ class Placed:
         self.refused: Exception | None = None
         self.error: StorageError | None = None
         """Why the batches are not in the log, once the owner's thread knows."""
-        self._file: LogFile = segment.file
         self._lock = Lock()
 
     def add(self, batch: Buffer, header: tuple[Any, ...]) -> None:
@@ -70,12 +74,16 @@ class Placed:
         self.size_bytes += header[1] + OVERHEAD
 
     def write(self) -> None:
-        """Write the batches, unless that is over; blocks while another thread is about it. Any thread may call it."""
+        """Begin their segment if need be, and write the batches, unless that is over; blocks while another thread is
+        about it. Any thread may call it.
+        """
         with self._lock:
             if self.is_over:
                 return
             try:
-                self._file.write_all([batch for batch, _, _ in self.batches], self.position)
+                if self.begins is not None:
+                    self.begins.make()
+                self.segment.file.write_all([batch for batch, _, _ in self.batches], self.position)
             except Exception as error:  # whatever it is: half of it may be in the file
                 self.refused = unraised(error)
             self.is_over = True

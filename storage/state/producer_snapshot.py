@@ -68,9 +68,15 @@ def parse_snapshot(path: Path, data: bytes) -> list[ProducerEntry]:
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerState, disk: Disk) -> Path:
     """Write `offset`.snapshot; return its path, for the caller to fsync. May raise `OSError`."""
-    path = segment_path(directory, offset, ".snapshot")
-    write_file(path, pack_snapshot(producers.entries.values()), sync=False, disk=disk)
+    path = write_packed_snapshot(directory, offset, pack_snapshot(producers.entries.values()), disk)
     producers.snapshot_offset = offset
+    return path
+
+
+def write_packed_snapshot(directory: Path, offset: int, packed: bytes, disk: Disk) -> Path:
+    """As `write_snapshot`, of what `pack_snapshot` has made. In any thread. May raise `OSError`."""
+    path = segment_path(directory, offset, ".snapshot")
+    write_file(path, packed, sync=False, disk=disk)
     return path
 
 

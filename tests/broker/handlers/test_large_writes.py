@@ -127,6 +127,86 @@ def test_a_segment_is_not_overfilled_by_what_is_written_together(plane: DataPlan
     assert plane.partition("s").log.bases == [0, 3, 6]
 
 
+def full(plane: DataPlane) -> None:
+    """A topic `s` whose next large batch needs a new segment."""
+    plane.create("s", segment_bytes="1048576")
+    waiting = [plane.produce_request("s", batch(bytes(300_000))) for _ in range(3)]
+    plane.runtime.run_works()
+    assert [answered(one) for one in waiting] == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_the_thread_makes_the_segment_that_a_large_batch_needs(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full(plane)
+    log = plane.partition("s").log
+    with monkeypatch.context() as patch:
+        for call in ("open", "pwrite", "unlink"):
+            patch.setattr(log.state.disk, call, refuse)  # the loop would be refused
+        waiting = plane.produce_request("s", batch(bytes(300_000)))
+        plane.runtime.turn()
+    assert answered(waiting) is None
+    assert log.bases == [0]
+    plane.runtime.run_work()
+    assert answered(waiting) == (0, 3)
+    assert log.bases == [0, 3]
+    assert plane.produce("s", batch(b"y")).base_offset == 4
+    assert [value and value[:1] for value in plane.fetch("s", 3, max_bytes=1 << 30)[0].values] == [b"\0", b"y"]
+
+
+@pytest.mark.parametrize("refused", ["segment", "batch"])
+def test_a_segment_that_the_disk_refuses_is_refused_to_the_batch_that_needs_it(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    full(plane)
+    log = plane.partition("s").log
+    pwrite = log.state.disk.pwrite
+    waiting = plane.produce_request("s", batch(bytes(300_000)))
+    with monkeypatch.context() as patch:
+        if refused == "segment":
+            patch.setattr(log.state.disk, "open", refuse)
+        else:
+            patch.setattr(log.state.disk, "pwrite", lambda *to: refuse() if len(to[1]) > LARGE else pwrite(*to))
+        plane.runtime.run_work()
+    assert answered(waiting) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    said = "cannot start segment" if refused == "segment" else "cannot append to"
+    assert said in str(plane.partitions.not_ready)
+    assert "00003.log" in str(plane.partitions.not_ready)
+    assert log.bases == ([0] if refused == "segment" else [0, 3])
+    assert log.log_end_offset == 3
+    again = plane.produce_request("s", batch(bytes(300_000)))
+    plane.runtime.run_works()
+    assert answered(again) == (0, 3)
+    assert log.bases == [0, 3]
+
+
+def test_a_segment_of_a_deleted_topic_is_not_made_in_the_folder_of_the_next_of_its_name(tmp_path: Path) -> None:
+    whole = Whole(tmp_path)
+    whole.create("t", 1, segment_bytes="1048576")
+    whole.broker.partitions.writer.at_once_bytes = 1 << 30
+    for _ in range(3):
+        whole.produce("t", bytes(300_000))
+    whole.broker.partitions.writer.at_once_bytes = LARGE
+    partition, now_ms = whole.broker.partitions.get("t", 0), whole.runtime.now_ms()
+    assert partition is not None
+    whole.runtime._eager_workers = False
+    told: list[Any] = []
+    sent = batch(bytes(300_000), timestamp=now_ms)
+    partition.produce_later(Unchecked(sent, now_ms, 9, None, True, told.append))
+    late = whole.runtime.works.popleft()
+    whole.runtime._eager_workers = True
+    whole.delete("t")
+    assert told == []
+    assert whole.create("t", 1) is ErrorCode.NONE
+    before = sorted(one.name for one in (tmp_path / "t-0").iterdir())
+    late()
+    whole.runtime.turn()
+    assert sorted(one.name for one in (tmp_path / "t-0").iterdir()) == before
+    assert [one.code for one in told] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert whole.produce("t", b"new") == 0
+    assert whole.stop()
+
+
 def test_a_marker_comes_behind_what_is_being_written(plane: DataPlane) -> None:
     facts: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     plane.partition("t").append(bytearray(batch(b"a", base_sequence=0, **facts)))
