@@ -108,7 +108,7 @@ class Partitions:
         self._trusted_topics = frozenset(trusted_topics)
         self._settings: dict[str, PartitionSettings] = {}
         self._topics: dict[str, Topic] = {}
-        self._still_written: list[PartitionLog] = []  # logs of deleted topics, by a worker thread
+        self._still_written: list[PartitionLog] = []  # logs of deleted topics, perhaps by a worker thread
         self._partitions: dict[Key, Partition] = {}
         self.loading: set[Key] = set()
         """Being opened in a worker thread."""

@@ -132,11 +132,13 @@ class Appender:
         Where it needs a new segment that is made when it is written. Raises: as `append`.
         """
         header, state = _header(batch), self._state
-        segment, begins = state.active, None
-        if self._needs_another(header[1] + OVERHEAD, header[8], header[6], now_ms):
-            begins = NextSegment(state, now_ms)
-            segment = begins.segment
-        self._placed = placed = Placed(segment, state.log_end_offset, leader_epoch, now_ms, begins)
+        size = header[1] + OVERHEAD
+        self._make_ready(size)
+        segment, following = state.active, None
+        if self._must_roll(size, header[8], header[6], now_ms):
+            following = self._next_segment(now_ms)
+            segment = following.segment
+        self._placed = placed = Placed(segment, state.log_end_offset, leader_epoch, now_ms, following)
         self._put(placed, batch, header)
         self._max_index_entries = PLACED
         return placed
@@ -183,22 +185,22 @@ class Appender:
         self._placed = None
         if self._max_index_entries == PLACED:
             self._max_index_entries = self._most_index_entries
-        begins = placed.begins
+        following = placed.following
         if placed.is_given_up:  # the file is another log's by now
             placed.error = LogClosed("the log was given up while this was written:", placed.segment.path(".log"))
             return
-        if begins is not None and begins.is_made:
-            begins.take()
-            self.activate()
+        if following is not None and following.is_made:
+            self._take_segment(following)
             self._prepare()
-        if placed.refused is not None:
-            refused = placed.refused
-            if begins is None or begins.is_made:
-                refused = self._undo_append(placed.segment, placed.position, refused)
-            placed.error = refused if isinstance(refused, StorageError) else _cannot_append(placed.segment, refused)
-        else:
+        if placed.refused is None:
             for batch, header, base_offset in placed.batches:
                 self._take(batch, header, base_offset, placed.segment, placed.leader_epoch, placed.now_ms)
+        elif isinstance(placed.refused, StorageError):
+            placed.error = placed.refused  # the segment could not be made
+        elif placed.segment is self._state.active:
+            placed.error = self._undo_append(placed.segment, placed.position, placed.refused)
+        else:
+            placed.error = _cannot_append(placed.segment, placed.refused)
 
     def abandon(self) -> None:
         """The log is given up, and will be read anew: on return no thread writes to it, nor will. Any thread may call
@@ -256,27 +258,31 @@ class Appender:
 
     def _make_room(self, size: int, timestamp: int, delta: int, now_ms: int) -> Segment:
         """The active segment may not be able to take a batch as it is: make it ready, say why not, or roll."""
-        if self._needs_another(size, timestamp, delta, now_ms):
+        self._make_ready(size)
+        if self._must_roll(size, timestamp, delta, now_ms):
             self.roll(now_ms=now_ms)
             self._prepare()
         return self._state.active
 
-    def _needs_another(self, size: int, timestamp: int, delta: int, now_ms: int) -> bool:
-        """Make the active segment ready for a batch, or say why not; whether it is another one's all the same."""
+    def _make_ready(self, size: int) -> None:
+        """Have the active segment ready for a batch of that size. Raises: as `append`."""
         self.settle()
         state = self._state
         state.check_usable()
-        active = state.active
         try:
             state.cut_torn_tail()
             if self._max_index_entries == NOT_PREPARED:
                 self._prepare()
         except OSError as error:
-            raise StorageError("cannot append to", active.path(".log"), error) from error
+            raise StorageError("cannot append to", state.active.path(".log"), error) from error
         if size > self._segment_bytes:
             raise RecordListTooLarge(size, segment_bytes=self._segment_bytes)
-        return state.log_end_offset != active.base_offset and self._is_full(
-            active.size_bytes + size,
+
+    def _must_roll(self, size: int, timestamp: int, delta: int, now_ms: int) -> bool:
+        """Whether a batch is the first of another segment."""
+        state = self._state
+        return state.log_end_offset != state.active.base_offset and self._is_full(
+            state.active.size_bytes + size,
             timestamp if timestamp >= 0 else now_ms,
             len(self._indexed),
             state.log_end_offset + delta,
@@ -319,16 +325,24 @@ class Appender:
         state.check_usable()
         if state.log_end_offset == state.active.base_offset:
             return False
+        following = self._next_segment(now_ms)
+        following.make()
+        self._take_segment(following)
+        return True
+
+    def _next_segment(self, now_ms: int) -> NextSegment:
+        """What follows the active segment, whose end is whole. Raises: StorageError."""
+        state = self._state
         try:
             state.cut_torn_tail()  # inside of the log a recovery would take it for its end
+            return NextSegment(state, now_ms)
         except OSError as error:
-            new = segment_path(state.directory, state.log_end_offset, ".log")
-            raise StorageError("cannot start segment", new, error) from error
-        following = NextSegment(state, now_ms)
-        following.make()
-        following.take()
+            path = segment_path(state.directory, state.log_end_offset, ".log")
+            raise StorageError("cannot start segment", path, error) from error
+
+    def _take_segment(self, following: NextSegment) -> None:
+        following.take(self._state)
         self.activate()
-        return True
 
     # -- when the active segment is full -----------------------------------------------------------------------
 

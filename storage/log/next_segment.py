@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class NextSegment:
-    """Begun at the log end; nothing is appended before it is taken, or `make` has raised. `segment`: the new one."""
+    """Begun at the log end; nothing is appended before it is taken, or `make` has raised. `segment`: the new one.
 
-    __slots__ = ("_old", "_producers", "_state", "_unsynced", "is_made", "segment")
+    Made on the owner's thread. May raise `OSError`.
+    """
+
+    __slots__ = ("_old", "_producers", "_unsynced", "is_made", "segment")
 
     def __init__(self, state: LogState, now_ms: int) -> None:
-        self._state = state
         self._old = state.active
         self._old.finish_time_index()
         self._producers = pack_snapshot(state.producers.entries.values())
@@ -39,22 +41,23 @@ class NextSegment:
     def make(self) -> None:
         """Make its files, and write the indexes of the segment before it and the producers' snapshot. In any thread.
 
-        Raises: StorageError, and nothing is left behind that the disk lets us remove.
+        Raises: StorageError, and then the segment's own files are removed, as far as the disk lets us.
         """
-        new, state = self.segment, self._state
+        new = self.segment
         try:
             new.create()
             written = self._old.write_indexes()
-            snapshot = write_packed_snapshot(state.directory, new.base_offset, self._producers, state.disk)
-        except OSError as error:
+            snapshot = write_packed_snapshot(new.directory, new.base_offset, self._producers, new.disk)
+        except Exception as error:
             new.discard_files()
-            raise StorageError("cannot start segment", new.path(".log"), error) from error
+            if isinstance(error, OSError):
+                raise StorageError("cannot start segment", new.path(".log"), error) from error
+            raise
         self._unsynced = [*written, snapshot]
         self.is_made = True
 
-    def take(self) -> None:
+    def take(self, state: LogState) -> None:
         """It was made: it is the log's last segment, and what was written before it is part of the next flush."""
-        state, new = self._state, self.segment
-        state.producers.snapshot_offset = new.base_offset
+        state.producers.snapshot_offset = self.segment.base_offset
         state.add_unsynced(self._unsynced, files=[self._old.file])
-        state.add_segment(new)
+        state.add_segment(self.segment)

@@ -34,8 +34,8 @@ class Placed:
     __slots__ = (
         "_lock",
         "batches",
-        "begins",
         "error",
+        "following",
         "is_given_up",
         "is_over",
         "leader_epoch",
@@ -48,12 +48,12 @@ class Placed:
     )
 
     def __init__(
-        self, segment: Segment, base_offset: int, leader_epoch: int, now_ms: int, begins: NextSegment | None = None
+        self, segment: Segment, base_offset: int, leader_epoch: int, now_ms: int, following: NextSegment | None = None
     ) -> None:
         self.batches: list[tuple[Buffer, tuple[Any, ...], int]] = []
         self.segment = segment
-        self.begins = begins
-        """What there is to be done before, where the batches are the first of a new segment."""
+        self.following = following
+        """The segment, where it is still to be made."""
         self.position = segment.size_bytes
         self.size_bytes = 0
         self.next_offset = base_offset
@@ -74,15 +74,15 @@ class Placed:
         self.size_bytes += header[1] + OVERHEAD
 
     def write(self) -> None:
-        """Begin their segment if need be, and write the batches, unless that is over; blocks while another thread is
+        """Make their segment if need be, and write the batches, unless that is over; blocks while another thread is
         about it. Any thread may call it.
         """
         with self._lock:
             if self.is_over:
                 return
             try:
-                if self.begins is not None:
-                    self.begins.make()
+                if self.following is not None:
+                    self.following.make()
                 self.segment.file.write_all([batch for batch, _, _ in self.batches], self.position)
             except Exception as error:  # whatever it is: half of it may be in the file
                 self.refused = unraised(error)

@@ -16,6 +16,7 @@ import pytest
 from storage.clean.cleaner import clean
 from storage.errors import StorageError
 from storage.files import Disk
+from storage.log import next_segment
 from storage.log.partition_log import PartitionLog
 from storage.reading.checkpoints import read_offsets, write_offsets
 from storage.state.log_config import LogConfig
@@ -195,6 +196,32 @@ def test_a_half_written_batch_is_cut_before_a_new_segment_begins(tmp_path: Path)
     again = opened(tmp_path, TINY)
     assert [offset for offset, _, _ in pairs(again)] == [0, 1]
     assert not again.recovery.cuts
+
+
+def test_an_index_that_cannot_be_read_is_a_segment_that_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets its last entry before."""
+    log = opened(tmp_path, TINY)
+    log.append(batch(1), leader_epoch=0)
+    log.close()
+    log = opened(tmp_path, TINY, clean=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fails)
+        with pytest.raises(StorageError, match="cannot start segment"):
+            log.roll()
+    assert log.roll()
+
+
+def test_a_fault_of_ours_leaves_no_half_made_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = opened(tmp_path, TINY)
+    log.append(batch(1), leader_epoch=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(next_segment, "write_packed_snapshot", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            log.roll()
+    assert not (tmp_path / "00000000000000000001.log").exists()
+    assert log.roll()
 
 
 def test_a_segment_that_could_neither_be_made_nor_removed_is_made_later(tmp_path: Path) -> None:
