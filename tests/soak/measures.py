@@ -42,6 +42,8 @@ class Allowed:
     creep: int | None
     """From the first quarter's least to the last quarter's. What comes and goes is gone in the least. None: it may."""
     factor: float = 1.0
+    never: int = 0
+    """So much is never too much."""
 
 
 OF_A_PROCESS = {
@@ -52,7 +54,8 @@ OF_A_PROCESS = {
     # The newest batches of all logs may take 8 MB, and have them after some rounds.
     "used_bytes": Allowed(24 * MEGABYTE, 8 * MEGABYTE),
     "descriptors": Allowed(64, 8),
-    "threads": Allowed(2, 1),
+    # The loop's own, eight workers and the one that speaks with the cleaner: each comes when all before it are busy.
+    "threads": Allowed(2, 1, never=10),
 }
 OF_THE_DISK = {"folders": Allowed(0, 0)}
 WARM_ROUNDS = 3
@@ -107,7 +110,7 @@ def _grown(measures: Sequence[Measure], watched: dict[str, Allowed]) -> list[str
     for name, allowed in watched.items():
         values = [int(getattr(one, name)) for one in measures]
         warm, after = values[:first], values[first:]
-        if not after:
+        if not after or max(after) <= allowed.never:
             continue
         limit = max(warm) * allowed.factor + allowed.slack
         if max(after) > limit:

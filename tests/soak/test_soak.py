@@ -98,11 +98,11 @@ def threads(counts: Iterable[int], pid: int = 1) -> list[Measure]:
 
 
 def test_a_thread_that_does_not_end_is_seen():
-    """The broker's own come with the first work for them and stay: two more are no growth, three are."""
-    assert grown(threads([1, 3, 7, *[7] * 20])) == []
-    assert grown(threads([7, 7, 7, *[9] * 20])) == []
-    (told,) = grown(threads([7, 7, 7, *[10] * 20]))
-    assert told.startswith("threads has grown to 10: 9 is what it may be")
+    """The broker's own ten come with work for them and stay: of what is beyond, two more are no growth, three are."""
+    assert grown(threads([1, 3, 7, *[10] * 20])) == []
+    assert grown(threads([9, 9, 9, *[11] * 20])) == []
+    (told,) = grown(threads([7, 7, 7, *[11] * 20]))
+    assert told.startswith("threads has grown to 11: 9 is what it may be")
     # One in six rounds, in a life of 36.
     (told,) = grown(threads(7 + at // 6 for at in range(36)))
     assert told.startswith("threads has grown")
