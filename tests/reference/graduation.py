@@ -150,6 +150,9 @@ class Load:
         Or it stays silent for ever: a Kafka that stops has fenced itself, and while its listeners are still open its
         metadata name no broker. librdkafka (2.16.0) may then let go of the only one it knew, and connects to nobody
         again, whatever `metadata.recovery.strategy` says. Even its end may take minutes.
+
+        One commit is on its way at a time: those that a broker has left unanswered are sent to the next one after newer
+        ones, even after the last that was waited for, and what is acknowledged last is the group's offset.
         """
         consumer = Consumer(
             {
@@ -160,14 +163,20 @@ class Load:
                 "enable.auto.commit": False,
                 "session.timeout.ms": 45_000,
                 "reconnect.backoff.max.ms": 200,
-                "on_commit": lambda error, _: error and told(error),
+                "on_commit": lambda error, _: answered(error),
                 **QUIET,
             }
         )
         began = time.monotonic()
+        unanswered = threading.Event()
 
         def told(what: object) -> None:
             self.told.append(f"{time.monotonic() - began:.1f} s: {what}")
+
+        def answered(error: KafkaError | None) -> None:
+            unanswered.clear()
+            if error is not None:
+                told(error)
 
         consumer.subscribe([self._topic], on_assign=lambda _, them: told([(p.partition, p.offset) for p in them]))
         heard_at = began
@@ -188,19 +197,24 @@ class Load:
                     self._count(message)
             if messages:
                 heard_at = time.monotonic()
-                consumer.commit()
+                if not unanswered.is_set():
+                    unanswered.set()
+                    consumer.commit()
             elif len(self.read) < self.written and time.monotonic() - heard_at > LOST_AFTER_S:
                 told("is lost")
                 threading.Thread(target=consumer.close, daemon=True).start()
                 return
         else:
-            self._commit_all(consumer, told)
+            self._commit_all(consumer, told, unanswered)
         consumer.close()
 
-    def _commit_all(self, consumer: Consumer, told: Callable[[object], None]) -> None:
+    def _commit_all(self, consumer: Consumer, told: Callable[[object], None], unanswered: threading.Event) -> None:
         """Of what was read; a commit may be refused while the group rebalances, or its broker have gone."""
         until = time.monotonic() + LOST_AFTER_S
         while time.monotonic() < until:
+            if unanswered.is_set():
+                self._count_some(consumer.poll(0.5))
+                continue
             try:
                 consumer.commit(asynchronous=False)
                 return
@@ -208,9 +222,12 @@ class Load:
                 if error.args[0].code() == KafkaError._NO_OFFSET:  # all is committed
                     return
                 told(error)
-                message = consumer.poll(0.5)
-                if message is not None and message.error() is None:
-                    self._count(message)
+                self._count_some(consumer.poll(0.5))
+        told("not all is committed")
+
+    def _count_some(self, message: Message | None) -> None:
+        if message is not None and message.error() is None:
+            self._count(message)
 
     def _count(self, message: Message) -> None:
         number = int(message.value().rstrip(b"x"))
