@@ -32,7 +32,7 @@ from tests.crash.test_storm import rests
 from tests.fuzz.doors import DOORS, log_in_module
 from tests.soak import anatomy
 from tests.soak.hostile import KINDS, Attack, life
-from tests.soak.measures import Measure, grown, lives, measure, stalls
+from tests.soak.measures import Measure, grown, lives, measure, peak_bytes, stalls
 from tests.soak.transforming import Transformer
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, free_port
 from tests.support.certificates import Authority
@@ -50,6 +50,9 @@ CLIENTS = (
     *("confluent", "aiokafka", "kafka_python", "java", "franz", "kafkajs"),
     *(f"{client}{NEW}" for client in ("confluent", "java", "franz")),
 )
+MEMORY_MAX = "kohort.memory.max.bytes"
+MEMORY_BYTES = (1 << 30, 384 << 20)
+"""One or the other is what a process may have resident at any moment: some 70 MB are in use when nobody asks."""
 SETTINGS = {
     **QUICK_GROUPS,
     "auto.create.topics.enable": "false",
@@ -117,6 +120,7 @@ class Soak:
                 for name in MECHANISMS
             },
         }
+        self._bound()
         context = multiprocessing.get_context("spawn")
         made = context.Array("q", len(KINDS)).get_obj()
         events = [context.Event() for _ in range(3)]
@@ -168,15 +172,28 @@ class Soak:
         return Soak.kill if self.ends % 2 else Soak.restart
 
     def _restart(self, *, kill: bool) -> None:
-        self._remember_stalls()
+        self._remember()
+        self._look_at_peak()
+        self._bound()
         self.broker.restart(kill=kill)
+
+    def _bound(self) -> None:
+        """What the next process may have."""
+        self.peak_bytes = 0
+        self.bound_bytes = self.broker.settings[MEMORY_MAX] = self.random.choice(MEMORY_BYTES)
+
+    def _look_at_peak(self) -> None:
+        if self.peak_bytes > self.bound_bytes:
+            self.wrong.append(f"round {self.rounds}: {self.peak_bytes} bytes resident, {self.bound_bytes} may be")
 
     def _mood(self, word: str, seconds: float) -> None:
         self.broker.mood.write_text(word)
         time.sleep(seconds)
         self.broker.mood.write_text("")
 
-    def _remember_stalls(self) -> None:
+    def _remember(self) -> None:
+        """What is gone with the process."""
+        self.peak_bytes = peak_bytes(self.broker)
         for name, ms in stalls(self.broker).items():
             self.stalls[name] = max(ms, self.stalls.get(name, 0))
 
@@ -272,7 +289,7 @@ class Soak:
             eventually(lambda: not list(self.broker.data.glob(f"{name}-*")), deadline_s=60, what=f"{name} is gone")
         except AssertionError as error:
             self.wrong.append(f"round {self.rounds}: {error}")
-        self._remember_stalls()
+        self._remember()
         self._measure()
         took = time.monotonic() - began
         self.transactions["committed"] += transformer.committed
@@ -281,7 +298,8 @@ class Soak:
             f"{sum(written.values())} records, {', '.join(clients)}; {' '.join(played)}; transactions: "
             f"{transformer.committed} committed, {transformer.aborted} aborted, {len(transformer.errors)} broken off"
         )
-        print(f"round {self.rounds} ({took:.0f} s): {counts}; {self.measures[-1]}", flush=True)
+        most = f"{self.peak_bytes >> 20} MB at most, of {self.bound_bytes >> 20}"
+        print(f"round {self.rounds} ({took:.0f} s): {counts}; {self.measures[-1]}; {most}", flush=True)
         for error in sorted(set(transformer.errors)):
             print(f"  broken off by {error}", flush=True)
 
@@ -322,6 +340,7 @@ class Soak:
 
     def report(self) -> bool:
         """Print what there is to say; whether all was well."""
+        self._look_at_peak()
         self.wrong += grown(self.measures)
         self.wrong += [f"nobody was hostile at {one}" for one in self.attack.missing()]
         self.wrong += [
@@ -333,7 +352,8 @@ class Soak:
         lengths = ", ".join(str(len(life)) for life in lives(self.measures))
         print(f"processes of {lengths} rounds; transactions: {self.transactions}; generations: {self.generations}")
         print(f"hostile: {self.attack.told()}")
-        print(f"{self.rounds} rounds; longest stalls: {', '.join(f'{name} {ms:.0f} ms' for name, ms in worst) or '-'}")
+        longest = ", ".join(f"{name} {ms:.0f} ms" for name, ms in worst) or "-"
+        print(f"{self.rounds} rounds; longest stalls: {longest}")
         for one in self.wrong:
             print(f"WRONG: {one}")
         return not self.wrong

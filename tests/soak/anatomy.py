@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from pathlib import Path
 from tests.support.broker_process import eventually
 
 ASKED = signal.SIGUSR1
+OF_POOLS = ("kohort-worker_", "kohort-process_")
+"""How the threads of `broker.loop.loop_runtime` are called."""
 TYPES = 60
 """So many of the most frequent types are told."""
 
@@ -41,11 +44,18 @@ class Anatomy:
     """In malloc's arenas, and not in use."""
     objects: dict[str, int]
     """How many there are of the most frequent types: what the collector knows, and has not frozen."""
+    workers: int
+    """Threads that the broker keeps to give them work: one for each that may be at work at once, when all have been."""
 
     @property
     def used_bytes(self) -> int:
         """By whatever it is."""
         return self.small + self.large
+
+    @property
+    def hole_bytes(self) -> int:
+        """What both have, and have not given out. Of malloc's, some may have gone back to the system."""
+        return self.arenas - self.small + self.free
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -66,7 +76,10 @@ def anatomy() -> Anatomy:
     heap = libc.mallinfo2()
     counts = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
     objects = dict(counts.most_common(TYPES))
-    return Anatomy(anonymous, file, small, arenas, heap.uordblks + heap.hblkhd, heap.fordblks, objects)
+    # `threading.enumerate` waits for a lock, which whoever was interrupted may have.
+    known = tuple(threading._active.values())  # type: ignore[attr-defined]
+    workers = sum(one.is_alive() and one.name.startswith(OF_POOLS) for one in known)
+    return Anatomy(anonymous, file, small, arenas, heap.uordblks + heap.hblkhd, heap.fordblks, objects, workers)
 
 
 def beside(path: Path) -> Path:

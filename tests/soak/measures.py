@@ -18,46 +18,56 @@ class Measure:
     """The process at the end of a round, when nobody asks for anything."""
 
     memory_bytes: int
+    """Resident."""
     used_bytes: int
-    """Of it, what allocators have given out and not got back. The rest are holes, pages of files, and code."""
+    """Of it, what allocators have given out and not got back."""
+    hole_bytes: int
+    """And what they have, and have not given out; a part of it may have gone back to the system."""
     descriptors: int
     threads: int
+    """But for those that wait for work to do, of which there is a fixed number, and each comes when all others work."""
     folders: int
     """Of the log directory: the one thing here that outlives the process."""
     pid: int = 0
 
     def __str__(self) -> str:
+        measured = (self.memory_bytes, self.used_bytes, self.hole_bytes, self.other_bytes)
+        memory, used, holes, other = (of / MEGABYTE for of in measured)
         return (
-            f"{self.memory_bytes / MEGABYTE:.0f} MB, {self.used_bytes / MEGABYTE:.1f} in use, "
+            f"{memory:.0f} MB, {used:.1f} in use, {holes:.0f} of holes, {other:.0f} of other things, "
             f"{self.descriptors} descriptors, {self.threads} threads, {self.folders} folders"
         )
+
+    @property
+    def other_bytes(self) -> int:
+        """What else is resident, at least: pages of files, code, stacks, whatever is mapped past the allocators."""
+        return self.memory_bytes - self.used_bytes - self.hole_bytes
 
 
 @dataclass(frozen=True)
 class Allowed:
     """How much more of something there may be."""
 
-    slack: int
-    """Beyond `factor` times the most of the first tenth: what comes and goes with what clients happen to ask."""
-    creep: int | None
-    """From the first quarter's least to the last quarter's. What comes and goes is gone in the least. None: it may."""
-    factor: float = 1.0
-    never: int = 0
-    """So much is never too much."""
+    slack: int | None
+    """Beyond the most of the first tenth: what comes and goes with what clients happen to ask. None: it may."""
+    creep: int
+    """From the first quarter's least to the last quarter's. What comes and goes is gone in the least."""
 
 
 OF_A_PROCESS = {
-    # In a process's first minutes the worst request of each API comes for the first time: 80 MB were seen to stay.
-    # It goes on rising, less and less, with the largest requests that happen to be answered at once: they leave holes.
-    "memory_bytes": Allowed(96 * MEGABYTE, None, 1.2),
+    # It rises, less and less, with the largest requests that happen to be answered at once: they leave holes, within
+    # `kohort.memory.max.bytes` (docs/decisions/request-memory.md).
+    "memory_bytes": Allowed(None, 192 * MEGABYTE),
     # A leak of small objects fills the holes that large requests leave, for hours, before the process grows.
     # The newest batches of all logs may take 8 MB, and have them after some rounds.
     "used_bytes": Allowed(24 * MEGABYTE, 8 * MEGABYTE),
+    "other_bytes": Allowed(24 * MEGABYTE, 8 * MEGABYTE),
     "descriptors": Allowed(64, 8),
-    # The loop's own, eight workers and the one that speaks with the cleaner: each comes when all before it are busy.
-    "threads": Allowed(2, 1, never=10),
+    "threads": Allowed(2, 1),
 }
 OF_THE_DISK = {"folders": Allowed(0, 0)}
+WORKERS = 9
+"""Eight of the loop's, and the one that speaks with the cleaner (`broker.loop.loop_runtime`)."""
 WARM_ROUNDS = 3
 """A process's first rounds are warming up, however few there are."""
 QUARTERS_FROM = 12
@@ -68,10 +78,11 @@ def measure(broker: Kohort, found: Anatomy) -> Measure:
     """As it is now, and as it has said itself."""
     process = Path(f"/proc/{broker.pid}")
     return Measure(
-        broker.memory_bytes(),
+        found.anonymous + found.file,
         found.used_bytes,
+        found.hole_bytes,
         len(list((process / "fd").iterdir())),
-        len(list((process / "task").iterdir())),
+        len(list((process / "task").iterdir())) - min(found.workers, WORKERS),
         sum(path.is_dir() for path in broker.data.iterdir()),
         broker.pid,
     )
@@ -82,6 +93,13 @@ def stalls(broker: Kohort) -> dict[str, float]:
     text = urllib.request.urlopen(f"{broker.http}/metrics", timeout=60).read().decode()
     found = re.findall(r'^kohort_loop_longest_stall_seconds\{api="(.*?)"\} (\S+)', text, re.MULTILINE)
     return {name: float(seconds) * 1_000 for name, seconds in found}
+
+
+def peak_bytes(broker: Kohort) -> int:
+    """The most that its process has had resident at any moment. Source: proc(5)."""
+    text = Path(f"/proc/{broker.pid}/status").read_text()
+    (kilobytes,) = re.findall(r"^VmHWM:\s+(\d+) kB", text, re.MULTILINE)
+    return int(kilobytes) * 1024
 
 
 def lives(measures: Sequence[Measure]) -> list[list[Measure]]:
@@ -110,12 +128,12 @@ def _grown(measures: Sequence[Measure], watched: dict[str, Allowed]) -> list[str
     for name, allowed in watched.items():
         values = [int(getattr(one, name)) for one in measures]
         warm, after = values[:first], values[first:]
-        if not after or max(after) <= allowed.never:
+        if not after:
             continue
-        limit = max(warm) * allowed.factor + allowed.slack
-        if max(after) > limit:
-            told.append(f"{name} has grown to {max(after)}: {limit:.0f} is what it may be")
-        elif allowed.creep is not None and (creep := _creep(after)) > allowed.creep:
+        limit = None if allowed.slack is None else max(warm) + allowed.slack
+        if limit is not None and max(after) > limit:
+            told.append(f"{name} has grown to {max(after)}: {limit} is what it may be")
+        elif (creep := _creep(after)) > allowed.creep:
             told.append(f"{name} grows on, by {creep} so far, {allowed.creep} is what it may")
     return told
 
