@@ -295,7 +295,8 @@ class Partition:
             prepared = prepare(records, settings, now_ms, version, self.name, SHORT_DECOMPRESSED_BYTES)
         except DecompressedTooLarge:
             return None
-        if self.is_large(len(prepared[0])):
+        size_bytes = len(prepared[0])
+        if records is not None and size_bytes > len(records) and self.is_large(size_bytes):
             return None  # it has been compressed anew, into more
         return self.append_prepared(prepared, now_ms, guard, verify)
 
@@ -306,10 +307,14 @@ class Partition:
         self._owner.check_later(self, batch)
 
     def is_large(self, size_bytes: int) -> bool:
-        """Whether a batch of that size is not to be written on the loop. While a log is handed over all are: its copy
-        may be thrown away, with what a thread is still about.
+        """Whether a batch of that size is not to be written on the loop: it is long, or the active segment has no room
+        for it, and a new one's files wait for a busy disk. While a log is handed over all are: its copy may be thrown
+        away, with what a thread is still about.
         """
-        return size_bytes > self._writer.at_once_bytes and self.held is None
+        state = self.log.state
+        return (
+            size_bytes > self._writer.at_once_bytes or state.active.size_bytes + size_bytes > state.config.segment_bytes
+        ) and self.held is None
 
     def append_prepared(
         self,

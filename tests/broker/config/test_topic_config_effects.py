@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.loop import logs
-from broker.partitions import Partition
+from broker.partitions import Partition, Unchecked
 from protocol.errors import ErrorCode, KafkaError
 from tests.broker.config.test_topic_config_list import HONOURED, REFUSED
 from tests.storage.logs import all_bytes, headers_in, records_in
@@ -51,7 +51,10 @@ def write(broker: Whole, *pairs: tuple[bytes, bytes | None], then_ms: int = 0) -
     """One batch for each pair, at this moment; then time passes."""
     for key, value in pairs:
         moment_ms = broker.runtime.now_ms()
-        partition(broker).produce(batch(value, key=key, timestamp=moment_ms), moment_ms, 9)
+        sent = batch(value, key=key, timestamp=moment_ms)
+        if partition(broker).produce(sent, moment_ms, 9) is None:
+            partition(broker).produce_later(Unchecked(sent, moment_ms, 9, None, True, repr))
+            broker.runtime.run_works()
         broker.runtime.turn()
     broker.runtime.advance(then_ms)
 

@@ -135,23 +135,26 @@ def full(plane: DataPlane) -> None:
     assert [answered(one) for one in waiting] == [(0, 0), (0, 1), (0, 2)]
 
 
-def test_the_thread_makes_the_segment_that_a_large_batch_needs(
-    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", [300_000, 60_000], ids=["large", "small"])
+def test_the_thread_makes_the_segment_that_a_batch_needs(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    """Of whatever size: its files wait for a busy disk."""
     full(plane)
+    assert [plane.produce("s", batch(bytes(60_000))).base_offset for _ in range(2)] == [3, 4]
     log = plane.partition("s").log
     with monkeypatch.context() as patch:
         for call in ("open", "pwrite", "unlink"):
             patch.setattr(log.state.disk, call, refuse)  # the loop would be refused
-        waiting = plane.produce_request("s", batch(bytes(300_000)))
+        waiting = plane.produce_request("s", batch(bytes(size)))
         plane.runtime.turn()
     assert answered(waiting) is None
     assert log.bases == [0]
     plane.runtime.run_work()
-    assert answered(waiting) == (0, 3)
-    assert log.bases == [0, 3]
-    assert plane.produce("s", batch(b"y")).base_offset == 4
-    assert [value and value[:1] for value in plane.fetch("s", 3, max_bytes=1 << 30)[0].values] == [b"\0", b"y"]
+    assert answered(waiting) == (0, 5)
+    assert log.bases == [0, 5]
+    assert plane.produce("s", batch(b"y")).base_offset == 6
+    assert [value and value[:1] for value in plane.fetch("s", 5, max_bytes=1 << 30)[0].values] == [b"\0", b"y"]
 
 
 @pytest.mark.parametrize("refused", ["segment", "batch"])

@@ -233,9 +233,7 @@ def test_a_large_log_is_copied_in_pieces_while_it_is_written(tmp_path: Path) -> 
     while whole.broker.partitions.moving:
         whole.runtime.run_work()
         if wrote < 80:
-            found = whole.broker.partitions.get("t", 0)
-            assert found is not None
-            found.produce(batch(b"%04d" % wrote, timestamp=whole.runtime.now_ms()), whole.runtime.now_ms(), 9)
+            write(whole, "t", 0, b"%04d" % wrote)
             wrote += 1
     assert len(list((tmp_path / "b" / "t-0").glob("*.log"))) > 5
     assert [one[:4] for one in values(whole) if one] == [b"%04d" % number for number in range(wrote)]

@@ -52,7 +52,7 @@ def registrations(path: Path) -> list[Any]:
 def write(whole: Whole, topic: str, partition: int, value: bytes) -> None:
     found = whole.broker.partitions.get(topic, partition)
     assert found is not None
-    found.produce(batch(value, timestamp=whole.runtime.now_ms()), whole.runtime.now_ms(), 9)
+    found.append(bytearray(batch(value, timestamp=whole.runtime.now_ms())), now_ms=whole.runtime.now_ms())
     whole.runtime.turn()
 
 
