@@ -15,7 +15,7 @@ from broker.broker import Broker, Endpoint
 from broker.catalogue.catalogue import Catalogue
 from broker.catalogue.cluster_state import BROKER_RESOURCE
 from broker.catalogue.config_changes import BrokerConfigs
-from broker.catalogue.internal_topics import OFFSETS_TOPIC
+from broker.catalogue.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from broker.catalogue.opening import Found
 from broker.catalogue.producer_ids import ProducerIds
 from broker.catalogue.snapshot_writer import SnapshotPolicy
@@ -212,6 +212,7 @@ class Composition:
             new_uuid=random_uuid,
             delete_delay_ms=settings.log_segment_delete_delay_ms,
             some_away=bool(directories.away),
+            served_whole=(OFFSETS_TOPIC, TRANSACTIONS_TOPIC),
         )
         catalogue.queue.settle = folders.settle
         moves = broker.moves = Moves(

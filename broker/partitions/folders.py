@@ -1,7 +1,9 @@
 """Keeps folders, in each log directory, and partitions as the catalogue says.
 
-Folders are made in a worker after the metadata is durable, partitions open on the event loop when the image is
-published, and a deleted topic's folders are renamed after nobody can reach it any more.
+Folders are made in a worker after the metadata is durable, partitions open on the event loop when they are first asked
+for, and a deleted topic's folders are renamed after nobody can reach it any more. Of the topics that coordinators are
+led by, every partition is asked for as soon as there is one: the worker opens their logs too, which makes three files
+in each.
 
 Source: Kafka's BrokerMetadataPublisher.
 """
@@ -9,7 +11,7 @@ Source: Kafka's BrokerMetadataPublisher.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.catalogue.listeners import Discarding, Preparing
 from broker.catalogue.topics_delta import TopicsListener
@@ -18,7 +20,7 @@ from storage.directory.log_directory import read_topic_id
 from storage.errors import CorruptFile, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from broker.catalogue.cluster_state import ClusterState
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from broker.catalogue.topics_image import Topic, TopicsImage
     from broker.loop.runtime import Runtime
     from broker.partitions import Partitions
-    from broker.partitions.table import Key
+    from broker.partitions.table import Key, Opened
     from storage.directory.log_directory import LogDirectory, Scan
 
     _Wanted: TypeAlias = dict[Key, tuple[bytes, LogDirectory]]  # by partition: topic id, and where its folder belongs
@@ -34,8 +36,14 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 
+class _Prepared(NamedTuple):
+    refused: _Wanted
+    """The folders that the disk has refused."""
+    opened: list[tuple[Topic, int, Opened]]
+
+
 class TopicFolders(TopicsListener, Preparing, Discarding):
-    """The log directories and the open partitions."""
+    """The log directories and the open partitions. `served_whole`: topics whose logs are opened when they are made."""
 
     def __init__(
         self,
@@ -46,8 +54,10 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
         new_uuid: Callable[[], bytes],
         delete_delay_ms: int,
         some_away: bool = False,
+        served_whole: Collection[str] = (),
     ) -> None:
         self._runtime = runtime
+        self._served_whole = frozenset(served_whole)
         self._directories = tuple(directories)
         self._only = directories[0] if len(directories) == 1 and not some_away else None
         self._by_id = {one.directory_id: one for one in directories}
@@ -118,11 +128,12 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
         log.error("folders_not_made_or_renamed", directory=str(directory.path), error=str(error))
         self._runtime.soon(partial(self._partitions.disks.suspect, directory.path))
 
-    def prepare(self, delta: TopicsDelta) -> _Wanted:
-        """Make the folders of new partitions; return those whose folders the disk refused.
+    def prepare(self, delta: TopicsDelta) -> _Prepared:
+        """Make the folders of new partitions.
 
-        They are out of service until somebody asks for them when the folder can be made: records in a folder without
-        its topic's id would be taken for somebody else's at the next start, by Kafka too.
+        Those whose folders the disk refuses are out of service until somebody asks for them when the folder can be
+        made: records in a folder without its topic's id would be taken for somebody else's at the next start, by Kafka
+        too.
         """
         new = [(topic, p) for topic in delta.created for p in range(topic.partition_count)]
         for before, after in delta.grown:
@@ -140,7 +151,12 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
             except (StorageError, CorruptFile) as error:
                 log.error("folders_not_created", error=str(error))
                 refused |= its
-        return refused
+        opened = [
+            (topic, partition, self._partitions.open_log(topic, partition))
+            for topic, partition in new
+            if topic.name in self._served_whole and (topic.name, partition) not in refused
+        ]
+        return _Prepared(refused, opened)
 
     def _make(self, wanted: _Wanted) -> None:
         """Make these folders, all of them in one directory."""
@@ -152,10 +168,12 @@ class TopicFolders(TopicsListener, Preparing, Discarding):
         for directory in {directory for _, directory in wanted.values()}:
             directory.create_folders({key: topic_id for key, (topic_id, _) in wanted.items()})
 
-    def publish(self, image: TopicsImage, delta: TopicsDelta, refused: _Wanted) -> None:
+    def publish(self, image: TopicsImage, delta: TopicsDelta, prepared: _Prepared) -> None:
         """The partitions are now as `image` says."""
         self._partitions.topics_changed(_names(delta), image)
-        self._unmade(refused)
+        self._unmade(prepared.refused)
+        for topic, partition, opened in prepared.opened:
+            self._partitions.take(topic, partition, opened)
 
     def _unmade(self, refused: _Wanted) -> None:
         for key, one in refused.items():

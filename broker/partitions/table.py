@@ -276,14 +276,17 @@ class Partitions:
         self, work: list[tuple[Topic, int]], opened: Sequence[Opened], done: Callable[[], None]
     ) -> None:
         for (topic, index), result in zip(work, opened, strict=True):
-            key = topic.name, index
-            self.loading.discard(key)
-            current = self._topics.get(topic.name)
-            if current is None or current.topic_id != topic.topic_id or key in self._partitions:
-                continue  # deleted meanwhile, and perhaps made again: this is not the log of the new one
-            with suppress(PartitionFailed):  # which `failures` keeps, and a line has said
-                self._install(current, index, result)
+            self.loading.discard((topic.name, index))
+            self.take(topic, index, result)
         done()
+
+    def take(self, topic: Topic, index: int, opened: Opened) -> None:
+        """Serve the partition from what `open_log` has returned, unless it is gone or its log is open by now."""
+        current = self._topics.get(topic.name)
+        if current is None or current.topic_id != topic.topic_id or (topic.name, index) in self._partitions:
+            return  # deleted meanwhile, and perhaps made again: this is not the log of the new one
+        with suppress(PartitionFailed):  # which `failures` keeps, and a line has said
+            self._install(current, index, opened)
 
     def _install(self, topic: Topic, index: int, opened: Opened) -> Partition:
         key = topic.name, index

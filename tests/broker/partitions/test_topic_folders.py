@@ -14,12 +14,14 @@ from broker.partitions.folders import TopicFolders
 from protocol.errors import ErrorCode, KafkaError
 from storage.directory.log_directory import LogDirectory, read_topic_id
 from storage.files import DISK, Disk
+from storage.state.segment import Segment
+from tests.support import virtual_runtime
 from tests.support.garbage import collected_by_nobody
 from tests.support.virtual_runtime import VirtualRuntime
 from tests.support.whole_broker import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WANTED, REMOVED, UNKNOWN = bytes([1] * 16), bytes([2] * 16), bytes([3] * 16)
 
@@ -167,3 +169,65 @@ def open_files(directory: Path) -> list[str]:
         with suppress(FileNotFoundError):  # the one of this very listing
             names.append(str(descriptor.readlink()))
     return [name.removeprefix(f"{directory}/") for name in names if name.startswith(str(directory))]
+
+
+def test_a_worker_makes_the_files_of_logs_that_are_all_asked_for_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the groups and of the transactions, when somebody first looks for a coordinator. Others have time."""
+    whole = Whole(tmp_path, transaction__state__log__num__partitions="3")
+    in_worker, made = [False], list[tuple[str, bool]]()
+    run, create = virtual_runtime._run, Segment.create
+
+    def worker(work: Callable[[], Any], *rest: Any) -> None:
+        def marked(*arguments: Any) -> Any:
+            in_worker[0] = True
+            try:
+                return work(*arguments)
+            finally:
+                in_worker[0] = False
+
+        run(marked, *rest)
+
+    def noted(self: Segment) -> None:
+        made.append((self.directory.name, in_worker[0]))
+        create(self)
+
+    monkeypatch.setattr(virtual_runtime, "_run", worker)
+    monkeypatch.setattr(Segment, "create", noted)
+    assert whole.broker.groups.coordinator_of("g") is whole.broker.transactions.coordinator_of("x") is None
+    whole.create("t", 2)
+    assert sorted(made) == [
+        *((f"__consumer_offsets-{index}", True) for index in range(2)),
+        *((f"__transaction_state-{index}", True) for index in range(3)),
+    ]
+    assert whole.broker.groups.coordinator_of("g") == whole.broker.transactions.coordinator_of("x") == 1
+    assert whole.broker.groups.not_ready is None
+    whole.produce("t", b"v")
+    assert made[5:] == [("t-0", False)]
+    assert whole.stop()
+
+
+def test_a_log_that_a_worker_could_not_open_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other groups are served; the disk's refusal is told, and once it is over nothing is left of it."""
+    whole = Whole(tmp_path)
+    create = Segment.create
+
+    def refused(self: Segment) -> None:
+        if self.directory.name == "__consumer_offsets-1":
+            raise OSError(5, "Input/output error")
+        create(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "create", refused)
+        whole.broker.groups.coordinator_of("g")
+        whole.create("t", 1)
+        (of_0,), (of_1,) = whole.groups_of(0), whole.groups_of(1)
+        assert whole.commit(of_0, 3) is ErrorCode.NONE
+        assert whole.commit(of_1, 4) is not ErrorCode.NONE
+        assert "__consumer_offsets-1" in str(whole.broker.groups.not_ready)
+    whole.runtime.advance(5_000)
+    assert whole.broker.groups.not_ready is None
+    assert whole.commit(of_1, 4) is ErrorCode.NONE
+    assert (whole.committed(of_0), whole.committed(of_1)) == (3, 4)
+    assert whole.stop()
