@@ -23,7 +23,7 @@ from time import thread_time_ns
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from broker.loop.logs import get_logger
-from broker.loop.stalls import NOTED_NS
+from broker.loop.stalls import NOTED_NS, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -198,7 +198,7 @@ class Slices:
 
     def _note(self, work: _Work, took_ns: int) -> None:
         owner = work.owner
-        name = getattr(owner, "api", "") or getattr(work.steps, "__qualname__", "")
+        name = getattr(owner, "api", "") or name_of(work.steps)
         self._runtime.stalls.note(name, str(getattr(owner, "client", "")), took_ns)
 
     def _ended(self, work: _Work) -> None:

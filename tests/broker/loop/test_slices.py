@@ -77,6 +77,26 @@ def test_what_others_wait_for_is_bounded_by_time_and_not_by_the_number_of_steps(
     assert max(len(turn) for turn in slow.steps_by_turn()) == 1
 
 
+class Steps:
+    """One step and no more; as a generator in native code it has no name but its type's."""
+
+    def __next__(self) -> None:
+        raise StopIteration
+
+    def send(self, _: object) -> None:
+        return None
+
+
+def test_who_holds_the_loop_is_named_in_native_code_too() -> None:
+    desk = Desk()
+    desk.runtime.step_ns = 60_000_000
+    steps: Any = Steps()
+    for work in (desk.work("named", 2), steps):
+        desk.runtime.in_slices(work, desk.done.append, desk.failed.append, owner=work)
+        desk.runtime.turn()
+    assert list(desk.runtime.stalls.longest_ns) == ["Desk.work", "Steps"]
+
+
 def test_all_owners_together_have_one_slice_and_take_turns_in_it() -> None:
     desk = Desk()
     for number in range(20):
