@@ -52,7 +52,7 @@ CLIENTS = (
 )
 MEMORY_MAX = "kohort.memory.max.bytes"
 MEMORY_BYTES = (1 << 30, 384 << 20)
-"""One or the other is what a process may have resident at any moment: some 70 MB are in use when nobody asks."""
+"""One or the other is what a process may have at any moment: some 70 MB are in use when nobody asks."""
 SETTINGS = {
     **QUICK_GROUPS,
     "auto.create.topics.enable": "false",
@@ -184,7 +184,7 @@ class Soak:
 
     def _look_at_peak(self) -> None:
         if self.peak_bytes > self.bound_bytes:
-            self.wrong.append(f"round {self.rounds}: {self.peak_bytes} bytes resident, {self.bound_bytes} may be")
+            self.wrong.append(f"round {self.rounds}: {self.peak_bytes} bytes of memory, {self.bound_bytes} may be")
 
     def _mood(self, word: str, seconds: float) -> None:
         self.broker.mood.write_text(word)

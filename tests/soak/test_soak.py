@@ -20,7 +20,7 @@ from tests.fuzz.doors import DOORS
 from tests.soak import __main__ as soak
 from tests.soak.anatomy import anatomy
 from tests.soak.hostile import KINDS
-from tests.soak.measures import MEGABYTE, Measure, grown, measure
+from tests.soak.measures import MEGABYTE, Measure, grown, measure, peak_bytes
 from tests.support.broker_process import ROOT, eventually
 
 HOURS = os.environ.get("KOHORT_SOAK_HOURS")
@@ -244,7 +244,18 @@ def test_a_process_that_was_too_large_for_a_moment_is_told(tmp_path: Path, monke
         bounds.append(run.bound_bytes)
         run.kill()
     assert set(bounds) == set(soak.MEMORY_BYTES)
-    assert run.wrong == [f"round 0: {bounds[at] + 1} bytes resident, {bounds[at]} may be" for at in (2, 19)]
+    assert run.wrong == [f"round 0: {bounds[at] + 1} bytes of memory, {bounds[at]} may be" for at in (2, 19)]
+
+
+def test_the_most_that_a_process_has_had_is_measured():
+    """And not what it has now."""
+    code = "held = bytearray(b'x') * (64 << 20); del held; print('let go', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"let go\n"
+        broker: Any = SimpleNamespace(pid=process.pid)
+        assert 64 * MEGABYTE < peak_bytes(broker) < 96 * MEGABYTE
+        process.kill()
 
 
 def test_what_was_seen_is_told_when_a_round_breaks_off(
