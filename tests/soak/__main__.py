@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import multiprocessing
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -32,7 +33,7 @@ from tests.crash.test_storm import rests
 from tests.fuzz.doors import DOORS, log_in_module
 from tests.soak import anatomy
 from tests.soak.hostile import KINDS, Attack, life
-from tests.soak.measures import Measure, grown, lives, measure, peak_bytes, stalls
+from tests.soak.measures import Measure, grown, lives, measure, peak_bytes, stalls, unanswered
 from tests.soak.transforming import Transformer
 from tests.support.broker_process import QUICK_GROUPS, Kohort, eventually, free_port
 from tests.support.certificates import Authority
@@ -313,7 +314,7 @@ class Soak:
                 eventually(lambda: rests(self.broker), what="the broker has nothing to do")
                 found.append(self.broker.anatomy())
         except AssertionError as error:
-            self.wrong.append(f"round {self.rounds}: {error}")
+            self.wrong.append(f"round {self.rounds}: {error}; unanswered: {unanswered(self.broker)}")
         found = found or [self.broker.anatomy()]
         self.measures.append(measure(self.broker, min(found, key=lambda one: one.used_bytes)))
         self.attack.rest.clear()
@@ -369,15 +370,19 @@ def main() -> int:
     parser.add_argument("--trouble-seconds", type=float, default=TROUBLE_S, help="of each round")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="kohort-soak-") as directory:
-        lengths = repeat(options.life) if options.life else growing_lives()
-        soak = Soak(Path(directory), options.seed, lengths, options.trouble_seconds)
-        try:
-            soak.run(options.hours * 3_600, tuple(options.client or CLIENTS))
-        except (Exception, KeyboardInterrupt):
-            # What was measured in hours is told all the same.
-            soak.wrong.append(f"ended in round {soak.rounds}: {traceback.format_exc()[-4_000:]}")
-        return 0 if soak.report() else 1
+    directory = Path(tempfile.mkdtemp(prefix="kohort-soak-"))
+    lengths = repeat(options.life) if options.life else growing_lives()
+    soak = Soak(directory, options.seed, lengths, options.trouble_seconds)
+    try:
+        soak.run(options.hours * 3_600, tuple(options.client or CLIENTS))
+    except (Exception, KeyboardInterrupt):
+        # What was measured in hours is told all the same.
+        soak.wrong.append(f"ended in round {soak.rounds}: {traceback.format_exc()[-4_000:]}")
+    if not soak.report():
+        print(f"logs and data: {directory}")
+        return 1
+    shutil.rmtree(directory, ignore_errors=True)
+    return 0
 
 
 if __name__ == "__main__":

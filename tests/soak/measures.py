@@ -90,9 +90,17 @@ def measure(broker: Kohort, found: Anatomy) -> Measure:
 
 def stalls(broker: Kohort) -> dict[str, float]:
     """The longest stall of its loop in ms by API, since its start."""
+    return {name: seconds * 1_000 for name, seconds in _by_api(broker, "kohort_loop_longest_stall_seconds").items()}
+
+
+def unanswered(broker: Kohort) -> dict[str, int]:
+    """How many requests of each API are without an answer."""
+    return {name: int(count) for name, count in _by_api(broker, "kohort_requests_in_flight").items() if count}
+
+
+def _by_api(broker: Kohort, metric: str) -> dict[str, float]:
     text = urllib.request.urlopen(f"{broker.http}/metrics", timeout=60).read().decode()
-    found = re.findall(r'^kohort_loop_longest_stall_seconds\{api="(.*?)"\} (\S+)', text, re.MULTILINE)
-    return {name: float(seconds) * 1_000 for name, seconds in found}
+    return {name: float(value) for name, value in re.findall(rf'^{metric}{{api="(.*?)"}} (\S+)', text, re.MULTILINE)}
 
 
 def peak_bytes(broker: Kohort) -> int:

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable
 from itertools import islice, repeat
@@ -259,7 +260,7 @@ def test_the_most_that_a_process_has_had_is_measured():
 
 
 def test_what_was_seen_is_told_when_a_round_breaks_off(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def run(self: soak.Soak, _seconds: float, _clients: tuple[str, ...]) -> None:
         self.rounds, self.measures = 4, used(100, 100, 100, 900)
@@ -268,18 +269,21 @@ def test_what_was_seen_is_told_when_a_round_breaks_off(
 
     monkeypatch.setattr(soak.Soak, "run", run)
     monkeypatch.setattr(sys, "argv", ["soak", "--seed", "1"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert soak.main() == 1
     told = capsys.readouterr().out
     assert "WRONG: ended in round 4" in told and "the topic could not be deleted" in told
     assert "used_bytes has grown" in told
     assert "WRONG: Fetch held the loop" in told and "Produce held" not in told
+    (kept,) = tmp_path.iterdir()
+    assert f"logs and data: {kept}" in told
 
 
-def soaked(*words: str, planted: str = "") -> subprocess.CompletedProcess[str]:
+def soaked(directory: Path, *words: str, planted: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.soak", *words],
         cwd=ROOT,
-        env={**os.environ, "KOHORT_SOAK_PLANTED": planted},
+        env={**os.environ, "KOHORT_SOAK_PLANTED": planted, "TMPDIR": str(directory)},
         capture_output=True,
         text=True,
         check=False,
@@ -288,8 +292,8 @@ def soaked(*words: str, planted: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HOURS, reason="ten minutes: make test-all")
-def test_a_broker_among_real_and_hostile_clients_and_troubles_stays_as_it_is():
-    ended = soaked("--hours", HOURS or "")
+def test_a_broker_among_real_and_hostile_clients_and_troubles_stays_as_it_is(tmp_path: Path):
+    ended = soaked(tmp_path, "--hours", HOURS or "")
     assert ended.returncode == 0, ended.stdout[-6_000:] + ended.stderr[-3_000:]
 
 
@@ -304,7 +308,7 @@ def test_a_broker_among_real_and_hostile_clients_and_troubles_stays_as_it_is():
         ("threads", {"threads"}, {"other_bytes", "used_bytes"}),  # each has a stack
     ],
 )
-def test_a_planted_leak_is_seen(planted: str, said: set[str], perhaps: set[str]):
+def test_a_planted_leak_is_seen(tmp_path: Path, planted: str, said: set[str], perhaps: set[str]):
     """In a life of some short rounds, of a broker that is otherwise well."""
     words = (
         "--hours",
@@ -320,7 +324,7 @@ def test_a_planted_leak_is_seen(planted: str, said: set[str], perhaps: set[str])
         "--client",
         "confluent_848",
     )
-    ended = soaked(*words, planted=planted)
+    ended = soaked(tmp_path, *words, planted=planted)
     wrong = {line.split()[1] for line in ended.stdout.splitlines() if line.startswith("WRONG")}
     assert ended.returncode == 1, ended.stdout[-6_000:]
     assert said <= wrong <= said | perhaps, ended.stdout[-6_000:]
