@@ -91,15 +91,24 @@ def stable(broker: Broker, *members: Member) -> None:
 
 
 def test_a_consumer_whose_closing_never_ends_is_left_behind(capsys: pytest.CaptureFixture[str]):
-    class Stuck:
-        def __init__(self) -> None:
-            self.close = threading.Event().wait
+    done: list[str] = []
 
     class Sound:
+        def unsubscribe(self) -> None:
+            done.append("unsubscribe")
+
+        def poll(self, _: float) -> None:
+            done.append("poll")
+
         def close(self) -> None:
-            pass
+            done.append("close")
+
+    class Stuck(Sound):
+        def close(self) -> None:
+            threading.Event().wait()
 
     assert close_or_leave(Sound())
+    assert list(dict.fromkeys(done)) == ["unsubscribe", "poll", "close"]
     assert not close_or_leave(Stuck(), wait_s=0.01)
     assert "Stuck" in capsys.readouterr().err
 
