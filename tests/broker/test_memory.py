@@ -28,7 +28,7 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import Record, encode_batch
-from tests.support.broker_process import BrokerDiedError, Kohort, eventually
+from tests.support.broker_process import BrokerDiedError, Kohort, eventually, status_bytes
 from tests.support.wire import Wire, is_ready
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def broker(tmp_path: Path) -> Iterator[Kohort]:
 
 def peak_bytes(broker: Kohort) -> int:
     """The most resident memory that the process has had since the last look, which this is."""
-    status = Path(f"/proc/{broker.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    return status_bytes(broker.pid, "VmHWM")
 
 
 def forget_peak(broker: Kohort) -> int:

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 from tests.soak.anatomy import Anatomy
-from tests.support.broker_process import Kohort
+from tests.support.broker_process import Kohort, status_bytes
 
 MEGABYTE = 1 << 20
 
@@ -104,13 +104,8 @@ def _by_api(broker: Kohort, metric: str) -> dict[str, float]:
 
 
 def peak_bytes(broker: Kohort) -> int:
-    """The most that its process has had at any moment, but for pages of files, which are not its own to give back.
-
-    Source: proc(5).
-    """
-    text = Path(f"/proc/{broker.pid}/status").read_text()
-    kilobytes = {name: int(number) for name, number in re.findall(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
-    return (kilobytes["VmHWM"] - kilobytes["RssFile"]) * 1024
+    """The most that its process has had at any moment, but for pages of files, which are not its own to give back."""
+    return status_bytes(broker.pid, "VmHWM") - status_bytes(broker.pid, "RssFile")
 
 
 def lives(measures: Sequence[Measure]) -> list[list[Measure]]:

@@ -75,6 +75,12 @@ def eventually(condition: Callable[[], T], *, deadline_s: float = 60.0, what: st
         time.sleep(every_s)
 
 
+def status_bytes(pid: int, name: str) -> int:
+    """What the system says of a process's memory under this name: VmHWM is its peak. Source: proc(5)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
+
+
 class BrokerProcess:
     """What `Kohort` and `Kafka` have in common. `settings` are Kafka's names; `directory` holds data and logs."""
 
