@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +80,10 @@ def test_holes_are_no_growth():
     on = range(225, 600, 15)
     (told,) = grown([Measure(of * MEGABYTE, USED, (of - 70) * MEGABYTE, 120, 4, 100, 1) for of in on])
     assert told.startswith("memory_bytes grows on")
+    # Every fourteenth of 151 rounds.
+    long = (240, 257, 265, 300, 297, 292, 308, 319, 314, 289)
+    resident = (118, 140, 203, *(megabytes for megabytes in long for _ in range(14)))
+    assert grown([Measure(of * MEGABYTE, USED, (of - 70) * MEGABYTE, 120, 4, 100, 1) for of in resident]) == []
 
 
 def test_what_is_neither_in_use_nor_a_hole_is_growth():
@@ -133,7 +138,8 @@ def test_threads_are_counted_in_the_process(tmp_path: Path):
             process.stdin.write(b"one more\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"here\n"
-            found.append(measure(broker, anatomy()).threads)
+            found.append(measure(broker, replace(anatomy(), workers=0)).threads)
+        assert measure(broker, replace(anatomy(), workers=3)).threads == 2
         process.kill()
     assert found == [2, 3, 4, 5]
 
