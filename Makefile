@@ -18,6 +18,8 @@ SEED ?= 1
 CONVERSATIONS ?= 2000
 # What plays as long as it was told to is not a test that hangs after a quarter of an hour.
 UNTIMED := -o faulthandler_timeout=0
+# A worker that dies ends the run, and its test is named: with `loadgroup` one in its place waits for ever for work.
+WORKERS := -n 2 --dist loadgroup --max-worker-restart=0
 # make simulation SEEDS=100-200
 SEEDS ?= 0-99
 # make simulation SHARDS=1000000 ARGS="-k one_group"
@@ -41,10 +43,10 @@ BROUGHT := tools/shells && eval "$$(tools/docker start)" && tools/docker base &&
 
 # In CI the slow tests run too (CI=true), and with `make test-all` the long ones.
 test: $(VENV)/.dev $(VENV)/.bytecode ## install what is missing, run the tests; ARGS="tests/clients --against kafka" for a part
-	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not $(if $(CI),long,slow)" $(ARGS)
+	$(if $(CI),$(BROUGHT)) $(BIN)/python -m pytest $(WORKERS) -m "not $(if $(CI),long,slow)" $(ARGS)
 
 test-all: $(VENV)/.dev $(VENV)/.bytecode ## the slow and the long tests too; brings a Docker engine where there is none (as root on Debian)
-	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_STORES=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BROUGHT) KOHORT_SOAK_HOURS=0.17 KOHORT_BOOTSTRAP_STARTS=2 KOHORT_FLINK=1 KOHORT_STORES=1 KOHORT_DELTA=1 KOHORT_POLICIES=1 KOHORT_WHEELS=1 $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, room contracts, known vulnerabilities of what is pinned
 	$(BIN)/ruff format --check .
@@ -160,7 +162,7 @@ NOT_NATIVE := tests/pipeline tests/compose tests/install
 test-compiled: $(VENV)/.dev ## make native code and run the tests on it; ARGS="tests/broker" for a part
 	@$(BIN)/python -m tools.compiled
 	$(if $(CI),tools/shells &&) tree=$$(realpath build/compiled) && PYTHONPATH=$$tree \
-	  $(BIN)/python -m pytest -n 2 --dist loadgroup -o pythonpath="$$tree ." -m "not long" \
+	  $(BIN)/python -m pytest $(WORKERS) -o pythonpath="$$tree ." -m "not long" \
 	  @tests/compiled/not_native.txt $(NOT_NATIVE:%=--ignore=%) $(ARGS)
 
 .PHONY: wheels
