@@ -2,8 +2,9 @@
 
 A group of ten thousand members gets ten thousand joins, each of which makes a new group: ten thousand copies of a dict
 of ten thousand. Here a copy shares the dict at its bottom, which nobody changes any more, and copies what was written
-since, `RECENT_MAX` entries at most; then both become a new bottom. Whoever kept an old one has what it was: a refused
-append goes back to it as to any value, and a thread may read it.
+since. When that is many, both become a new bottom; many is the root of twice the whole, with which a change of n copies
+least, that root, half of it in either way. Whoever kept an old one has what it was: a refused append goes back to it as
+to any value, and a thread may read it.
 
 A dict is the quicker one to read and stays one up to `SMALL_MAX` entries. The order of the keys is a dict's.
 """
@@ -16,8 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 K = TypeVar("K")
 V = TypeVar("V")
 
-SMALL_MAX = 512
-RECENT_MAX = 256
+SMALL_MAX = 256
 
 _GONE: Any = object()
 _ABSENT: Any = object()
@@ -52,6 +52,15 @@ def without(mapping: Mapping[K, V], key: K) -> Mapping[K, V]:
     return copy
 
 
+def _without_gone(whole: dict[K, V], recent: dict[K, V], size: int) -> dict[K, V]:
+    if size * 2 < len(whole):  # where much was deleted a dict has room for it for ever
+        return {key: value for key, value in whole.items() if value is not _GONE}
+    for key, value in recent.items():
+        if value is _GONE:
+            del whole[key]
+    return whole
+
+
 def _mapping(layered: Layered[K, V]) -> MutableMapping[K, V]:
     return cast("MutableMapping[K, V]", layered)
 
@@ -72,7 +81,8 @@ class Layered(Generic[K, V]):  # noqa: PLW1641  # no more hashable than a dict
 
     def copy(self) -> Layered[K, V]:
         """Another one with the same content, to be changed."""
-        if self._merged is not None or len(self._recent) > RECENT_MAX:
+        recent = len(self._recent)
+        if self._merged is not None or recent * recent > 2 * self._size:
             return Layered(self.whole(), {}, self._size)
         return Layered(self._bottom, self._recent.copy(), self._size)
 
@@ -84,7 +94,7 @@ class Layered(Generic[K, V]):  # noqa: PLW1641  # no more hashable than a dict
         if whole is None:
             whole = self._bottom | self._recent
             if len(whole) != self._size:
-                whole = {key: value for key, value in whole.items() if value is not _GONE}
+                whole = _without_gone(whole, self._recent, self._size)
             self._merged = whole
         return whole
 

@@ -203,6 +203,11 @@ class Draft:
         self.members = members
         self._owns_members = True
 
+    def rest_members(self) -> None:
+        """All have what they need: until the next rebalance members are only looked up, in a dict that is quickest."""
+        if type(self.members) is not dict:
+            self.replace_members(plain(self.members))
+
     def add_member(self, member: Member) -> None:
         """A new member, with its JoinGroup parked. The first of a member-less group sets the protocol type."""
         if not self.members:

@@ -80,6 +80,7 @@ def sync(view: View, request: Sync, now_ms: int) -> GroupOutcome:
     draft.update_member(member, altered(member, synced_at_ms=now_ms))
     _has_synced(draft, member_id)
     if not draft.pending_sync:
+        draft.rest_members()
         tracking.ended(draft, "stable")
     return draft.outcome()
 

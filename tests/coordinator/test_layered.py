@@ -17,8 +17,8 @@ from tests.coordinator.driver import Driver as ClassicDriver
 
 @pytest.fixture
 def small() -> Iterator[None]:
-    """Where three entries are many, and four changes."""
-    with patch.object(layered, "SMALL_MAX", 3), patch.object(layered, "RECENT_MAX", 4):
+    """Where three entries are many."""
+    with patch.object(layered, "SMALL_MAX", 3):
         yield
 
 
@@ -55,6 +55,20 @@ def test_a_small_one_is_a_dict() -> None:
     assert type(changeable(dict.fromkeys(range(layered.SMALL_MAX + 1)))) is Layered
 
 
+def test_a_change_copies_about_the_root_of_what_is_there() -> None:
+    """Of a thousand members 45 a join: what came lately, and now and then all of them."""
+    copied, mapping = 0, changeable(dict.fromkeys(range(1_000), 0))
+    for number in range(1_000, 2_000):
+        before, mapping = mapping, changeable(mapping)
+        assert isinstance(before, Layered)
+        assert isinstance(mapping, Layered)
+        copied += len(mapping._recent)
+        copied += len(mapping._bottom) if mapping._bottom is not before._bottom else 0
+        mapping[number] = 0
+    assert list(mapping) == list(range(2_000))
+    assert copied < 1_000 * (2 * 2_000) ** 0.5
+
+
 @pytest.mark.usefixtures("small")
 def test_a_refused_join_of_a_large_group_leaves_it_as_it_was() -> None:
     """Members, owners and counts."""
@@ -76,11 +90,12 @@ def test_who_joins_a_large_classic_group_or_syncs_copies_no_others() -> None:
     broker = ClassicDriver()
     ids = broker.stable_group(*"abcdefgh")
     assert list(broker.live.members) == ids
-    assert type(broker.live.members) is Layered
+    assert type(broker.live.members) is dict  # until the next rebalance, they are looked up at every heartbeat
     broker.join(ids[0])
     for member_id in ids[1:]:
         broker.join(member_id)
     broker.sync(ids[1], broker.live.generation)
+    assert type(broker.live.members) is Layered
     assert type(broker.live.pending_sync) is Layered
     assert list(broker.live.pending_sync) == [ids[0], *ids[2:]]
 

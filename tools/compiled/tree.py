@@ -119,7 +119,7 @@ DECORATED = {
     "protocol.schema.declaration": {"Struct": _OPEN, "Message": _OPEN},  # of messages that are not hot
 }
 VARIABLES = {
-    "coordinator.layered": ("RECENT_MAX", "SMALL_MAX"),
+    "coordinator.layered": ("SMALL_MAX",),
     "broker.partitions.checks": ("USUAL_BYTES",),
     "storage.log.log_lookup": ("RECORDS_AT_ONCE",),
     "storage.reading.walk": ("CHUNK_BYTES", "WINDOW_BYTES"),
