@@ -195,7 +195,9 @@ class Requests:
         held = 0
         side, answers = self._side, self._answers
         if not side.closed:
-            held = self.cutter.held_bytes + sum(map(len, self.backlog)) + side.unsent_bytes
+            held = self.cutter.held_bytes + side.unsent_bytes
+            for frame in self.backlog:
+                held += len(frame)
             if answers.inflight_bytes >= LARGE_REQUEST_BYTES:
                 held += answers.inflight_bytes
         by_bytes = held - self.held_bytes
