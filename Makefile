@@ -18,7 +18,7 @@ SEED ?= 1
 CONVERSATIONS ?= 2000
 # What plays as long as it was told to is not a test that hangs after a quarter of an hour.
 UNTIMED := -o faulthandler_timeout=0
-# A worker that dies ends the run, and its test is named: with `loadgroup` one in its place waits for ever for work.
+# A worker that dies ends the run, which says at which test: with `loadgroup` one in its place waits for ever for work.
 WORKERS := -n 2 --dist loadgroup --max-worker-restart=0
 # make simulation SEEDS=100-200
 SEEDS ?= 0-99

@@ -1,7 +1,7 @@
 """What may have been written ahead of time, where otherwise code is compiled when it is first asked for.
 
 In this tree nothing was. In the compiled one (`make compiled`) a module takes this one's place that knows the codecs
-of hot APIs, whose messages are native classes there.
+of hot APIs and of some records, whose messages are native classes there.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ new = object.__new__
 
 def decoder(cls: type[Composite], version: int, most_elements: int | None) -> Callable[[bytes, int], Any] | None:
     """What `protocol.schema.decoder.compile_decoder` would compile, or None."""
+    return None
+
+
+def encoder(cls: type[Composite], version: int) -> Callable[[Any], Any] | None:
+    """What `protocol.schema.encoder.compile_encoder` would compile, or None."""
     return None
 
 

@@ -37,6 +37,9 @@ _RUNTIME = {
 
 def compile_encoder(cls: type[Composite], version: int) -> Callable[[Any], list[Any]]:
     """`encode(message) -> buffers`. It raises EncodeError and nothing else."""
+    written = ahead.encoder(cls, version)
+    if written is not None:
+        return written
     source = encoder_source(cls, version)
     again = partial(encoder_source, cls, version)
     return source.function("encode", f"encoder of {cls.__name__} v{version}", again)

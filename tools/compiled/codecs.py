@@ -1,4 +1,4 @@
-"""Codecs written ahead: the decoders and encoders of hot APIs as modules of typed source, for mypyc.
+"""Codecs written ahead: decoders and encoders of hot APIs and of some records, as modules of typed source for mypyc.
 
 They come from the writers that the broker compiles its codecs with when it runs, `protocol.schema.decoder` and
 `.encoder`, and differ where native code reads and writes numbers better: each by a call of `librt`, where interpreted
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from protocol.registry import Api
+    from protocol.schema import Message
     from protocol.schema.layout import Layout
     from protocol.schema.wire_types import WireType
 
@@ -32,6 +33,9 @@ HOT = (
     "consumer_group_heartbeat",
 )
 """Modules of `protocol.messages`: the APIs whose codecs are written ahead."""
+
+RECORDS = {"group_metadata": "GroupMetadataValue"}
+"""Modules of `protocol.records` and their values, the same: a group of a thousand is one record of as many structs."""
 
 _READ = {
     "b": "int8(buffer[{p}])",
@@ -59,7 +63,7 @@ _WRITE = {
     "d": "write_f64_be({out}, {value})",
     "16s": "{out}.write({value})",
 }
-_HEAD = '''"""The codecs of {api}, written by `tools/compiled`; not by hand."""
+_HEAD = '''"""The codecs of {what}, written by `tools/compiled`; not by hand."""
 
 from __future__ import annotations
 
@@ -127,10 +131,26 @@ def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header
         ):
             parts.append(writer.source.text())
             defaults |= writer.source.defaults
-    classes = sorted(_classes(api.request) | _classes(api.response))
-    names = [f"from {api.request.__module__} import {', '.join(classes)}"]
-    names += [f"{name}: Final = cast({cls}, {cls}.shared_default())" for name, cls in sorted(defaults.items())]
-    return _HEAD.format(api=api.name) + "\n".join(names) + "\n\n\n" + "\n\n".join(parts)
+    return _module(api.name, (api.request, api.response), parts, defaults)
+
+
+def record_module(cls: type[Message]) -> str:
+    """The source of the codecs of a record's value, of all versions: nothing stands before it, nothing is bounded."""
+    parts: list[str] = []
+    defaults: dict[str, str] = {}
+    for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
+        for writer in (_Decoder(cls, version, None), _Encoder(cls, version, None, None)):
+            parts.append(writer.source.text())
+            defaults |= writer.source.defaults
+    return _module(cls.__name__, (cls,), parts, defaults)
+
+
+def _module(what: str, messages: Iterable[type[Message]], parts: list[str], defaults: dict[str, str]) -> str:
+    lines = []
+    for cls in messages:
+        lines.append(f"from {cls.__module__} import {', '.join(sorted(_classes(cls)))}")
+    lines += [f"{name}: Final = cast({cls}, {cls}.shared_default())" for name, cls in sorted(defaults.items())]
+    return _HEAD.format(what=what) + "\n".join(lines) + "\n\n\n" + "\n\n".join(parts)
 
 
 def _classes(cls: Any) -> set[str]:
@@ -205,14 +225,16 @@ class _Encoder(encoder._Encoder):
         """Two, as in decoders."""
         source, cls, name = self.source, at.cls.__name__, f"{at.cls.__name__}_{at.version}"
         self.started = True
-        with source.block(f"def _write_{name}(m: {cls}, correlation_id: int) -> list[Any]:"):
+        header = self.header is not None
+        parameters, arguments = f"m: {cls}{', correlation_id: int' * header}", f"m{', correlation_id' * header}"
+        with source.block(f"def _write_{name}({parameters}) -> list[Any]:"):
             source.line("out = BytesWriter()")
             self.body(at, most_elements)
         source.line("")
         source.line("")
-        with source.block(f"def encode_{name}(m: {cls}, correlation_id: int) -> list[Any]:"):
+        with source.block(f"def encode_{name}({parameters}) -> list[Any]:"):
             with source.block("try:"):
-                source.line(f"return _write_{name}(m, correlation_id)")
+                source.line(f"return _write_{name}({arguments})")
             self.refusals(at)
 
     def finish(self) -> None:
@@ -223,7 +245,8 @@ class _Encoder(encoder._Encoder):
                 source.line("chunks.append(out.getvalue())")
             source.line("return chunk_size(chunks)")
             return
-        source.line("put_size(out)")
+        if self.header is not None:
+            source.line("put_size(out)")
         source.line("return [out.getvalue()]")
 
     def flush(self) -> None:

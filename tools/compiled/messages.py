@@ -1,4 +1,4 @@
-"""Messages of hot APIs as native classes: declarations stay, fields and constructor are written out."""
+"""Messages of hot APIs and values of records as native classes: declarations stay, the rest is written out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def native(source: str, module: ModuleType) -> str:
-    """A module of `protocol.messages` with its classes written out. `module` is the pure one, imported."""
+    """A module of messages or of records with its classes written out. `module` is the pure one, imported."""
     lines = source.splitlines()
     for node in reversed(ast.parse(source).body):
         if not isinstance(node, ast.ClassDef) or not node.decorator_list:
@@ -44,9 +44,10 @@ def _class(node: ast.ClassDef, cls: Any) -> list[str]:
     lines += [f"        {name!r}: {ast.unparse(item.value)}," for name, item in declared.items() if item.value]
     lines.append("    })")
     if base == "Message":
-        key = "None" if cls.API_KEY is None else f"ApiKey.{cls.API_KEY.name}"
         lines += [
-            f"    API_KEY: ClassVar[ApiKey | None] = {key}",
+            "    API_KEY: ClassVar[Any] = None"
+            if cls.API_KEY is None
+            else f"    API_KEY: ClassVar[ApiKey | None] = ApiKey.{cls.API_KEY.name}",
             f"    VERSIONS: ClassVar[tuple[int, int]] = {cls.VERSIONS}",
             f"    FLEXIBLE_FROM: ClassVar[int | None] = {cls.FLEXIBLE_FROM}",
             "    _decoders: ClassVar[dict[int, Any]] = {}",

@@ -12,7 +12,7 @@ from broker.handlers.dividing import Divided
 from protocol.frames import has_tagged_header
 from protocol.registry import APIS
 from tools.compiled import check, codecs, constants, messages, values
-from tools.compiled.codecs import HOT
+from tools.compiled.codecs import HOT, RECORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +39,7 @@ NATIVE = [
     "coordinator.cause",
     "coordinator.classic",
     "coordinator.consumer",
+    "coordinator.events",
     "coordinator.folding",
     "coordinator.group",
     "coordinator.layered",
@@ -80,6 +81,7 @@ NATIVE = [
     "broker.catalogue.topics_image",
     "broker.coordinators",
     "broker.groups.groups",
+    "broker.groups.figures",
     "broker.groups.ledger.departures",
     "broker.groups.ledger.event_records",
     "broker.groups.tenant",
@@ -177,12 +179,13 @@ def _modules(out: Path) -> list[str]:
 
 
 def _messages(out: Path) -> list[str]:
-    """Native classes for the messages of hot APIs, and a module of codecs for each API."""
-    names, table = [], {}
+    """Native classes for the messages of hot APIs, and a module of codecs for each API; of some records too."""
+    names: list[str] = []
+    table: dict[str, tuple[str, int | None]] = {}
     (out / "protocol" / "codecs").mkdir()
     (out / "protocol" / "codecs" / "__init__.py").write_text('"""Codecs written ahead, one module per API."""\n')
-    for name in HOT:
-        module = importlib.import_module(f"protocol.messages.{name}")
+    for name in (*(f"protocol.messages.{name}" for name in HOT), *(f"protocol.records.{name}" for name in RECORDS)):
+        module = importlib.import_module(name)
         path = _path(out, module.__name__)
         path.write_text(messages.native(path.read_text(), module))
         names.append(module.__name__)
@@ -197,6 +200,11 @@ def _messages(out: Path) -> list[str]:
         names.append(f"protocol.codecs.{name}")
         table[api.request.__name__] = (name, most)
         table[api.response.__name__] = (name, MOST_ELEMENTS)
+    for name, value in RECORDS.items():
+        text = codecs.record_module(getattr(importlib.import_module(f"protocol.records.{name}"), value))
+        _path(out, f"protocol.codecs.{name}").write_text(text)
+        names.append(f"protocol.codecs.{name}")
+        table[value] = (name, None)
     ahead = _path(out, "protocol.schema.ahead")
     ahead.write_text(re.sub(r"= \{\}  #", lambda _: f"= {table!r}  #", ahead.read_text(), count=1))
     return names

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.groups.ledger.unread import GIVE_UP_MS, Unread
+from coordinator.consumer.group import ConsumerGroup
 from coordinator.events import GroupEvent, LeftBehind, PartitionsRead, PartitionsTaken
 from protocol.messages.fetch import FetchPartition, FetchTopic
 from protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -165,7 +166,7 @@ def test_the_members_of_a_group_are_looked_through_only_when_something_is_awaite
     def taken(partition: int, sign_ms: int | None) -> None:
         left = LeftBehind("t", partition, sign_ms)
         what = PartitionsTaken("1", "a", None, "a", "/10.0.0.1", (left,))
-        group: Any = SimpleNamespace(members=members)
+        group = ConsumerGroup("g", members=members)
         unread.taken(GroupEvent(what, "g", 1, group_type="consumer", consumer_group=group), what)
 
     for partition in range(3):

@@ -1,4 +1,7 @@
-"""What was written ahead of time: the codecs of hot APIs, in one module each, which is loaded when it is needed."""
+"""What was written ahead of time: the codecs of hot APIs and of some records, in one module each.
+
+It is loaded when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from importlib import import_module
 from typing import Any
 
 TREE = "compiled"
-MODULES: dict[str, tuple[str, int]] = {}  # class -> (the module of its codec, the elements that it may have in arrays)
+MODULES: dict[
+    str, tuple[str, int | None]
+] = {}  # class -> (the module of its codec, the elements of its arrays at most)
 _CODECS = __name__.replace("schema.ahead", "codecs")
 
 
@@ -20,9 +25,14 @@ def decoder(cls: Any, version: int, most_elements: int | None) -> Any:
     return _written("decode", cls, version, most_elements)
 
 
+def encoder(cls: Any, version: int) -> Any:
+    """`encode(message) -> buffers`, or None."""
+    return _written("encode", cls, version, None)
+
+
 def frame_encoder(cls: Any, version: int, most_elements: int | None) -> Any:
     """`encode(response, correlation_id) -> buffers`, or None."""
-    return _written("encode", cls, version, most_elements)
+    return None if most_elements is None else _written("encode", cls, version, most_elements)
 
 
 def _written(what: str, cls: Any, version: int, most_elements: int | None) -> Any:
