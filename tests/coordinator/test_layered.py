@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, MutableMapping
 from random import Random
 from unittest.mock import patch
@@ -67,6 +68,16 @@ def test_a_change_copies_about_the_root_of_what_is_there() -> None:
         mapping[number] = 0
     assert list(mapping) == list(range(2_000))
     assert copied < 1_000 * (2 * 2_000) ** 0.5
+
+
+def test_what_most_went_from_gets_small() -> None:
+    """A dict keeps room for whatever was in it: one of ten members that had ten thousand is as large as theirs."""
+    large = dict.fromkeys(range(10_000), 0)
+    mapping = changeable(large)
+    assert isinstance(mapping, Layered)
+    for number in range(9_990):
+        del mapping[number]
+    assert sys.getsizeof(mapping.whole()) < sys.getsizeof(large) // 100
 
 
 @pytest.mark.usefixtures("small")

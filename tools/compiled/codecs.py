@@ -122,35 +122,28 @@ def _is_nested(wire_type: WireType) -> bool:
 
 def module(api: Api, served: Iterable[int], most: tuple[int, int], tagged_header: Callable[[int, int], bool]) -> str:
     """The source of one API's codecs. `most`: elements that a request and a response may have in their arrays."""
-    parts: list[str] = []
-    defaults: dict[str, str] = {}
+    writers: list[_Decoder | _Encoder] = []
     for version in served:
-        for writer in (
-            _Decoder(api.request, version, most[0]),
-            _Encoder(api.response, version, int(tagged_header(api.key, version)), most[1]),
-        ):
-            parts.append(writer.source.text())
-            defaults |= writer.source.defaults
-    return _module(api.name, (api.request, api.response), parts, defaults)
+        writers.append(_Decoder(api.request, version, most[0]))
+        writers.append(_Encoder(api.response, version, int(tagged_header(api.key, version)), most[1]))
+    return _module(api.name, (api.request, api.response), writers)
 
 
 def record_module(cls: type[Message]) -> str:
     """The source of the codecs of a record's value, of all versions: nothing stands before it, nothing is bounded."""
-    parts: list[str] = []
-    defaults: dict[str, str] = {}
+    writers: list[_Decoder | _Encoder] = []
     for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):
-        for writer in (_Decoder(cls, version, None), _Encoder(cls, version, None, None)):
-            parts.append(writer.source.text())
-            defaults |= writer.source.defaults
-    return _module(cls.__name__, (cls,), parts, defaults)
+        writers += _Decoder(cls, version, None), _Encoder(cls, version, None, None)
+    return _module(cls.__name__, (cls,), writers)
 
 
-def _module(what: str, messages: Iterable[type[Message]], parts: list[str], defaults: dict[str, str]) -> str:
+def _module(what: str, messages: Iterable[type[Message]], writers: Iterable[_Decoder | _Encoder]) -> str:
     lines = []
     for cls in messages:
         lines.append(f"from {cls.__module__} import {', '.join(sorted(_classes(cls)))}")
+    defaults = dict(default for writer in writers for default in writer.source.defaults.items())
     lines += [f"{name}: Final = cast({cls}, {cls}.shared_default())" for name, cls in sorted(defaults.items())]
-    return _HEAD.format(what=what) + "\n".join(lines) + "\n\n\n" + "\n\n".join(parts)
+    return _HEAD.format(what=what) + "\n".join(lines) + "\n\n\n" + "\n\n".join(w.source.text() for w in writers)
 
 
 def _classes(cls: Any) -> set[str]:

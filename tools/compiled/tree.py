@@ -183,7 +183,8 @@ def _messages(out: Path) -> list[str]:
     names: list[str] = []
     table: dict[str, tuple[str, int | None]] = {}
     (out / "protocol" / "codecs").mkdir()
-    (out / "protocol" / "codecs" / "__init__.py").write_text('"""Codecs written ahead, one module per API."""\n')
+    said = "Codecs written ahead: of each hot API, and of each such record, one module."
+    (out / "protocol" / "codecs" / "__init__.py").write_text(f'"""{said}"""\n')
     for name in (*(f"protocol.messages.{name}" for name in HOT), *(f"protocol.records.{name}" for name in RECORDS)):
         module = importlib.import_module(name)
         path = _path(out, module.__name__)
