@@ -8,6 +8,7 @@ Source: Kafka's UnifiedLog.flush; the sharing of one fsync is ours (D4).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.loop.logs import get_logger
@@ -121,6 +122,19 @@ class Flusher:
                 partition.fail(failure)
             else:
                 partition.flushed()
+        # What is deleted while it is flushed takes long to close. Who has anything to tell of that has been told.
+        ended = [ticket for partition, flushed, ticket in work if ticket.closed or partition.log is not flushed]
+        if ended:
+            self._runtime.in_thread(partial(_let_go, ended), _nothing, _nothing)
         if self._wanted and not self._scheduled:
             self._scheduled = True
             self._runtime.soon(self._start)
+
+
+def _let_go(tickets: list[FlushTicket]) -> None:
+    for ticket in tickets:
+        ticket.let_go()
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -184,6 +184,10 @@ class LogState:
         self._unsynced_paths += paths
         self._names += 1
 
+    def let_go_unsynced(self, path: Path) -> None:
+        """The log file of a rolled segment is about to go: no flush that begins from now on fsyncs it."""
+        self._unsynced = [file for file in self._unsynced if file.path != path]
+
     def relocate(self, directory: Path) -> None:
         """The folder was renamed to `directory`, in the same file system. No flush may be on its way."""
         self.directory = directory

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def set_aside(log: LogState, segment: Segment, suffixes: tuple[str, ...]) -> None:
     """Rename files of a segment to `.deleted`. Descriptors and mappings that are in use stay good.
 
-    The `.log` goes first: indexes without a log are removed at a start. Raises: StorageError.
+    The `.log` goes first: indexes without a log are removed at a start. Its bytes need no fsync any more, and the next
+    flush would only write them for nobody; its name does. Raises: StorageError.
     """
     for suffix in suffixes:
         path = segment.path(suffix)
@@ -30,4 +31,5 @@ def set_aside(log: LogState, segment: Segment, suffixes: tuple[str, ...]) -> Non
         except OSError as error:
             raise StorageError("cannot set aside", path, error) from error
         log.deleted_files.append(gone)
+    log.let_go_unsynced(segment.path(".log"))
     log.add_unsynced([])

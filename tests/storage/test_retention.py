@@ -16,6 +16,7 @@ from storage.state.leader_epochs import LeaderEpochs
 from storage.state.log_config import LogConfig
 from storage.state.tail import TailBudget
 from tests.storage.logs import SMALL, batch, opened, pairs
+from tests.support.recording_disk import RecordingDisk
 
 FOREVER = replace(SMALL, retention_ms=-1)
 
@@ -79,6 +80,22 @@ def test_deleted_files_wait_to_be_removed_and_a_start_removes_them_too(tmp_path:
     remove_files(files[:3])
     opened(tmp_path, FOREVER)
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".deleted"]
+
+
+def test_what_is_deleted_is_not_written_to_the_disk_first(tmp_path: Path) -> None:
+    """A flush would have the disk write a whole segment for nobody; that it is gone is for the flush all the same."""
+    disk = RecordingDisk(tmp_path)
+    log = opened(tmp_path / "t-0", FOREVER, disk=disk)
+    for at in range(3):
+        log.append(batch(1), leader_epoch=at)
+        log.roll()
+    log.delete_records_before(2)
+    log.apply_retention(0, 3)
+    before = len(disk.journal)
+    log.flush()
+    synced = [(op.kind, op.name) for op in disk.journal[before:]]
+    assert [name for _, name in synced if ".log" in name] == [f"t-0/{2:020d}.log", f"t-0/{3:020d}.log"]
+    assert ("sync_folder", "t-0") in synced
 
 
 @pytest.mark.parametrize(

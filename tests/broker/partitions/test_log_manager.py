@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -128,6 +129,33 @@ def test_old_segments_go_and_a_reader_below_is_woken(tmp_path: Path) -> None:
     assert deleted
     kept.runtime.advance(60_000)
     assert not list((tmp_path / "data" / "t-0").glob("*.deleted"))
+
+
+def test_a_file_that_is_deleted_while_it_is_flushed_is_closed_by_a_worker(tmp_path: Path) -> None:
+    """The system takes its memory back then: 200 ms for a gigabyte, in which nobody would be answered."""
+    kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    kept.plane.create("t", segment_bytes="1048576", retention_bytes="0", file_delete_delay_ms="0")
+    partition = kept.plane.partition("t")
+    for _ in range(2):
+        partition.produce(batch(b"a"), NOW_MS, 9)
+        partition.log.roll()
+    partition.produce(batch(b"a"), NOW_MS, 9)
+    closed_by: list[int] = []
+
+    def works() -> int:
+        return len(kept.runtime.works)
+
+    files = [weakref.ref(segment.file, lambda _: closed_by.append(works())) for segment in partition.log.segments]
+    kept.plane.partitions.flusher.request(partition)
+    kept.runtime.turn()
+    assert works() == 1
+    assert len(partition.log.apply_retention(NOW_MS, 2)) == 2
+    kept.runtime.run_work()
+    assert works() == 1
+    assert closed_by == []
+    kept.runtime.works.popleft()()
+    assert closed_by == [0, 0]
+    assert files[2]() is not None
 
 
 def test_records_go_by_age(tmp_path: Path) -> None:
