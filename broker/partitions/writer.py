@@ -4,7 +4,8 @@ Linux lets a process write into memory until some share of it waits for the disk
 tens of milliseconds at a time, in proportion to what he has written. So what is large is never written on the loop, and
 while a disk is slow what is a page or more is not either; what is left to the loop is too little to be waited for.
 For each log directory one thread writes, what waits of a partition in one call, and partitions take turns: to wake a
-thread, and to be woken, costs more than a write does. See docs/decisions/turns.md.
+thread, and to be woken, costs more than a write does. Where nothing else is written two write at once: what a write
+waits for is often memory that a processor fetches, not the disk. See docs/decisions/turns.md.
 
 Source: ours; Kafka's request handler threads are made to wait in the same way, each for its own client.
 """
@@ -34,6 +35,9 @@ SLOW_NS = 5_000_000
 
 SLOW_FOR_MS = 10_000
 
+AT_ONCE = 2
+"""So many partitions of a log directory are written while no other directory is."""
+
 Begin = Callable[[], "tuple[Placed, Callable[[], None]] | None"]
 """What is to be written, if anything, and who is to be told when it was."""
 
@@ -46,7 +50,7 @@ class Writer:
     def __init__(self, runtime: Runtime, at_once_bytes: int = USUALLY_AT_ONCE_BYTES) -> None:
         self._runtime = runtime
         self._turns: dict[Path, deque[Begin]] = {}  # by log directory
-        self._writing: set[Path] = set()
+        self._writing: dict[Path, int] = {}  # by log directory: how many partitions
         self._slow_until_ms = 0
         self.clock_ns = runtime.clock_ns
         self.at_once_bytes = at_once_bytes
@@ -82,16 +86,27 @@ class Writer:
 
     def _start(self, directory: Path) -> None:
         turns = self._turns[directory]
-        while turns and directory not in self._writing and not self.stopped:
+        while turns and self._has_room(directory) and not self.stopped:
             begin, begun = turns.popleft(), None
-            self._writing.add(directory)  # what is told by `begin` may ask for another turn
+            # What is told by `begin` may ask for another turn.
+            self._writing[directory] = self._writing.get(directory, 0) + 1
             try:
                 begun = begin()
             finally:
                 if begun is None:
-                    self._writing.discard(directory)
+                    self._wrote(directory)
             if begun is not None:
                 self._write(directory, *begun)
+
+    def _has_room(self, directory: Path) -> bool:
+        """A disk that hangs takes one thread, or two where nothing else is written."""
+        writing = self._writing.get(directory, 0)
+        return not writing or (writing < AT_ONCE and len(self._writing) == 1)
+
+    def _wrote(self, directory: Path) -> None:
+        self._writing[directory] -= 1
+        if not self._writing[directory]:
+            del self._writing[directory]
 
     def _write(self, directory: Path, placed: Placed, done: Callable[[], None]) -> None:
         clock_ns = self.clock_ns
@@ -104,7 +119,7 @@ class Writer:
         def written(took_ns: int) -> None:
             if self.stopped:
                 return
-            self._writing.discard(directory)
+            self._wrote(directory)
             self.took(took_ns)
             try:
                 self._start(directory)  # the thread need not wait for what is told now

@@ -103,10 +103,13 @@ def test_what_is_refused_by_the_disk_is_refused_to_all_that_were_written_togethe
     first = plane.produce_request("t", large("a", base_sequence=0, **facts))
     plane.runtime.run_work()
     assert answered(first) == (0, 0)
-    lead = plane.produce_request("u", large())  # while this is written, the others wait, and are written together
+    plane.create("v")
+    # While these are written, the others wait, and are written together.
+    leads = [plane.produce_request(topic, large()) for topic in "uv"]
     waiting = [plane.produce_request("t", large(base_sequence=sequence, **facts)) for sequence in (1, 2)]
     plane.runtime.run_work()
-    assert answered(lead) == (0, 0)
+    plane.runtime.run_work()
+    assert [answered(lead) for lead in leads] == [(0, 0)] * 2
     with monkeypatch.context() as patch:
         patch.setattr(plane.partition("t").log.state.disk, "pwrite", refuse)
         plane.runtime.run_work()
@@ -443,6 +446,27 @@ def test_a_disk_that_hangs_holds_up_its_own_partitions_alone(plane: DataPlane) -
     plane.runtime.works.popleft()
     plane.runtime.run_work()
     assert answered(waiting) == (0, 0)
+
+
+def test_two_partitions_are_written_at_once_while_no_other_directory_is(plane: DataPlane) -> None:
+    """Where one processor fetches memory for one, another does for the other; and two of eight threads are not many."""
+    for name in "vw":
+        plane.create(name)
+    waiting = [plane.produce_request(name, large(name)) for name in "tuvw"]
+    assert len(plane.runtime.works) == 2
+    plane.runtime.run_work()
+    assert [answered(one) for one in waiting] == [(0, 0), None, None, None]
+    assert len(plane.runtime.works) == 2
+    other = plane.partition("t")
+    other.log.state.directory = other.log.state.directory.parent.parent / "other" / "t-0"
+    waiting.append(plane.produce_request("t", large("a")))
+    assert len(plane.runtime.works) == 3  # those that are on their way go on
+    plane.runtime.run_work()
+    plane.runtime.run_work()
+    assert [answered(one) for one in waiting] == [(0, 0), (0, 0), (0, 0), None, None]
+    assert len(plane.runtime.works) == 2  # one for each
+    plane.runtime.run_works()
+    assert [answered(one) for one in waiting] == [(0, 0)] * 4 + [(0, 1)]
 
 
 def test_a_disk_that_hangs_keeps_nothing_of_others_from_being_looked_into(plane: DataPlane) -> None:
