@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
     from broker.loop.runtime import Runtime
     from broker.partitions.partition import AppendInfo, Partition, Unchecked
+    from broker.partitions.validation import Prepared
     from broker.partitions.writer import Writer
-    from protocol.records.batch import BatchHeader
     from storage.log.placed import Placed
 
 AT_ONCE = 2
 """So many are looked into by threads side by side."""
 LOOKED_MAX = 2
-"""So many that were looked into may wait to be written to a log directory: each is there twice, as it came and as it is
-written.
+"""So many that were looked into may wait to be written to a log directory: each may be there twice, as it came and as
+it is written.
 """
 
 USUAL_BYTES = 64 << 20
@@ -48,8 +48,6 @@ _TOGETHER_BYTES = 1 << 20
 # What is looked into in one turn of the loop, of one partition: in bytes, as which its records count too.
 _TURN = 1 << 20
 _RECORD_EFFORT = 1_300
-
-Prepared = tuple[bytearray, "BatchHeader", int]
 
 log = get_logger(__name__)
 

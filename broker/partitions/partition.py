@@ -24,6 +24,7 @@ from broker.partitions.validation import CODEC, SHORT_DECOMPRESSED_BYTES, SURELY
 from broker.partitions.writer import SLOWLY_AT_ONCE_BYTES
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import StorageError
+from storage.reading.batches import Parted
 from storage.state.producer_checks import Duplicate, Refuse, check, check_epoch, check_marker, check_unsequenced
 from storage.state.producer_state import SEQUENCES
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from broker.partitions.marker import Marker
     from broker.partitions.settings import PartitionSettings
+    from broker.partitions.validation import Prepared
     from broker.partitions.writer import Writer
     from protocol.errors import KafkaError
     from protocol.records.batch import BatchHeader
@@ -318,7 +320,7 @@ class Partition:
 
     def append_prepared(
         self,
-        prepared: tuple[bytearray, BatchHeader, int],
+        prepared: Prepared,
         now_ms: int,
         guard: Verification | None = None,
         verify: bool = True,
@@ -328,7 +330,8 @@ class Partition:
         known = self._known(header, guard, verify)
         if known is not None:
             return known
-        return self.append(batch, log_append_time_ms, now_ms)
+        whole = batch.whole() if isinstance(batch, Parted) else batch
+        return self.append(whole, log_append_time_ms, now_ms)
 
     # -- what a worker thread writes -----------------------------------------------------------------------
 
@@ -339,7 +342,7 @@ class Partition:
 
     def place_prepared(
         self,
-        prepared: tuple[bytearray, BatchHeader, int],
+        prepared: Prepared,
         now_ms: int,
         guard: Verification | None = None,
         verify: bool = True,
@@ -363,7 +366,7 @@ class Partition:
     def place_behind(
         self,
         together: Together,
-        prepared: tuple[bytearray, BatchHeader, int],
+        prepared: Prepared,
         guard: Verification | None = None,
         verify: bool = True,
     ) -> bool:

@@ -26,6 +26,7 @@ from protocol.records.batch import (
 from protocol.records.batch_validation import walk_records
 from protocol.records.compression import decompress_uncopied
 from protocol.records.varint import decode_varint
+from storage.reading.batches import Parted
 from storage.state.log_config import INT64_MAX
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from broker.partitions.settings import PartitionSettings
     from protocol.records.batch import Record
+    from protocol.records.compression import Buffer
 
 _HEADER_BYTES = 61
 _CONTROL, _TRANSACTIONAL, _LOG_APPEND_TIME, CODEC = 0x20, 0x10, 0x08, 0x07
@@ -47,6 +49,16 @@ _SHORT_UNCOMPRESSED_BYTES = 2 * 1024 * 1024
 SHORT_DECOMPRESSED_BYTES = 512 * 1024
 """What `prepare` may decompress on the loop; a batch that turns out to hold more has to be looked into elsewhere."""
 
+_STAYS_BYTES = 65_536
+"""What is larger need not be copied."""
+_SURROUNDED_BYTES = 4_096
+"""So much may lie around it in the request, all of which stays in memory as long as the batch does."""
+_LONG_RECORD_BYTES = 4_096
+"""Where records are shorter, walking through them where they are costs more than a copy: each look at a byte of a
+`memoryview` does.
+"""
+
+Prepared = tuple["bytearray | Parted", "BatchHeader", int]
 Refusals = list[tuple[int, str]]
 
 
@@ -71,11 +83,11 @@ def prepare(
     version: int,
     where: str,
     limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
-) -> tuple[bytearray, BatchHeader, int]:
+) -> Prepared:
     """The batch that may be appended, its header, and the time stamped on it (ms, -1 when the producer's times stay).
 
-    `version` is that of the Produce request, `where` names the partition in messages. Copies `records` once. Pure, so
-    that any thread may call it.
+    `version` is that of the Produce request, `where` names the partition in messages. Copies `records` once, or not at
+    all where they may stay in the request. Pure, so that any thread may call it.
     Raises: KafkaError with the code to answer; a `RecordsRefused` may name records. DecompressedTooLarge beyond
     `limit_bytes`.
     """
@@ -90,9 +102,10 @@ def prepare(
     _check_shape(header, size, version, where)
     if size > settings.max_message_bytes:
         raise _too_large(size, settings, where)  # before it is copied: who refuses much must not hold it twice
-    batch = bytearray(records)
-    verify_crc(batch, header)
     codec = header.attributes & CODEC
+    stays = _may_stay(records, header, settings)
+    batch = records if stays else bytearray(records)
+    verify_crc(batch, header)
     count = header.record_count
     if count <= 0 or count != header.last_offset_delta + 1:
         raise RecordsRefused(
@@ -106,7 +119,7 @@ def prepare(
     if codec and settings.trusted:
         oldest = max_timestamp = header.max_timestamp
     else:
-        walked: bytes | bytearray = batch
+        walked = batch
         at = _HEADER_BYTES
         if codec:
             walked, at = decompress_uncopied(codec, memoryview(batch)[_HEADER_BYTES:], limit_bytes), 0
@@ -123,6 +136,10 @@ def prepare(
         oldest = max_timestamp = header.max_timestamp
     if not settings.log_append_time:
         _check_timestamps(batch, settings, now_ms, oldest, max_timestamp)
+    if stays and max_timestamp == header.max_timestamp and not header.attributes & _LOG_APPEND_TIME:
+        return Parted(bytearray(batch[:_HEADER_BYTES]), memoryview(batch)[_HEADER_BYTES:]), header, -1
+    if not isinstance(batch, bytearray):
+        batch = bytearray(batch)
     if recompress:
         batch = _recompress(batch, header, target, settings.compression_level)
         if len(batch) > settings.max_message_bytes:
@@ -134,6 +151,19 @@ def prepare(
         # Time look-ups believe the header; Kafka mends it too.
         stamp_create_time(batch, max_timestamp)
     return batch, header, -1
+
+
+def _may_stay(records: bytes | bytearray | memoryview, header: BatchHeader, settings: PartitionSettings) -> bool:
+    """Whether a batch need not be copied to be kept, if nothing but its header is written to."""
+    if len(records) <= _STAYS_BYTES or not isinstance(records, memoryview) or settings.log_append_time:
+        return False
+    frame, codec, target = records.obj, header.attributes & CODEC, settings.compression_codec
+    return (
+        type(frame) is bytes
+        and len(frame) - len(records) <= _SURROUNDED_BYTES
+        and target in (-1, codec)
+        and (codec != 0 or len(records) > _LONG_RECORD_BYTES * header.record_count)
+    )
 
 
 def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> None:
@@ -177,7 +207,7 @@ def _check_shape(header: BatchHeader, size: int, version: int, where: str) -> No
         )
 
 
-def _check_sizes(decompressed: bytes | bytearray, count: int, limit_bytes: int) -> None:
+def _check_sizes(decompressed: Buffer, count: int, limit_bytes: int) -> None:
     at = 0
     for _ in range(count):
         size, at = decode_varint(decompressed, at)
@@ -203,7 +233,7 @@ def _check_stamped(header: BatchHeader, settings: PartitionSettings) -> None:
         )
 
 
-def _check_timestamps(data: bytearray, settings: PartitionSettings, now_ms: int, oldest: int, newest: int) -> None:
+def _check_timestamps(data: Buffer, settings: PartitionSettings, now_ms: int, oldest: int, newest: int) -> None:
     lowest = now_ms - settings.timestamp_before_max_ms
     highest = min(now_ms + settings.timestamp_after_max_ms, INT64_MAX)  # a delta can lead beyond what fits a header
     # -1 is "no timestamp", which no limit applies to; it can hide others, so the records decide.
@@ -225,7 +255,7 @@ def _check_timestamps(data: bytearray, settings: PartitionSettings, now_ms: int,
         )
 
 
-def _keyless(data: bytearray, where: str) -> RecordsRefused:
+def _keyless(data: Buffer, where: str) -> RecordsRefused:
     def has_no_key(record: Record) -> str | None:
         return (
             f"Compacted topic cannot accept message without key in topic partition {where}."
@@ -240,7 +270,7 @@ def _keyless(data: bytearray, where: str) -> RecordsRefused:
     )
 
 
-def _failing(data: bytearray, why: Callable[[Record], str | None]) -> Refusals:
+def _failing(data: Buffer, why: Callable[[Record], str | None]) -> Refusals:
     found: Refusals = []
     for index, record in enumerate(iterate_records(data)):
         reason = why(record)

@@ -69,7 +69,7 @@ def validate_records(
     return RecordFacts(base + newest, header.base_offset + (newest_twice >> 1), base + oldest, first_keyless)
 
 
-def walk_records(data: bytes | bytearray, at: int, end: int, count: int) -> tuple[int, int, int, int]:
+def walk_records(data: Buffer, at: int, end: int, count: int) -> tuple[int, int, int, int]:
     """Walk `count` (above 0) records between two positions of `data`, not compressed, and say what they hold.
 
     The largest timestamp delta (ms), twice the index of the first record that has it, the smallest one, and the index
@@ -150,7 +150,7 @@ def walk_records(data: bytes | bytearray, at: int, end: int, count: int) -> tupl
     return newest, newest_twice, oldest, first_keyless
 
 
-def _check_headers(data: bytes | bytearray, at: int, record_end: int, expected: int) -> None:
+def _check_headers(data: Buffer, at: int, record_end: int, expected: int) -> None:
     """The headers of a record begin at `at`, and must end where the record does."""
     if at >= record_end:
         raise _misfit(expected)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from protocol.records.errors import CorruptBatch
+
+if TYPE_CHECKING:
+    from protocol.records.compression import Buffer
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -28,7 +33,7 @@ SMALL_VARINTS = tuple(encode_varint(value) for value in range(1024))
 """The zig-zag bytes of 0..1023: nearly every length and delta that the broker writes."""
 
 
-def decode_uvarint(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def decode_uvarint(data: Buffer, position: int) -> tuple[int, int]:
     """The value at `position` and the position after it. Raises: IndexError past the end; CorruptBatch over
     64 bits.
     """
@@ -44,7 +49,7 @@ def decode_uvarint(data: bytes | bytearray, position: int) -> tuple[int, int]:
             raise CorruptBatch("variable-length integer is longer than ten bytes")
 
 
-def decode_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
+def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
     """As `decode_uvarint`, zig-zag."""
     value, position = decode_uvarint(data, position)
     return (value >> 1) ^ -(value & 1), position

@@ -18,7 +18,7 @@ from protocol.records.batch import CONTROL
 from storage.errors import LogClosed, RecordListTooLarge, StorageError
 from storage.log.next_segment import NextSegment
 from storage.log.placed import MOST_BATCHES, Placed
-from storage.reading.batches import HEADER, OVERHEAD, STAMP
+from storage.reading.batches import HEADER, OVERHEAD, STAMP, Parted, head_of
 from storage.reading.folder import segment_path
 from storage.state.log_config import INT32_MAX, INT64_MAX
 from storage.state.producer_tracking import note_producer
@@ -126,12 +126,12 @@ class Appender:
         self._take(batch, header, base_offset, segment, leader_epoch, now_ms)
         return base_offset
 
-    def place(self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int = -1) -> Placed:
+    def place(self, batch: bytearray | memoryview | Parted, *, leader_epoch: int, now_ms: int = -1) -> Placed:
         """Give a batch its offset and its place, as `append` does; it is in the log when it was written and `finish`ed.
 
         Where it needs a new segment that is made when it is written. Raises: as `append`.
         """
-        header, state = _header(batch), self._state
+        header, state = _header(head_of(batch)), self._state
         size = header[1] + OVERHEAD
         self._make_ready(size)
         segment, following = state.active, None
@@ -143,9 +143,9 @@ class Appender:
         self._max_index_entries = PLACED
         return placed
 
-    def place_behind(self, placed: Placed, batch: bytearray | memoryview) -> bool:
+    def place_behind(self, placed: Placed, batch: bytearray | memoryview | Parted) -> bool:
         """Have `batch` written together with those that are placed, if it fits behind them in their segment."""
-        header = _header(batch)
+        header = _header(head_of(batch))
         timestamp = header[8]
         if (
             placed is not self._placed
@@ -162,8 +162,8 @@ class Appender:
         self._put(placed, batch, header)
         return True
 
-    def _put(self, placed: Placed, batch: bytearray | memoryview, header: tuple[Any, ...]) -> None:
-        _stamp(batch, 0, placed.next_offset, header[1], placed.leader_epoch)
+    def _put(self, placed: Placed, batch: bytearray | memoryview | Parted, header: tuple[Any, ...]) -> None:
+        _stamp(head_of(batch), 0, placed.next_offset, header[1], placed.leader_epoch)
         placed.add(batch, header)
 
     def finish(self, placed: Placed) -> None:
@@ -211,7 +211,13 @@ class Appender:
             placed.abandon()
 
     def _take(
-        self, batch: Buffer, header: tuple[Any, ...], base_offset: int, segment: Segment, leader_epoch: int, now_ms: int
+        self,
+        batch: Buffer | Parted,
+        header: tuple[Any, ...],
+        base_offset: int,
+        segment: Segment,
+        leader_epoch: int,
+        now_ms: int,
     ) -> None:
         """The batch is in the file, behind all others: it is in the log."""
         (_, length, _, _, _, attributes, delta, _, timestamp, producer_id, _, _, _) = header
@@ -225,7 +231,8 @@ class Appender:
         if leader_epoch != self._latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
         if producer_id >= 0:
-            aborted = note_producer(state.producers, header, base_offset, batch if attributes & CONTROL else b"")
+            marker = batch if attributes & CONTROL and not isinstance(batch, Parted) else b""
+            aborted = note_producer(state.producers, header, base_offset, marker)
             if aborted is not None:
                 segment.aborted.append(aborted)
         state.tail.add(base_offset, batch, next_offset, position)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, ca
 from protocol.records.batch import DECOMPRESSED_LIMIT_BYTES, HEADER_BYTES, open_records
 from protocol.records.errors import DecompressedTooLarge
 from storage.errors import OffsetOutOfRange, StorageError
-from storage.reading.batches import HEADER, OVERHEAD
+from storage.reading.batches import HEADER, OVERHEAD, head_of
 from storage.reading.transaction_index import AbortedTransaction, overlapping
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def timestamp_at(log: LogState, offset: int) -> int:
         raise OffsetOutOfRange(offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
     in_memory = log.tail.batches.get(offset)
     if in_memory is not None:
-        return _reckoned(HEADER.unpack_from(in_memory[0]), offset)
+        return _reckoned(HEADER.unpack_from(head_of(in_memory[0])), offset)
     for segment in log.segments[log.segment_index(offset) :]:
         position = segment.find(offset)
         if position < segment.size_bytes:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from storage.log.log_lookup import Search
     from storage.log.placed import Placed
     from storage.log.retention import DeletedSegment
+    from storage.reading.batches import Parted
     from storage.reading.transaction_index import AbortedTransaction
     from storage.state.leader_epochs import LeaderEpochs
     from storage.state.log_config import LogConfig
@@ -194,14 +195,14 @@ class PartitionLog:
 
     # -- appending what another thread writes --------------------------------------------------------------
 
-    def place(self, batch: bytearray | memoryview, *, leader_epoch: int, now_ms: int = -1) -> Placed:
+    def place(self, batch: bytearray | memoryview | Parted, *, leader_epoch: int, now_ms: int = -1) -> Placed:
         """The first half of `append`: the batch has its offset, and is to be written by `placed.write()` in any thread.
 
         Nobody sees it before `finish`. Raises: as `append`.
         """
         return self._appender.place(batch, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def place_behind(self, placed: Placed, batch: bytearray | memoryview) -> bool:
+    def place_behind(self, placed: Placed, batch: bytearray | memoryview | Parted) -> bool:
         """Have `batch` written together with those that are placed; False when it has to wait for the next time."""
         return self._appender.place_behind(placed, batch)
 

@@ -13,16 +13,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import unraised
-from storage.reading.batches import OVERHEAD
+from storage.reading.batches import OVERHEAD, pieces_of
 
 if TYPE_CHECKING:
     from storage.errors import StorageError
     from storage.files import Buffer
     from storage.log.next_segment import NextSegment
+    from storage.reading.batches import Parted
     from storage.state.segment import Segment
 
 MOST_BATCHES = 256
-"""Of one call; the system takes 1,024 buffers."""
+"""Of one call; the system takes 1,024 buffers, and a batch is two at most."""
 
 
 class Placed:
@@ -50,7 +51,7 @@ class Placed:
     def __init__(
         self, segment: Segment, base_offset: int, leader_epoch: int, now_ms: int, following: NextSegment | None = None
     ) -> None:
-        self.batches: list[tuple[Buffer, tuple[Any, ...], int]] = []
+        self.batches: list[tuple[Buffer | Parted, tuple[Any, ...], int]] = []
         self.segment = segment
         self.following = following
         """The segment, where it is still to be made."""
@@ -67,7 +68,7 @@ class Placed:
         """Why the batches are not in the log, once the owner's thread knows."""
         self._lock = Lock()
 
-    def add(self, batch: Buffer, header: tuple[Any, ...]) -> None:
+    def add(self, batch: Buffer | Parted, header: tuple[Any, ...]) -> None:
         """Another batch, behind the others. Before the write."""
         self.batches.append((batch, header, self.next_offset))
         self.next_offset += header[6] + 1
@@ -83,7 +84,7 @@ class Placed:
             try:
                 if self.following is not None:
                     self.following.make()
-                self.segment.file.write_all([batch for batch, _, _ in self.batches], self.position)
+                self.segment.file.write_all(pieces_of([batch for batch, _, _ in self.batches]), self.position)
             except Exception as error:  # whatever it is: half of it may be in the file
                 self.refused = unraised(error)
             self.is_over = True

@@ -7,10 +7,14 @@ they unpack plain tuples; `HEADER` yields the fields in the order of `BatchHeade
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaError
 from protocol.records.batch import LENGTH_BYTES, iterate_records
 from storage.files import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 STEP = struct.Struct(">qi11xi")  # base_offset, length, last_offset_delta
@@ -21,6 +25,41 @@ _MARKER_KEY = struct.Struct(">hh")  # version, type
 _MARKER_VALUE = struct.Struct(">hi")  # version, coordinator epoch
 ABORT = 0
 COMMIT = 1
+
+
+class Parted:
+    """A large batch whose records stay where they came in, in bytes that nobody changes: `head`, the 61 bytes of its
+    header, is a copy and may be stamped, `body` is the rest.
+    """
+
+    __slots__ = ("body", "head")
+
+    def __init__(self, head: bytearray, body: memoryview) -> None:
+        self.head = head
+        self.body = body
+
+    def __len__(self) -> int:
+        return len(self.head) + len(self.body)
+
+    def whole(self) -> bytearray:
+        """A copy, in one piece."""
+        return self.head + self.body
+
+
+def head_of(batch: Buffer | Parted) -> Buffer:
+    """What begins with its header."""
+    return batch.head if isinstance(batch, Parted) else batch
+
+
+def pieces_of(batches: Iterable[Buffer | Parted]) -> list[Buffer]:
+    """What is to be written or sent, in order."""
+    pieces: list[Buffer] = []
+    for batch in batches:
+        if isinstance(batch, Parted):
+            pieces += batch.head, batch.body
+        else:
+            pieces.append(batch)
+    return pieces
 
 
 def read_marker(batch: Buffer) -> tuple[bool, int] | None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 
 from storage.files import Buffer
+from storage.reading.batches import Parted
 
 # One batch as it was appended: its bytes, the offset after it, its position in its segment's file (bytes).
-TailBatch = tuple[Buffer, int, int]
+TailBatch = tuple[Buffer | Parted, int, int]
 
 
 class TailBudget:
@@ -41,7 +42,7 @@ class Tail:
         self.batches: OrderedDict[int, TailBatch] = OrderedDict()
         self.budget = budget
 
-    def add(self, base_offset: int, buffer: Buffer, next_offset: int, position: int) -> None:
+    def add(self, base_offset: int, buffer: Buffer | Parted, next_offset: int, position: int) -> None:
         """Remember a batch that was just appended."""
         self.batches[base_offset] = (buffer, next_offset, position)
         budget = self.budget
@@ -74,5 +75,5 @@ class NoTail(Tail):
 
     __slots__ = ()
 
-    def add(self, base_offset: int, buffer: Buffer, next_offset: int, position: int) -> None:
+    def add(self, base_offset: int, buffer: Buffer | Parted, next_offset: int, position: int) -> None:
         """Let it go."""

@@ -9,6 +9,7 @@ from typing import Any
 from protocol.records.batch import Record, encode_batch, iterate_records, read_header
 from storage.clean.cleaner import clean
 from storage.log.partition_log import PartitionLog
+from storage.reading.batches import Parted
 from storage.state.log_config import LogConfig
 
 SMALL = LogConfig(segment_bytes=2_000, index_interval_bytes=200)
@@ -25,6 +26,11 @@ def batch(count: int = 3, *, timestamp: int = 1_000, value_bytes: int = 40, **fi
 def keyed(*pairs: tuple[bytes, bytes | None], timestamp: int = 1_000, **fields: Any) -> bytearray:
     """One batch of these keys and values, all at `timestamp` (ms)."""
     return encode_batch([Record(at, timestamp, key, value) for at, (key, value) in enumerate(pairs)], **fields)
+
+
+def parted(made: bytearray) -> Parted:
+    """As a large one is that stays where it came in."""
+    return Parted(made[:61], memoryview(bytes(made))[61:])
 
 
 def marker(producer_id: int, epoch: int, *, abort: bool, timestamp: int = 1_000) -> bytearray:

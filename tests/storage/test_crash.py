@@ -18,9 +18,10 @@ from storage.errors import StorageError
 from storage.files import Disk
 from storage.log import next_segment
 from storage.log.partition_log import PartitionLog
+from storage.reading.batches import Parted
 from storage.reading.checkpoints import read_offsets, write_offsets
 from storage.state.log_config import LogConfig
-from tests.storage.logs import batch, keyed, opened, pairs
+from tests.storage.logs import batch, keyed, opened, pairs, parted
 
 TINY = LogConfig(segment_bytes=700, index_interval_bytes=100, compact=True)
 CHANGES = ("open", "pwrite", "ftruncate", "fsync", "fdatasync", "rename", "unlink")
@@ -77,7 +78,7 @@ def append(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
     return log.append(made, leader_epoch=leader_epoch)
 
 
-def append_in_two(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
+def append_in_two(log: PartitionLog, made: bytearray | Parted, leader_epoch: int) -> int:
     """As when another thread writes."""
     placed = log.place(made, leader_epoch=leader_epoch)
     placed.write()
@@ -85,7 +86,12 @@ def append_in_two(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
     return placed.batches[0][2]
 
 
-either = pytest.mark.parametrize("append", [append, append_in_two])
+def append_where_it_came(log: PartitionLog, made: bytearray, leader_epoch: int) -> int:
+    """And when its records stay where they are: two buffers, of which the first may be all that is written."""
+    return append_in_two(log, parted(made), leader_epoch)
+
+
+either = pytest.mark.parametrize("append", [append, append_in_two, append_where_it_came])
 
 
 def life(directory: Path, disk: Disk, acknowledged: list[int], append: Append = append) -> None:

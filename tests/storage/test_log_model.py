@@ -14,9 +14,10 @@ from protocol.records.batch import Record, encode_batch
 from storage.errors import OffsetOutOfRange
 from storage.log.partition_log import PartitionLog
 from storage.log.placed import Placed
+from storage.reading.batches import Parted
 from storage.state.log_config import LogConfig
 from storage.state.tail import TailBudget
-from tests.storage.logs import pairs, records_in
+from tests.storage.logs import pairs, parted, records_in
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150)
 
@@ -62,9 +63,18 @@ class LogMachine(RuleBasedStateMachine):
         self.batches.append((self.end, self.end + len(times)))
         self.end += len(times)
 
-    @rule(times=st.lists(st.integers(0, 300), min_size=1, max_size=4), size=st.integers(0, 120), behind=st.booleans())
-    def place(self, times: list[int], size: int, behind: bool) -> None:
-        made = encode_batch([Record(at, time, None, bytes([at]) * size) for at, time in enumerate(times)])
+    @rule(
+        times=st.lists(st.integers(0, 300), min_size=1, max_size=4),
+        size=st.integers(0, 120),
+        behind=st.booleans(),
+        stays=st.booleans(),
+    )
+    def place(self, times: list[int], size: int, behind: bool, stays: bool) -> None:
+        made: bytearray | Parted = encode_batch(
+            [Record(at, time, None, bytes([at]) * size) for at, time in enumerate(times)]
+        )
+        if stays:
+            made = parted(made)
         if not behind or self.placed is None or self.placed.is_over:
             self.settled()
             self.placed = self.log.place(made, leader_epoch=0)

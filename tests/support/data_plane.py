@@ -39,6 +39,11 @@ def batch(*values: bytes | None, key: bytes | None = b"k", timestamp: int = NOW_
     return bytes(encode_batch(records, **facts))
 
 
+def in_a_frame(records: bytes | None) -> memoryview | None:
+    """As a connection gives it: a part of what came."""
+    return None if records is None else memoryview(bytes(100) + records)[100:]
+
+
 def marker(producer_id: int, epoch: int = 0, *, commit: bool, coordinator_epoch: int = 0) -> bytearray:
     """A transaction marker, as a coordinator would have it written."""
     key = b"\0\0\0\1" if commit else b"\0\0\0\0"
@@ -186,7 +191,7 @@ class DataPlane:
                     name=name,
                     topic_id=facts.pop("topic_id", bytes(16)),
                     partition_data=[
-                        produce_api.PartitionProduceData(index=at, records=records)
+                        produce_api.PartitionProduceData(index=at, records=in_a_frame(records))
                         for at, records in enumerate(batches)
                     ],
                 )
