@@ -1,7 +1,7 @@
 """Group commit: one fsync serves every append before it, while the next one collects.
 
-Partitions ask during a turn; at its end those that are not being flushed go to a worker thread together. At most
-`ROUNDS` threads are busy with this, so that a slow file does not hold up all the others.
+Partitions ask during a turn; at its end those that are not being flushed go to a worker thread together, `AT_ONCE` at
+most. At most `ROUNDS` threads are busy with this, so that a slow file does not hold up all the others.
 
 Source: Kafka's UnifiedLog.flush; the sharing of one fsync is ours (D4).
 """
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from storage.state.flush import FlushTicket
 
 ROUNDS = 3
+AT_ONCE = 100
+"""Of one round: to begin with thousands, and to end with them, would hold the loop for tens of milliseconds."""
 
 log = get_logger(__name__)
 
@@ -63,7 +65,12 @@ class Flusher:
         if self._rounds >= ROUNDS or self._stopped:
             return
         busy = self._busy
-        ready = [partition for partition in self._wanted if partition not in busy]
+        ready: list[Partition] = []
+        for partition in self._wanted:
+            if partition not in busy:
+                ready.append(partition)
+                if len(ready) == AT_ONCE:
+                    break
         work: list[tuple[Partition, PartitionLog, FlushTicket]] = []
         for partition in ready:
             del self._wanted[partition]
@@ -73,10 +80,13 @@ class Flusher:
                 work.append((partition, partition.log, partition.log.begin_flush()))
             except Exception as error:
                 partition.fail(error)
+        self._rounds += bool(work)
+        if len(ready) == AT_ONCE and self._rounds < ROUNDS:
+            self._scheduled = True
+            self._runtime.next_turn(self._start)
         if not work:
             return
         busy.update(partition for partition, _, _ in work)
-        self._rounds += 1
 
         def sync() -> tuple[list[Exception | None], int]:
             began_ns = perf_counter_ns()

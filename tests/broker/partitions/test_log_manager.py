@@ -12,6 +12,7 @@ from broker.catalogue.topics_image import Topic
 from broker.config.settings import Settings
 from broker.loop.worker import WorkerDied
 from broker.partitions import PartitionLoading, log_manager
+from broker.partitions.flusher import AT_ONCE
 from broker.partitions.log_manager import LogManager
 from storage.clean.swap import Swap
 from storage.errors import StorageError
@@ -68,6 +69,23 @@ def test_what_is_appended_is_fsynced_within_the_interval(kept: Kept) -> None:
     assert kept.plane.partition("t").log.recovery_point == 0
     kept.runtime.advance(2_000)
     assert kept.plane.partition("t").log.recovery_point == 1
+
+
+def test_many_are_fsynced_some_hundred_at_a_time(tmp_path: Path) -> None:
+    """In three threads at most; beginning and ending with all of them at once would hold the loop."""
+    kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
+    plane = kept.plane
+    plane.create("t", 4 * AT_ONCE + 1)
+    for index in range(4 * AT_ONCE + 1):
+        plane.partitions.flusher.request(plane.partition("t", index))
+    begun = []
+    while plane.runtime.works or not plane.runtime.idle:
+        plane.runtime.turn()
+        begun.append(len(plane.runtime.works))
+        plane.runtime.run_work()
+    assert begun == [3, 3, 3, 2, 1]
+    assert plane.partitions.flusher.idle
+    assert plane.partitions.flusher.flushes == 4 * AT_ONCE + 1
 
 
 def test_a_topic_may_have_an_interval_of_its_own(kept: Kept) -> None:
