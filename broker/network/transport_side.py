@@ -6,6 +6,7 @@ too much of this peer's is unanswered or unread, or memory is short for all.
 
 from __future__ import annotations
 
+from mmap import mmap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class TransportSide:
             return
         for piece in buffers:
             self.out_bytes += len(piece)
-            if type(piece) is memoryview:
+            if type(piece) is memoryview and type(piece.obj) is mmap:
                 self._view_bytes += len(piece)
 
     def write(self) -> None:

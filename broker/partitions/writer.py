@@ -35,7 +35,7 @@ SLOW_NS = 5_000_000
 
 SLOW_FOR_MS = 10_000
 
-AT_ONCE = 2
+WRITES_AT_ONCE = 2
 """So many partitions of a log directory are written while no other directory is."""
 
 Begin = Callable[[], "tuple[Placed, Callable[[], None]] | None"]
@@ -101,7 +101,7 @@ class Writer:
     def _has_room(self, directory: Path) -> bool:
         """A disk that hangs takes one thread, or two where nothing else is written."""
         writing = self._writing.get(directory, 0)
-        return not writing or (writing < AT_ONCE and len(self._writing) == 1)
+        return not writing or (writing < WRITES_AT_ONCE and len(self._writing) == 1)
 
     def _wrote(self, directory: Path) -> None:
         self._writing[directory] -= 1

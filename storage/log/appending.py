@@ -231,8 +231,10 @@ class Appender:
         if leader_epoch != self._latest_epoch:
             self._note_epoch(leader_epoch, base_offset)
         if producer_id >= 0:
-            marker = batch if attributes & CONTROL and not isinstance(batch, Parted) else b""
-            aborted = note_producer(state.producers, header, base_offset, marker)
+            whole: Buffer = b""  # of which a marker is read
+            if attributes & CONTROL:
+                whole = batch.whole() if isinstance(batch, Parted) else batch
+            aborted = note_producer(state.producers, header, base_offset, whole)
             if aborted is not None:
                 segment.aborted.append(aborted)
         state.tail.add(base_offset, batch, next_offset, position)

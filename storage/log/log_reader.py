@@ -78,12 +78,12 @@ def _read_tail(log: LogState, offset: int, max_bytes: int, upper: int, min_one_b
         size = len(buffer)
         if following > upper or (total + size > max_bytes and (buffers or not min_one_batch)):
             return ReadResult(buffers, total, offset)
-        if len(buffers) >= MAX_BUFFERS:
-            return None
         if isinstance(buffer, Parted):
             buffers += buffer.head, buffer.body
         else:
             buffers.append(buffer)
+        if len(buffers) > MAX_BUFFERS:
+            return None
         total += size
         offset = following
         if offset >= upper:

@@ -96,12 +96,3 @@ class FlushTicket:
             self.error = StorageError("cannot flush", self.what, error)
             raise self.error.afresh() from error
         self.synced = True
-
-    def let_go(self) -> None:
-        """Hold no file any more; in any thread, after `finish_flush`.
-
-        Where a file was deleted meanwhile and nobody else has it, the system takes its memory back now, some 20 ms for
-        each 100 MB.
-        """
-        self.closed.clear()
-        self.active = None

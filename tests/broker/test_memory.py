@@ -325,6 +325,34 @@ def test_readers_who_never_read_are_given_no_more_than_the_bound(tmp_path: Path)
     assert private < 256 * MB, f"{private / MB:.0f} MB"
 
 
+@pytest.mark.slow
+def test_what_is_new_and_not_read_is_held_within_the_bound(tmp_path: Path) -> None:
+    """Each of sixty readers asks for the newest 7 MB: they are sent out of the requests that brought them."""
+    settings = {"kohort.memory.max.bytes": 256 * MB, "kohort.log.level": "warn"}
+    with Kohort(tmp_path, settings) as broker, contextlib.ExitStack() as deaf:
+        with Wire(broker.address) as wire:
+            wire.create_topic("t", 1, max_message_bytes=str(2 * MB))
+        wire = deaf.enter_context(Wire(broker.address, timeout_s=5))
+        offset = 0
+        for number in range(60):
+            records = bytes(
+                encode_batch([Record(0, 1_700_000_000_000, b"k", random.Random(number).randbytes(MB - 1_000))])
+            )
+            try:
+                for _ in range(7):
+                    assert error_of(wire.call(produce(records), 9)) == 0
+            except TimeoutError:
+                break  # it is not read any more, since memory is short
+            partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50 * MB)
+            topics = [FetchTopic(topic="t", partitions=[partition])]
+            peer = deaf.enter_context(Wire(broker.address))
+            peer.send(FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=50 * MB, topics=topics), 4)
+            is_ready(peer.socket, 2)
+            offset += 7
+        private = psutil.Process(broker.pid).memory_full_info().uss
+    assert private < 256 * MB, f"{private / MB:.0f} MB"
+
+
 def test_a_bound_that_leaves_nothing_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(BrokerDiedError, match=r"kohort\.memory\.max\.bytes=1000 is too little"):
         Kohort(tmp_path, {"kohort.memory.max.bytes": 1000}).start()

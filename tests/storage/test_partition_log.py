@@ -13,7 +13,7 @@ from storage.errors import LogClosed, OffsetOutOfRange, RecordListTooLarge
 from storage.files import Disk
 from storage.log.partition_log import PartitionLog
 from storage.state.log_config import LogConfig
-from tests.storage.logs import SMALL, batch, marker, opened, records_in, transactional
+from tests.storage.logs import SMALL, batch, marker, opened, parted, records_in, transactional
 
 
 def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20, **options: Any) -> list[int]:
@@ -187,3 +187,14 @@ def test_a_log_that_is_cut_where_it_ends_or_before_knows_its_latest_time_when_it
 
     kept = {1: None, 3: (9, 2), 5: (10, 4)}[offset]
     assert (latest and (latest.timestamp, latest.offset)) == kept
+
+
+def test_a_marker_ends_its_transaction_in_whatever_pieces_it_comes(tmp_path: Path) -> None:
+    """No client may send one, so none stays where it came in today."""
+    log = opened(tmp_path)
+    log.append(transactional(7, 0, (b"k", b"v")), leader_epoch=0)
+    placed = log.place(parted(marker(7, 0, abort=True)), leader_epoch=0)
+    placed.write()
+    log.finish(placed)
+    assert log.state.first_unstable_offset is None
+    assert [aborted.producer_id for aborted in log.aborted_transactions(0, 2)] == [7]

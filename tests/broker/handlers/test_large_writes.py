@@ -462,6 +462,7 @@ def test_two_partitions_are_written_at_once_while_no_other_directory_is(plane: D
     waiting.append(plane.produce_request("t", large("a")))
     assert len(plane.runtime.works) == 3  # those that are on their way go on
     plane.runtime.run_work()
+    assert len(plane.runtime.works) == 2  # and none takes the place of the one that has ended
     plane.runtime.run_work()
     assert [answered(one) for one in waiting] == [(0, 0), (0, 0), (0, 0), None, None]
     assert len(plane.runtime.works) == 2  # one for each

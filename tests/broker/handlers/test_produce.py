@@ -476,7 +476,7 @@ def test_a_failed_fsync_is_a_storage_error_and_the_log_is_loaded_anew(
     recovered: list[Any] = []
     plane.partitions.on_recovered.append(recovered.append)
     plane.runtime.advance(1_000)
-    plane.runtime.run_work()
+    plane.runtime.run_works()
     assert recovered == [partition]
     assert plane.partitions.not_ready is None
     assert plane.fetch("t", 0)[0].values == [b"good"]

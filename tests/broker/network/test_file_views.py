@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.handlers.context import RequestContext
 from broker.handlers.fetch import fetch
+from broker.network.transport_side import TransportSide
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from storage.errors import StorageError
 from tests.storage.logs import batch as log_batch
@@ -63,6 +66,41 @@ def test_pages_that_cannot_be_read_end_one_connection(tmp_path: Path, size: int)
         check=False,
     )
     assert (ended.returncode, ended.stdout.strip()) == (0, "[Errno 14] Bad address"), ended.stderr
+
+
+class _Deaf:
+    """A transport whose peer reads nothing."""
+
+    def __init__(self) -> None:
+        self.unread_bytes = 0
+
+    def set_write_buffer_limits(self, **_: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def writelines(self, pieces: list[Any]) -> None:
+        self.unread_bytes += sum(map(len, pieces))
+
+    def pause_reading(self) -> None:
+        pass
+
+
+def test_views_of_files_are_not_our_memory_and_views_of_requests_are(tmp_path: Path) -> None:
+    """A large batch that stays in its request is sent out of it, for as long as the reader takes."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    with path.open("rb") as file:
+        of_a_file = memoryview(mmap.mmap(file.fileno(), 100_000, access=mmap.ACCESS_READ))[100:]
+    for view, own_bytes in ((of_a_file, 8), (memoryview(bytes(100_000))[100:], 99_908)):
+        owner: Any = SimpleNamespace(tick=0)
+        side, transport = TransportSide(owner), _Deaf()
+        side.made(transport, 1 << 20)
+        side.put([b"head", view, b"tail"])
+        side.write()
+        side.left_unread()
+        assert side.unsent_bytes == own_bytes
 
 
 @pytest.mark.parametrize(("is_encrypted", "kind"), [(False, memoryview), (True, bytes)])

@@ -14,7 +14,7 @@ from protocol.records.batch_header import write_crc
 from storage.log.log_reader import MAX_BUFFERS
 from storage.reading.batches import Parted
 from tests.storage.logs import all_bytes
-from tests.support.data_plane import NOW_MS, DataPlane, in_a_frame
+from tests.support.data_plane import NOW_MS, DataPlane, batch, in_a_frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,15 +71,29 @@ def test_times_are_looked_up_in_it(plane: DataPlane) -> None:
     plane.create("t")
     plane.produce("t", large(count=3))
     assert plane.list_offset("t", NOW_MS + 1).offset == 1
-    assert plane.partition("t").log.timestamp_at(2) == NOW_MS + 2
+    kept = plane.partition("t").log
+    assert kept.timestamp_at(0) == NOW_MS
+    assert kept.timestamp_at(2) == NOW_MS + 2
 
 
-def test_so_many_pieces_are_sent_from_memory_and_no_more(plane: DataPlane) -> None:
+@pytest.mark.parametrize("small", [0, 1])
+def test_so_many_pieces_are_sent_from_memory_and_no_more(plane: DataPlane, small: int) -> None:
     plane.create("t")
-    for _ in range(MAX_BUFFERS // 2 + 1):
+    for _ in range(small):
+        plane.produce("t", batch(b"a"))
+    for _ in range(MAX_BUFFERS // 2 + 1 - small):
         plane.produce("t", large())
-    assert len(plane.partition("t").log.read(0, 1 << 30).buffers) == 1  # of the file
-    assert len(plane.partition("t").log.read(1, 1 << 30).buffers) == MAX_BUFFERS
+    kept = plane.partition("t").log
+    assert [len(kept.read(offset, 1 << 30).buffers) for offset in (0, 1)] == [1, MAX_BUFFERS]  # the file is one
+
+
+def test_while_a_log_is_handed_over_the_loop_writes_it_in_one_piece(plane: DataPlane) -> None:
+    plane.create("t")
+    partition = plane.partition("t")
+    partition.held = partition.log
+    sent = large()
+    assert plane.produce("t", sent).base_offset == 0
+    assert all_bytes(partition.log)[61:] == sent[61:]
 
 
 COPIED: dict[str, tuple[dict[str, str], Any]] = {
@@ -89,15 +103,15 @@ COPIED: dict[str, tuple[dict[str, str], Any]] = {
     "compressed anew": ({"compression_type": "zstd"}, lambda: in_a_frame(large())),
     "one of many": ({}, lambda: memoryview(bytes(5_000) + large())[5_000:]),
     "in what may change": ({}, lambda: memoryview(bytearray(large()))),
-    "whose header is mended": ({}, lambda: in_a_frame(_wrong_time(large()))),
+    "whose header is mended": ({}, lambda: in_a_frame(_wrong(large(), at=35, to=(NOW_MS + 5).to_bytes(8, "big")))),
+    "that calls its time the broker's": ({}, lambda: in_a_frame(_wrong(large(), at=22, to=bytes([8])))),
 }
 
 
-def _wrong_time(sent: bytes) -> bytes:
-    """The header says a later time than its records."""
+def _wrong(sent: bytes, *, at: int, to: bytes) -> bytes:
+    """The header says what the records do not."""
     made = bytearray(sent)
-    made[35:43] = (NOW_MS + 5).to_bytes(8, "big")
-
+    made[at : at + len(to)] = to
     write_crc(made)
     return bytes(made)
 

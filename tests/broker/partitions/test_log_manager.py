@@ -12,7 +12,7 @@ from broker.catalogue.topics_image import Topic
 from broker.config.settings import Settings
 from broker.loop.worker import WorkerDied
 from broker.partitions import PartitionLoading, log_manager
-from broker.partitions.flusher import AT_ONCE
+from broker.partitions.flusher import LOGS_AT_ONCE
 from broker.partitions.log_manager import LogManager
 from storage.clean.swap import Swap
 from storage.errors import StorageError
@@ -24,6 +24,7 @@ from tests.support.data_plane import NOW_MS, DataPlane, batch
 from tests.support.virtual_runtime import VirtualRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -75,8 +76,8 @@ def test_many_are_fsynced_some_hundred_at_a_time(tmp_path: Path) -> None:
     """In three threads at most; beginning and ending with all of them at once would hold the loop."""
     kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
     plane = kept.plane
-    plane.create("t", 4 * AT_ONCE + 1)
-    for index in range(4 * AT_ONCE + 1):
+    plane.create("t", 4 * LOGS_AT_ONCE + 1)
+    for index in range(4 * LOGS_AT_ONCE + 1):
         plane.partitions.flusher.request(plane.partition("t", index))
     begun = []
     while plane.runtime.works or not plane.runtime.idle:
@@ -85,7 +86,7 @@ def test_many_are_fsynced_some_hundred_at_a_time(tmp_path: Path) -> None:
         plane.runtime.run_work()
     assert begun == [3, 3, 3, 2, 1]
     assert plane.partitions.flusher.idle
-    assert plane.partitions.flusher.flushes == 4 * AT_ONCE + 1
+    assert plane.partitions.flusher.flushes == 4 * LOGS_AT_ONCE + 1
 
 
 def test_a_topic_may_have_an_interval_of_its_own(kept: Kept) -> None:
@@ -149,31 +150,64 @@ def test_old_segments_go_and_a_reader_below_is_woken(tmp_path: Path) -> None:
     assert not list((tmp_path / "data" / "t-0").glob("*.deleted"))
 
 
-def test_a_file_that_is_deleted_while_it_is_flushed_is_closed_by_a_worker(tmp_path: Path) -> None:
+def _retain_rolled(plane: DataPlane) -> None:
+    plane.partition("t").log.apply_retention(NOW_MS, 2)
+
+
+def _roll_and_retain(plane: DataPlane) -> None:
+    log = plane.partition("t").log
+    log.roll()
+    plane.produce("t", batch(b"b"))
+    log.apply_retention(NOW_MS, 1)
+
+
+def _delete_records(plane: DataPlane) -> None:
+    partition = plane.partition("t")
+    partition.delete_records_before(partition.high_watermark)
+    partition.log.apply_retention(NOW_MS, partition.log_end_offset)
+    plane.produce("t", batch(b"b"))
+
+
+def _delete_topic(plane: DataPlane) -> None:
+    plane.delete("t")
+
+
+@pytest.mark.parametrize(
+    ("rolled", "change", "gone"),
+    [
+        (2, _retain_rolled, 2),
+        (0, _roll_and_retain, 1),
+        (0, _delete_records, 1),
+        (0, _delete_topic, 1),
+        (2, _delete_topic, 3),
+    ],
+)
+def test_a_file_that_is_deleted_while_it_is_flushed_is_closed_by_a_worker(
+    tmp_path: Path, rolled: int, change: Callable[[DataPlane], None], gone: int
+) -> None:
     """The system takes its memory back then: 200 ms for a gigabyte, in which nobody would be answered."""
     kept = Kept(tmp_path / "data", VirtualRuntime(NOW_MS, eager_workers=False))
-    kept.plane.create("t", segment_bytes="1048576", retention_bytes="0", file_delete_delay_ms="0")
-    partition = kept.plane.partition("t")
-    for _ in range(2):
-        partition.produce(batch(b"a"), NOW_MS, 9)
-        partition.log.roll()
-    partition.produce(batch(b"a"), NOW_MS, 9)
-    closed_by: list[int] = []
-
-    def works() -> int:
-        return len(kept.runtime.works)
-
-    files = [weakref.ref(segment.file, lambda _: closed_by.append(works())) for segment in partition.log.segments]
-    kept.plane.partitions.flusher.request(partition)
+    plane, works = kept.plane, kept.runtime.works
+    plane.create("t", segment_bytes="1048576", retention_bytes="0", file_delete_delay_ms="0")
+    for _ in range(rolled):
+        plane.produce("t", batch(b"a"))
+        plane.partition("t").log.roll()
+    plane.produce("t", batch(b"a"))
+    closed_in: list[str] = []
+    now = "the change"
+    files = [
+        weakref.ref(segment.file, lambda _: closed_in.append(now)) for segment in plane.partition("t").log.segments
+    ]
+    plane.partitions.flusher.request(plane.partition("t"))
     kept.runtime.turn()
-    assert works() == 1
-    assert len(partition.log.apply_retention(NOW_MS, 2)) == 2
+    change(plane)
+    assert len(works) == 1
+    now = "the flush"
     kept.runtime.run_work()
-    assert works() == 1
-    assert closed_by == []
-    kept.runtime.works.popleft()()
-    assert closed_by == [0, 0]
-    assert files[2]() is not None
+    now = "a work of its own"
+    works.popleft()()
+    assert closed_in == ["a work of its own"] * gone
+    assert sum(file() is None for file in files) == gone
 
 
 def test_records_go_by_age(tmp_path: Path) -> None:
