@@ -62,6 +62,11 @@ def arguments(description: str) -> argparse.ArgumentParser:
         help="have a loop at idle priority on each core: a virtual processor that halts takes longer to wake than a "
         "lone request",
     )  # fmt: skip
+    parser.add_argument(
+        "--one-core", action="store_true",
+        help="the load generator and the brokers share one core: what a lone request costs where nobody is woken "
+        "elsewhere",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, help="append the rows to this file, one JSON object a line")
     return parser
 
@@ -117,10 +122,13 @@ def brokers(
     with tempfile.TemporaryDirectory(prefix="kohort-bench-") as folder, contextlib.ExitStack() as stack:
         if options.awake:
             stack.enter_context(_awake())
-        yield [
+        running = [
             stack.enter_context(kind(Path(folder) / kind.name, {**SETTINGS, **settings}))
             for kind in kinds(options, among)
         ]
+        if options.one_core:
+            stack.enter_context(_on_one_core(running))
+        yield running
 
 
 @contextlib.contextmanager
@@ -133,6 +141,22 @@ def _awake() -> Iterator[None]:
         for loop in loops:
             loop.kill()
             loop.wait()
+
+
+@contextlib.contextmanager
+def _on_one_core(running: Sequence[BrokerProcess]) -> Iterator[None]:
+    """All threads of these brokers, and whatever this process starts."""
+    before = os.sched_getaffinity(0)
+    core = {min(before)}
+    for broker in running:
+        for thread in Path(f"/proc/{broker.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has just ended
+                os.sched_setaffinity(int(thread.name), core)
+    os.sched_setaffinity(0, core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def create_topic(broker: BrokerProcess, name: str, partitions: int, **configs: str) -> None:
