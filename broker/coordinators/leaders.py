@@ -199,6 +199,8 @@ class Leaders(Generic[ShardT]):
             if partition is None:
                 self._load_failed(leader)
                 return
+            if partition.error is not None:
+                return  # it has failed meanwhile, and will be opened anew: see `_recovered`
             leader.shard.topics = self._catalogue.image
             leader.load(partition, self._load_buffer_bytes)
         except Exception:
@@ -241,6 +243,7 @@ class Leaders(Generic[ShardT]):
 
     def _loaded(self, leader: Leader[ShardT]) -> None:
         self._load_after_ms.pop(leader.index, None)
+        self._runtime.timers.cancel(("load", self._tenant.noun, leader.index))
         if self.on_load is not None:
             self.on_load(leader)
 

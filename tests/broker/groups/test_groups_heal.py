@@ -132,6 +132,42 @@ def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
     assert broker.stop()
 
 
+def test_nothing_is_served_from_a_log_that_has_failed_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its groups could not be read, it fails again before that is tried again: they are read when it is repaired."""
+    broker = Whole(tmp_path, kohort__durability="always")
+    group = broker.groups_of(0)[0]
+    assert broker.commit(group, 7) == ErrorCode.NONE
+    real, tries = group_tenant.load, []
+
+    def load(*arguments: Any) -> Any:
+        tries.append(broker.runtime.now_ms())
+        if len(tries) == 1:
+            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
+        return real(*arguments)
+
+    monkeypatch.setattr(group_tenant, "load", load)
+    with monkeypatch.context() as trouble:
+        trouble.setattr(DISK, "fdatasync", refuse)
+        assert broker.commit(group, 8) is not ErrorCode.NONE
+    while not tries:
+        broker.runtime.advance(10)
+    broker.runtime.advance(500)
+    partition = broker.broker.partitions.opened("__consumer_offsets", 0)
+    assert partition is not None
+    partition.fail(StorageError("cannot flush", tmp_path, OSError(5, "Input/output error")))
+    broker.runtime.advance(900)
+    assert len(tries) == 1
+    assert broker.committed(group) is ErrorCode.NOT_COORDINATOR
+    broker.runtime.advance(200)
+    assert len(tries) == 2
+    assert broker.committed(group) in (7, 8)
+    broker.runtime.advance(60_000)
+    assert len(tries) == 2
+    assert broker.stop()
+
+
 def test_a_load_that_fails_again_and_again_is_tried_after_twice_as_long_until_it_is_half_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
