@@ -55,6 +55,7 @@ class Appender:
         "_max_index_entries",
         "_placed",
         "_roll_above",
+        "_roll_failed",
         "_segment_bytes",
         "_state",
         "has_appended",
@@ -66,6 +67,7 @@ class Appender:
         self._indexed: Sequence[int] = ()
         self._placed: Placed | None = None
         self._roll_above = INT64_MAX
+        self._roll_failed = False  # an empty file of the next segment may have stayed, so that its offsets are its own
         self.has_appended = False  # to the active segment, since it is that: its index files are to be written
         self.activate()
 
@@ -74,6 +76,7 @@ class Appender:
         state = self._state
         state.active = state.segments[-1]
         self.has_appended = False
+        self._roll_failed = False
         self._latest_epoch = state.epochs.latest
         self.configure(state.config)
 
@@ -197,6 +200,7 @@ class Appender:
                 self._take(batch, header, base_offset, placed.segment, placed.leader_epoch, placed.now_ms)
         elif isinstance(placed.refused, StorageError):
             placed.error = placed.refused  # the segment could not be made
+            self._not_rolled()
         elif placed.segment is self._state.active:
             placed.error = self._undo_append(placed.segment, placed.position, placed.refused)
         else:
@@ -290,11 +294,14 @@ class Appender:
     def _must_roll(self, size: int, timestamp: int, delta: int, now_ms: int) -> bool:
         """Whether a batch is the first of another segment."""
         state = self._state
-        return state.log_end_offset != state.active.base_offset and self._is_full(
-            state.active.size_bytes + size,
-            timestamp if timestamp >= 0 else now_ms,
-            len(self._indexed),
-            state.log_end_offset + delta,
+        return state.log_end_offset != state.active.base_offset and (
+            self._roll_failed
+            or self._is_full(
+                state.active.size_bytes + size,
+                timestamp if timestamp >= 0 else now_ms,
+                len(self._indexed),
+                state.log_end_offset + delta,
+            )
         )
 
     def _is_full(self, size_bytes: int, timestamp: int, index_entries: int, last_offset: int) -> bool:
@@ -335,9 +342,20 @@ class Appender:
         if state.log_end_offset == state.active.base_offset:
             return False
         following = self._next_segment(now_ms)
-        following.make()
+        try:
+            following.make()
+        except StorageError:
+            self._not_rolled()
+            raise
         self._take_segment(following)
         return True
+
+    def _not_rolled(self) -> None:
+        """Nothing more comes into the active segment: a start would look for it in the next one, whose empty file may
+        be there, and find nothing.
+        """
+        self._roll_failed = True
+        self._max_index_entries = NOT_PREPARED
 
     def _next_segment(self, now_ms: int) -> NextSegment:
         """What follows the active segment, whose end is whole. Raises: StorageError."""

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,37 @@ def test_a_fault_of_ours_leaves_no_half_made_segment(tmp_path: Path, monkeypatch
             log.roll()
     assert not (tmp_path / "00000000000000000001.log").exists()
     assert log.roll()
+
+
+@pytest.mark.parametrize("in_two", [False, True])
+def test_nothing_is_appended_below_a_segment_that_could_neither_be_made_nor_removed(
+    tmp_path: Path, in_two: bool
+) -> None:
+    """A start would look for it in the empty file, and hand it out to nobody, or its offset once more."""
+    disk = BrokenDisk(10**9)
+    config = replace(TINY, segment_ms=1_000)
+    log = opened(tmp_path, config, disk=disk)
+    log.append(batch(1, timestamp=1_000), leader_epoch=0)
+    real_open, real_unlink = disk.open, disk.unlink
+
+    def only_logs(path: Path, flags: int, mode: int = 0o777) -> int:
+        if Path(path).suffix != ".log":
+            raise OSError(errno.ENOSPC, "no")
+        return real_open(path, flags, mode)
+
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EIO, "no")
+
+    disk.open, disk.unlink = only_logs, refuse  # type: ignore[method-assign, assignment]
+    with pytest.raises(StorageError):
+        (append_in_two if in_two else append)(log, batch(1, timestamp=9_000), 0)
+    disk.open, disk.unlink = real_open, real_unlink  # type: ignore[method-assign]
+    assert (tmp_path / "00000000000000000001.log").exists()
+    assert log.append(batch(1, timestamp=1_001), leader_epoch=0) == 1  # for which the old segment had room
+    assert log.append(batch(1, timestamp=1_002), leader_epoch=0) == 2
+    assert log.bases == [0, 1]
+    log.close()
+    assert [offset for offset, _, _ in pairs(opened(tmp_path, config, clean=True))] == [0, 1, 2]
 
 
 def test_a_segment_that_could_neither_be_made_nor_removed_is_made_later(tmp_path: Path) -> None:
