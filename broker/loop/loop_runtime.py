@@ -35,8 +35,8 @@ CLOCK_CHECK_MS = 10_000
 # Callbacks of `soon` may ask for more; after so many rounds the rest waits for the next turn, so that sockets are read.
 _MAX_ROUNDS = 64
 _LOOK_EVERY_MS = 100
-# Three flush, two look into batches, one works in slices, one writes for each log directory (two
-# for the only one); who finds none waits for another.
+# Three flush, two look into batches, one has what is taken from the loop in slices, one writes for each log directory,
+# or two for the only one; who finds none waits for another.
 _THREADS = 8
 _TIMERS_NS = 2_000_000  # thousands may be due at once: sessions of one moment
 _LATE_MS = 250  # a timer that is later than this has not been waited for: something held the process up

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.errors import OffsetOutOfRange
-from storage.reading.batches import Parted
+from storage.reading.batches import add_pieces
 
 if TYPE_CHECKING:
     from storage.files import Buffer
@@ -78,10 +78,7 @@ def _read_tail(log: LogState, offset: int, max_bytes: int, upper: int, min_one_b
         size = len(buffer)
         if following > upper or (total + size > max_bytes and (buffers or not min_one_batch)):
             return ReadResult(buffers, total, offset)
-        if isinstance(buffer, Parted):
-            buffers += buffer.head, buffer.body
-        else:
-            buffers.append(buffer)
+        add_pieces(buffers, buffer)
         if len(buffers) > MAX_BUFFERS:
             return None
         total += size

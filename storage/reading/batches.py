@@ -52,14 +52,19 @@ def head_of(batch: Buffer | Parted) -> Buffer:
 
 
 def pieces_of(batches: Iterable[Buffer | Parted]) -> list[Buffer]:
-    """What is to be written or sent, in order."""
+    """What is to be written, in order."""
     pieces: list[Buffer] = []
     for batch in batches:
-        if isinstance(batch, Parted):
-            pieces += batch.head, batch.body
-        else:
-            pieces.append(batch)
+        add_pieces(pieces, batch)
     return pieces
+
+
+def add_pieces(pieces: list[Buffer], batch: Buffer | Parted) -> None:
+    """One more batch to be written or sent, behind the others."""
+    if isinstance(batch, Parted):
+        pieces += batch.head, batch.body
+    else:
+        pieces.append(batch)
 
 
 def read_marker(batch: Buffer) -> tuple[bool, int] | None:

@@ -103,6 +103,20 @@ def test_a_read_error_while_loading_is_tried_again(tmp_path: Path, monkeypatch: 
     assert second.stop()
 
 
+def refused_loads(monkeypatch: pytest.MonkeyPatch, count: int) -> list[tuple[Any, ...]]:
+    """The disk refuses to have groups read so many times. Returns: a list that grows with each try."""
+    real, tries = group_tenant.load, list[tuple[Any, ...]]()
+
+    def load(*arguments: Any) -> Any:
+        tries.append(arguments)
+        if len(tries) <= count:
+            raise StorageError("cannot read", Path("a.log"), OSError(5, "Input/output error"))
+        return real(*arguments)
+
+    monkeypatch.setattr(group_tenant, "load", load)
+    return tries
+
+
 def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,15 +124,7 @@ def test_a_read_error_when_a_failed_log_is_read_again_is_tried_again(
     broker = Whole(tmp_path, kohort__durability="always")
     group = broker.groups_of(0)[0]
     assert broker.commit(group, 7) == ErrorCode.NONE
-    real, tries = group_tenant.load, []
-
-    def load(*arguments: Any) -> Any:
-        tries.append(arguments)
-        if len(tries) < 3:
-            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
-        return real(*arguments)
-
-    monkeypatch.setattr(group_tenant, "load", load)
+    tries = refused_loads(monkeypatch, 2)
     with monkeypatch.context() as trouble:
         trouble.setattr(DISK, "fdatasync", refuse)
         assert broker.commit(group, 8) is not ErrorCode.NONE
@@ -139,15 +145,7 @@ def test_nothing_is_served_from_a_log_that_has_failed_once_more(
     broker = Whole(tmp_path, kohort__durability="always")
     group = broker.groups_of(0)[0]
     assert broker.commit(group, 7) == ErrorCode.NONE
-    real, tries = group_tenant.load, []
-
-    def load(*arguments: Any) -> Any:
-        tries.append(broker.runtime.now_ms())
-        if len(tries) == 1:
-            raise StorageError("cannot read", tmp_path, OSError(5, "Input/output error"))
-        return real(*arguments)
-
-    monkeypatch.setattr(group_tenant, "load", load)
+    tries = refused_loads(monkeypatch, 1)
     with monkeypatch.context() as trouble:
         trouble.setattr(DISK, "fdatasync", refuse)
         assert broker.commit(group, 8) is not ErrorCode.NONE
