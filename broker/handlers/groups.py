@@ -44,7 +44,8 @@ T = TypeVar("T")
 
 MOST_PROTOCOLS = 1_000
 """Of one member. A client lists its assignors, a handful; rules look at those of all members in one go."""
-_ASSIGNMENTS_AT_ONCE = 512
+MEMBERS_AT_ONCE = 2_048
+"""Of a classic group, told to its leader or assigned by it: in one turn of the loop."""
 _LISTED_AT_ONCE = 64
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NULL_PROTOCOL_SINCE = 7
@@ -178,7 +179,7 @@ def sync_group(broker: Broker, context: RequestContext, request: SyncGroupReques
         return sync_error(_FORBIDDEN)
     deferred = Deferred()
     assignments = request.assignments
-    if len(assignments) > _ASSIGNMENTS_AT_ONCE:
+    if len(assignments) > MEMBERS_AT_ONCE:
         return deferring(broker, context, deferred, _reading(broker, context, request, deferred))
     _sync(broker, context, request, {one.member_id: one.assignment for one in assignments}, deferred)
     return deferred
@@ -189,7 +190,7 @@ def _reading(broker: Broker, context: RequestContext, request: SyncGroupRequest,
     plan: dict[str, bytes] = yield InThread(lambda: {one.member_id: one.assignment for one in request.assignments})
     _sync(broker, context, request, plan, deferred)
     while plan:  # what was of use has been taken out of it, and half a million entries are much to let go of at once
-        for _ in range(min(len(plan), _ASSIGNMENTS_AT_ONCE)):
+        for _ in range(min(len(plan), MEMBERS_AT_ONCE)):
             plan.popitem()
         yield None
 

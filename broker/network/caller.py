@@ -134,7 +134,8 @@ class Caller:
         if broker.authorizer is not None:
             context.rights = broker.authorizer.rights(context.principal, self.host)
         context.limits = self._limits
+        if not self._contexts:
+            self.session.client = f"{client_id}@{self.peer}"
+            broker.peers.named(self.session.peer, client_id, "/" + self.host)
         self._contexts[version] = context
-        self.session.client = f"{client_id}@{self.peer}"
-        broker.peers.named(self.session.peer, client_id, "/" + self.host)
         return context

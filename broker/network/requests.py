@@ -406,6 +406,8 @@ class Requests:
             ):  # not a slice: native ones must not end before they begin
                 api_and_version, correlation_id = read_route(frame)
                 found = caller.served.get(api_and_version)
+                if found is None:
+                    found = caller.find(api_and_version >> 16, api_and_version & 0xFFFF, self)
             if found is not None:
                 route, context = found
                 position = caller.header_end

@@ -20,8 +20,9 @@ TOPICS = ("orders", "payments", "compacted", "nowhere", "__consumer_offsets", ""
 TRANSACTIONAL_IDS = ("", "tx-a", "tx-b")
 GROUPS = ("g0", "g1", "g2", "", "a" * 300)
 _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
-WIDE = (600, 2_000, 20_000)
-"""Elements of an array that is wide: more than are read on the loop (512), up to a frame of a few 100 KB."""
+WIDE = (600, 3_000, 20_000)
+"""Elements of an array that is wide: more than are read on the loop (512, and 2,048 of the leader of a group), up to a
+frame of a few 100 KB."""
 _EDGES = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f")
 
 

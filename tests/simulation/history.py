@@ -13,7 +13,6 @@ import random
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 from broker.loop import logs, uuids
 from broker.testbed.auditing.auditors import Everything, values
@@ -222,9 +221,9 @@ def play(durability: str, seed: int) -> None:
     """In a directory of its own. Raises: AssertionError, and what else goes wrong."""
     # Which files a power loss takes is for the simulated disk to say.
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    real = uuids.os
+    real = uuids.urandom
     # Ids are chance too: the same seed is the same history.
-    uuids.os = SimpleNamespace(urandom=random.Random(seed).randbytes)  # type: ignore[assignment]
+    uuids.urandom = random.Random(seed).randbytes  # type: ignore[assignment]
     try:
         with tempfile.TemporaryDirectory(dir=memory) as made:
             _play(durability, seed, Path(made))
@@ -232,7 +231,7 @@ def play(durability: str, seed: int) -> None:
         error.add_note(f"in history {durability}/{seed}; `make simulation SEEDS={seed}` plays it again")
         raise
     finally:
-        uuids.os = real
+        uuids.urandom = real
         logs.configure()
 
 

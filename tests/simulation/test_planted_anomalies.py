@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -29,7 +28,7 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("broker.loop.uuids.os", SimpleNamespace(urandom=random.Random(1).randbytes))
+    monkeypatch.setattr("broker.loop.uuids.urandom", random.Random(1).randbytes)
     yield
     SimulatedDisk.uninstall()
     logs.configure()

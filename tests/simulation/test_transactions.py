@@ -12,7 +12,6 @@ import gc
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -208,7 +207,7 @@ def test_whatever_happens_transactions_are_whole(
     seed: int, durability: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TX72, TX73, TX81, TX82, TX83, TX84, TX85, TX86: no anomaly, nothing hangs, everything exactly once."""
-    monkeypatch.setattr("broker.loop.uuids.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
+    monkeypatch.setattr("broker.loop.uuids.urandom", random.Random(seed).randbytes)
     history = History(seed, tmp_path / "data", kohort__durability=durability)
     try:
         history.play()
@@ -225,7 +224,7 @@ def test_a_planted_fault_is_found(name: str, tmp_path: Path, monkeypatch: pytest
     """In one of a few histories; each would pass without it."""
     fault = FAULTS[name]
     for seed in range(20):
-        monkeypatch.setattr("broker.loop.uuids.os", SimpleNamespace(urandom=random.Random(seed).randbytes))
+        monkeypatch.setattr("broker.loop.uuids.urandom", random.Random(seed).randbytes)
         try:
             with fault.build_in():
                 History(seed, tmp_path / str(seed) / "data", **fault.settings).play()

@@ -7,8 +7,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from broker.handlers.dispatch import HANDLERS, MOST_ELEMENTS
-from broker.handlers.dividing import Divided
+from broker.handlers.dispatch import HANDLERS, most_elements
 from protocol.frames import has_tagged_header
 from protocol.registry import APIS
 from tools.compiled import check, codecs, constants, messages, values
@@ -194,13 +193,11 @@ def _messages(out: Path) -> list[str]:
         name = api.request.__module__.rpartition(".")[2]
         if name not in HOT:
             continue
-        handler = HANDLERS[api.key]
-        most = min(MOST_ELEMENTS, handler.most) if isinstance(handler, Divided) else MOST_ELEMENTS
-        text = codecs.module(api, codecs.spoken(api), (most, MOST_ELEMENTS), has_tagged_header)
+        most = most_elements(api.key, HANDLERS[api.key])
+        text = codecs.module(api, codecs.spoken(api), most, has_tagged_header)
         _path(out, f"protocol.codecs.{name}").write_text(text)
         names.append(f"protocol.codecs.{name}")
-        table[api.request.__name__] = (name, most)
-        table[api.response.__name__] = (name, MOST_ELEMENTS)
+        table[api.request.__name__], table[api.response.__name__] = (name, most[0]), (name, most[1])
     for name, value in RECORDS.items():
         text = codecs.record_module(getattr(importlib.import_module(f"protocol.records.{name}"), value))
         _path(out, f"protocol.codecs.{name}").write_text(text)

@@ -8,15 +8,20 @@ import pytest
 
 from broker.handlers import configs, groups, offsets, topics
 from broker.handlers.context import CloseConnection, Deferred, RequestContext
+from broker.handlers.dispatch import HANDLERS, Route
 from broker.handlers.gathering import MAX_REPETITIONS
-from protocol.errors import ErrorCode
+from protocol.api_keys import ApiKey
+from protocol.errors import ErrorCode, LongMessage
+from protocol.frames import encode_request, read_request_header
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.handlers.test_topic_handlers import Desk
 from tests.support.groups_fixture import GroupBroker
 
@@ -206,3 +211,21 @@ def test_many_topics_that_are_made_and_deleted_are_done_round_by_round(tmp_path:
     rounds = [len(delta.created) for delta in desk.driver.folders.prepared if delta.created]
     assert sum(rounds) == MANY
     assert max(rounds) <= 256
+
+
+def test_what_the_leader_of_two_thousand_members_is_told_and_says_needs_no_thread() -> None:
+    join, sync = (Route(key, 5, HANDLERS[key]) for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+
+    def both_ways(count: int) -> None:
+        members = [JoinGroupResponseMember(member_id=f"m{index}", metadata=b"") for index in range(count)]
+        frame = b"".join(map(bytes, join.encode(JoinGroupResponse(members=members), 1)))
+        assert len(frame) > 5 * count
+        plan = [SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"") for member in members]
+        request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m0", assignments=plan)
+        frame = encode_request(request, 5, 1)
+        assert sync.decode(frame, read_request_header(frame)[4]) == (request, len(frame))
+
+    both_ways(groups.MEMBERS_AT_ONCE)
+    assert groups.MEMBERS_AT_ONCE >= MANY
+    with pytest.raises(LongMessage):
+        both_ways(groups.MEMBERS_AT_ONCE + 1)
