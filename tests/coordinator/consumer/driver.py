@@ -33,6 +33,7 @@ from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from protocol.records.batch_encoder import encode_pairs
 from protocol.records.batch_header import stamp
 from protocol.records.group_records import encode_key, encode_value
+from tests.support.views import check_views
 
 INTERVAL = 5_000
 SESSION = 45_000
@@ -364,6 +365,7 @@ class Driver:
             for key, value in outcome.records:
                 producer_id = -1 if outcome.producer is None else outcome.producer[0]
                 shard.replay(key, value, producer_id, sum(map(len, self.log)))
+        check_views(shard)
         for reply in outcome.replies:
             reply.to.answer(reply.response)
         if outcome.token is not None and outcome.token.resumes:

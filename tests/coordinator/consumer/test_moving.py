@@ -512,6 +512,7 @@ def test_a_join_that_is_wrong_in_several_ways_hears_of_what_kafka_looks_at_first
         max_size=3 if wrong.get("full") else 9,
         migration_policy=wrong.get("policy", broker.settings.migration_policy),
     )
+    broker.shard.configured("g")
     request, before = Request(), broker.group
     broker.feed(
         classic.Join(

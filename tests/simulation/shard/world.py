@@ -20,6 +20,7 @@ from coordinator.shard import Shard
 from coordinator.view import ConsumerSettings, GroupSettings
 from protocol.errors import ErrorCode
 from tests.simulation.shard.log import Log
+from tests.support.views import check_views
 
 GROUP = "g"
 TOPICS = ("t", "u")
@@ -191,6 +192,7 @@ class Leader:
 
     def _act(self, event: Any, outcome: Any) -> None:
         self.shard.install(GROUP, outcome)
+        check_views(self.shard)
         for timer in outcome.timers:
             if isinstance(timer, CancelTimer):
                 self._timers.pop(timer.key, None)
