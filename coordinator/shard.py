@@ -3,7 +3,8 @@
 Always true:
 - groups change only by `install` and `load`, offsets only by `replay` and `load`;
 - a name belongs to a classic group or to a consumer group, never to both;
-- a cached view shows the present: it is dropped when its group, its offset tables or the topics change.
+- a cached view shows the present: it follows its group, and is dropped when that goes, or when its offset tables, its
+  settings or the topics change.
 
 Source: Kafka's GroupCoordinatorShard.
 """

@@ -171,12 +171,14 @@ effect as they come, so nobody can tell. See docs/decisions/one-request-at-a-tim
 
 
 _MOST_ELEMENTS = 512
+"""Of all arrays of a message that is read or written on the loop: about half a millisecond."""
 
 
 def most_elements(api_key: int, handler: Handler) -> tuple[int, int]:
-    """Of all arrays of a request and of an answer that are read and written on the loop: about half a millisecond.
+    """How many elements a request and its answer may have, all arrays together, to be read and written on the loop.
 
-    Those of the leader of a classic group are so plain that four times as many are.
+    The members that the leader of a classic group is told, and what it assigns to them, are two fields each, and four
+    times as many.
     """
     asked = answered = _MOST_ELEMENTS
     if api_key == ApiKey.SYNC_GROUP:

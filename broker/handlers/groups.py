@@ -45,7 +45,7 @@ T = TypeVar("T")
 MOST_PROTOCOLS = 1_000
 """Of one member. A client lists its assignors, a handful; rules look at those of all members in one go."""
 MEMBERS_AT_ONCE = 2_048
-"""Of a classic group, told to its leader or assigned by it: in one turn of the loop."""
+"""Of a classic group, which its leader is told, or assigns something to, in one step."""
 _LISTED_AT_ONCE = 64
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _NULL_PROTOCOL_SINCE = 7

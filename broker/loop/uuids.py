@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import urandom
 
-_VARIANTS = "89ab"
+_VARIANTS = "89ab"  # RFC 4122: in version 4 a nibble says so, and the two upper bits of another are fixed
 
 
 def random_uuid() -> bytes:

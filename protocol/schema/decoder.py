@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import LongMessage, ProtocolError
 from protocol.schema import ahead, runtime
-from protocol.schema.layout import Layout, holds_records, message_layout, min_bytes
+from protocol.schema.layout import BYTES_SHIFT, Layout, holds_records, message_layout, min_bytes
 from protocol.schema.source import Source
 from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 
@@ -47,7 +47,8 @@ def compile_decoder(
 ) -> Callable[[bytes, int], tuple[Any, int]]:
     """`decode(buffer, position) -> (message, end)`. It raises ProtocolError and nothing else.
 
-    With `most_elements` also LongMessage, before it makes more elements of arrays than that.
+    With `most_elements` also LongMessage, before it makes more elements of arrays than that; bytes in an element are
+    one more for each 512 of them.
     """
     written = ahead.decoder(cls, version, most_elements)
     if written is not None:
@@ -70,6 +71,7 @@ class _Decoder:
 
     def __init__(self, cls: type[Composite], version: int, most_elements: int | None) -> None:
         self.limited = most_elements is not None
+        self.arrays = 0  # that what is written now is in
         self.source = self.source_type()
         self.source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, where it goes): fixed-size fields not yet written
@@ -187,6 +189,8 @@ class _Decoder:
         if wire_type.name == "String":
             source.line(f"{target} = buffer[p:{end}].decode()")
         elif wire_type.name == "Bytes":
+            if self.limited and self.arrays:
+                self.take_room(f"({length}) >> {BYTES_SHIFT}")
             source.line(f"{target} = buffer[p:{end}]")
         else:
             source.line(f"{target} = view[p:{end}]")
@@ -214,15 +218,14 @@ class _Decoder:
         numbers = isinstance(element, Fixed) and len(element.code) == 1
         if self.limited:
             # Numbers are read all at once, in a small part of the time.
-            source.line(f"room -= {n} >> 5" if numbers else f"room -= {n}")
-            with source.block("if room < 0:"):
-                source.line("raise LongMessage")
+            self.take_room(f"{n} >> 5" if numbers else n)
         if isinstance(element, Fixed) and numbers:
             source.line(f'{target} = list(unpack_array(f">{{{n}}}{element.code}", buffer, p))')
             source.line(f"p += {n} * {element.size}" if element.size > 1 else f"p += {n}")
             return
         items, item = source.fresh("items"), source.fresh("item")
         source.line(f"{target} = {items} = []")
+        self.arrays += 1
         with source.block(f"for _ in range({n}):"):
             if isinstance(element, type):
                 self.struct(at.of(element), item)
@@ -230,6 +233,12 @@ class _Decoder:
                 self.value(at, element, item, name, nullable=False)
             self.flush()
             source.line(f"{items}.append({item})")
+        self.arrays -= 1
+
+    def take_room(self, elements: str) -> None:
+        self.source.line(f"room -= {elements}")
+        with self.source.block("if room < 0:"):
+            self.source.line("raise LongMessage")
 
     def nested(self, at: Layout, cls: Any, target: str, name: str, nullable: bool) -> None:
         """Read a struct that is a field; in front of a nullable one stands an int8, negative for null."""

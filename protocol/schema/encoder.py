@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.errors import EncodeError, LongMessage
 from protocol.schema import ahead, runtime
 from protocol.schema.explain import explain
-from protocol.schema.layout import Layout, holds_records, message_layout
+from protocol.schema.layout import BYTES_SHIFT, Layout, holds_records, message_layout
 from protocol.schema.source import Source
 from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 
@@ -51,7 +51,8 @@ def compile_frame_encoder(
     """`encode(response, correlation_id) -> buffers`: size, response header and message in one go.
 
     `tagged_header`: response header version 1, which ends with an empty section of tagged fields. With `most_elements`
-    it raises LongMessage before it writes more elements of arrays than that.
+    it raises LongMessage before it writes more elements of arrays than that; bytes in an element are one more for each
+    512 of them.
     """
     written = ahead.frame_encoder(cls, version, most_elements)
     if written is not None:
@@ -75,6 +76,7 @@ class _Encoder:
 
     def __init__(self, cls: type[Composite], version: int, header: int | None, most_elements: int | None) -> None:
         self.limited = most_elements is not None
+        self.arrays = 0  # that what is written now is in
         self.source = self.source_type()
         self.source.names.update(_RUNTIME)
         self.run: list[tuple[str, str]] = []  # (struct code, expression): fixed-size fields not yet written
@@ -212,6 +214,8 @@ class _Encoder:
         else:
             source.line(f"{data} = {content}")
             source.line(f"{n} = {length}")
+        if self.limited and self.arrays and not is_text:
+            self.take_room(f"len({data}) >> {BYTES_SHIFT}")
         self.length(at, wire_type.length_code, n, "string_varint" if is_text else "varint")
         self.write(data)
 
@@ -256,19 +260,24 @@ class _Encoder:
         if self.limited:
             # Numbers are written all at once, in a small part of the time.
             count = f"len({items})" if nullable or at.flexible else n
-            source.line(f"room -= {count} >> 5" if numbers else f"room -= {count}")
-            with source.block("if room < 0:"):
-                source.line("raise LongMessage")
+            self.take_room(f"{count} >> 5" if numbers else count)
         if isinstance(element, Fixed) and numbers:
             self.write(f'pack_array(f">{{len({items})}}{element.code}", *{items})')
             return
         item = source.fresh("item")
+        self.arrays += 1
         with source.block(f"for {item} in {items}:"):
             if isinstance(element, type):
                 self.struct(at.of(element), item)
             else:
                 self.value(at, element, item, nullable=False)
             self.flush()
+        self.arrays -= 1
+
+    def take_room(self, elements: str) -> None:
+        self.source.line(f"room -= {elements}")
+        with self.source.block("if room < 0:"):
+            self.source.line("raise LongMessage")
 
     def nested(self, at: Layout, cls: Any, of: str, nullable: bool) -> None:
         """Write a struct that is a field; in front of a nullable one stands an int8, -1 for null."""

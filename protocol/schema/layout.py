@@ -10,6 +10,9 @@ from protocol.schema.wire_types import Array, Fixed, Nullable, Sized
 if TYPE_CHECKING:
     from protocol.schema.wire_types import Composite, Field, WireType
 
+BYTES_SHIFT = 9
+"""So many bytes in an element of an array, 512, take as long as another element."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:

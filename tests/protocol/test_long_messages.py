@@ -12,6 +12,7 @@ from protocol.frames import (
     short_response_encoder,
 )
 from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -20,6 +21,8 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.messages.push_telemetry import PushTelemetryRequest
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 def asked(topics: int, partitions: int) -> ListOffsetsRequest:
@@ -74,6 +77,34 @@ def test_numbers_count_for_little_since_they_are_read_all_at_once():
         else:
             with pytest.raises(LongMessage):
                 decode(frame, position)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_bytes_in_an_element_count_as_one_more_for_each_512(version: int):
+    decode = short_request_decoder(ApiKey.SYNC_GROUP, version, 100)
+    encode = short_response_encoder(ApiKey.JOIN_GROUP, version, 100)
+    for members, size_bytes, fits in ((10, 9 * 512, True), (10, 10 * 512, False), (100, 511, True), (1, 51_200, False)):
+        named = [(f"m{index}", bytes(size_bytes)) for index in range(members)]
+        plan = [SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in named]
+        frame = encode_request(SyncGroupRequest(group_id="g", member_id="m0", assignments=plan), version, 1)
+        told = JoinGroupResponse(
+            members=[JoinGroupResponseMember(member_id=name, metadata=data) for name, data in named]
+        )
+        if fits:
+            assert decode(frame, read_request_header(frame)[4])[1] == len(frame)
+            assert encode(told, 7) == encode_response(ApiKey.JOIN_GROUP, version, 7, told)
+        else:
+            with pytest.raises(LongMessage):
+                decode(frame, read_request_header(frame)[4])
+            with pytest.raises(LongMessage):
+                encode(told, 7)
+
+
+def test_bytes_of_a_message_itself_count_for_nothing():
+    """They are one copy, which is made in a thread too."""
+    request = PushTelemetryRequest(client_instance_id=bytes(16), metrics=bytes(1_000_000))
+    frame = encode_request(request, 0, 1)
+    assert short_request_decoder(ApiKey.PUSH_TELEMETRY, 0, 1)(frame, read_request_header(frame)[4])[1] == len(frame)
 
 
 def test_a_count_that_cannot_be_is_a_bad_request_and_not_a_long_one():

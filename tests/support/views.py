@@ -18,3 +18,4 @@ def check_views(shard: Shard) -> None:
             assert seen is held.get(group_id) or (not seen and group_id not in held)
         assert view.topics is shard.topics
         assert view.settings is shard.settings
+        assert view.consumer_settings == shard._consumer_settings(group_id)

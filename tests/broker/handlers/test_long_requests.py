@@ -8,7 +8,8 @@ import pytest
 
 from broker.handlers import configs, groups, offsets, topics
 from broker.handlers.context import CloseConnection, Deferred, RequestContext
-from broker.handlers.dispatch import HANDLERS, Route
+from broker.handlers.dispatch import HANDLERS, Route, most_elements
+from broker.handlers.dividing import Divided
 from broker.handlers.gathering import MAX_REPETITIONS
 from protocol.api_keys import ApiKey
 from protocol.errors import ErrorCode, LongMessage
@@ -216,16 +217,30 @@ def test_many_topics_that_are_made_and_deleted_are_done_round_by_round(tmp_path:
 def test_what_the_leader_of_two_thousand_members_is_told_and_says_needs_no_thread() -> None:
     join, sync = (Route(key, 5, HANDLERS[key]) for key in (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 
-    def both_ways(count: int) -> None:
-        members = [JoinGroupResponseMember(member_id=f"m{index}", metadata=b"") for index in range(count)]
-        frame = b"".join(map(bytes, join.encode(JoinGroupResponse(members=members), 1)))
-        assert len(frame) > 5 * count
-        plan = [SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"") for member in members]
+    def told(count: int, data: bytes) -> None:
+        members = [JoinGroupResponseMember(member_id=f"m{index}", metadata=data) for index in range(count)]
+        assert len(b"".join(join.encode(JoinGroupResponse(members=members), 1))) > 5 * count
+
+    def said(count: int, data: bytes) -> None:
+        plan = [SyncGroupRequestAssignment(member_id=f"m{index}", assignment=data) for index in range(count)]
         request = SyncGroupRequest(group_id="g", generation_id=1, member_id="m0", assignments=plan)
         frame = encode_request(request, 5, 1)
         assert sync.decode(frame, read_request_header(frame)[4]) == (request, len(frame))
 
-    both_ways(groups.MEMBERS_AT_ONCE)
     assert groups.MEMBERS_AT_ONCE >= MANY
-    with pytest.raises(LongMessage):
-        both_ways(groups.MEMBERS_AT_ONCE + 1)
+    for way in (told, said):
+        way(groups.MEMBERS_AT_ONCE, b"")
+        way(1_000, bytes(256))
+        for count, data in ((groups.MEMBERS_AT_ONCE + 1, b""), (1_000, bytes(1_024))):
+            with pytest.raises(LongMessage):
+                way(count, data)
+
+
+def test_of_all_others_no_more_elements_than_512_are_read_or_written_on_the_loop() -> None:
+    most = {key: most_elements(key, HANDLERS[key]) for key in HANDLERS}
+    assert most.pop(ApiKey.JOIN_GROUP) == (512, groups.MEMBERS_AT_ONCE)
+    assert most.pop(ApiKey.SYNC_GROUP) == (groups.MEMBERS_AT_ONCE, 512)
+    for key, (asked, answered) in most.items():
+        handler = HANDLERS[key]
+        assert asked == (min(handler.most, 512) if isinstance(handler, Divided) else 512), key
+        assert answered == 512, key

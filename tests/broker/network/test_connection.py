@@ -307,7 +307,10 @@ def test_the_context_says_who_asks_and_is_shared_while_nothing_changes():
     harness.send(HEARTBEAT, 1, client_id="a")
     harness.send(HEARTBEAT, 1, client_id="a")
     harness.send(HEARTBEAT, 3, client_id="a")
+    peer = parked.contexts[0].session.peer
+    assert peer.client == ("a", "/127.0.0.1")
     harness.send(HEARTBEAT, 1, client_id=None)
+    assert peer.client == ("", "/127.0.0.1")
 
     first, second, third, fourth = parked.contexts
     assert first is second
@@ -316,6 +319,7 @@ def test_the_context_says_who_asks_and_is_shared_while_nothing_changes():
     assert (fourth.client_id, fourth.version) == ("", 1)
     assert first.principal == "User:ANONYMOUS"
     assert fourth.session is first.session
+    assert first.session.client == "@127.0.0.1:50000"
 
 
 # --- the end of a connection
@@ -347,19 +351,21 @@ def test_a_request_is_the_same_whatever_client_the_one_before_it_named():
     assert harness.correlation_ids() == list(range(len(wanted)))
 
 
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("known", [None, 4, 3], ids=["nobody", "client and request", "client"])
 @pytest.mark.parametrize("kept", [0, 5, 9, 12, 15, 18])
-def test_a_header_that_is_cut_off_closes_the_connection(known: bool, kept: int, capfd: pytest.CaptureFixture[str]):
+def test_a_header_that_is_cut_off_closes_the_connection(
+    known: int | None, kept: int, capfd: pytest.CaptureFixture[str]
+):
     harness = Harness({ApiKey.HEARTBEAT: at_once})
     whole = encode_request(HEARTBEAT, 4, 1, "test")
-    if known:
-        harness.connection.data_received(whole)
+    if known is not None:
+        harness.connection.data_received(encode_request(HEARTBEAT, known, 1, "test"))
     cut = whole[4 : 4 + kept]
     if kept == 15:
         cut = whole[4:18] + b"\1"  # a tagged field in the header, of which nothing comes
     harness.connection.data_received(pack(">i", len(cut)) + cut)
     assert harness.transport.closed
-    assert harness.correlation_ids() == [1] * known
+    assert harness.correlation_ids() == [1] * (known is not None)
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -488,6 +494,20 @@ def test_a_version_that_is_not_served_or_an_api_without_a_handler_closes_the_con
 
     assert harness.transport.closed
     assert harness.frames() == []
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(12, 1 - 2**15), (12 - 2**15, 1), (12, 99), (999, 1), (-1, -1)])
+def test_nor_does_a_client_that_is_known_get_an_answer_to_such(api_key: int, version: int):
+    harness = Harness({ApiKey.HEARTBEAT: at_once})
+    harness.send(HEARTBEAT, 3, correlation_id=7, client_id="c")
+    for served in (True, False):
+        key, of = (ApiKey.HEARTBEAT, 1) if served else (api_key, version)
+        frame = bytearray(encode_request(HEARTBEAT, 1, 8, "c"))
+        frame[4:8] = pack(">hh", key, of)
+        harness.connection.data_received(bytes(frame))
+
+    assert harness.transport.closed
+    assert harness.correlation_ids() == [7, 8]
 
 
 @pytest.mark.parametrize("version", [6, 99, -1])

@@ -220,7 +220,7 @@ def test_e02_a_group_that_had_members_keeps_all_offsets_until_it_was_empty_for_l
 def test_e03_without_a_state_timestamp_each_commit_counts_for_itself():
     broker = OffsetDriver()
     broker.leave(*broker.stable_group("a"))
-    broker.shard.groups["g"] = replace(broker.live, state_timestamp_ms=None)
+    broker.shard.put_group("g", replace(broker.live, state_timestamp_ms=None))
     broker.commit(1)
     broker.wait(DAY)
     broker.commit(2, partition=1)
