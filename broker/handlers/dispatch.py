@@ -180,14 +180,14 @@ def most_elements(api_key: int, handler: Handler) -> tuple[int, int]:
     The members that the leader of a classic group is told, and what it assigns to them, are two fields each, and four
     times as many.
     """
-    asked = answered = _MOST_ELEMENTS
+    of_request = of_response = _MOST_ELEMENTS
     if api_key == ApiKey.SYNC_GROUP:
-        asked = groups.MEMBERS_AT_ONCE
+        of_request = groups.MEMBERS_AT_ONCE
     elif api_key == ApiKey.JOIN_GROUP:
-        answered = groups.MEMBERS_AT_ONCE
+        of_response = groups.MEMBERS_AT_ONCE
     elif isinstance(handler, Divided):
-        asked = min(asked, handler.most)  # so that nobody needs to count what is short
-    return asked, answered
+        of_request = min(of_request, handler.most)  # so that nobody needs to count what is short
+    return of_request, of_response
 
 
 class Route:
@@ -223,9 +223,9 @@ class Route:
         self.handle = self.handle_long = cast("Handle", handler)
         if isinstance(handler, Divided):
             self.handle = handler.undivided
-        asked, answered = most_elements(api_key, handler)
-        self.decode = short_request_decoder(api_key, version, asked)
-        self.encode = short_response_encoder(api_key, version, answered)
+        of_request, of_response = most_elements(api_key, handler)
+        self.decode = short_request_decoder(api_key, version, of_request)
+        self.encode = short_response_encoder(api_key, version, of_response)
         self.durations = [0] * DURATION_BUCKETS
         self.total_ns = 0
 
