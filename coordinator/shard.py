@@ -128,7 +128,16 @@ class Shard:
         view = self._views.pop(group_id, None)
         if view is not None and group is not None:
             # Of a thousand that join each is a new group, with all else as it was.
-            self._views[group_id] = _of_group(view, group)
+            self._views[group_id] = View(
+                group_id,
+                self.groups.get(group_id),
+                view.offsets,
+                view.pending_offsets,
+                view.topics,
+                view.settings,
+                self.consumer_groups.get(group_id),
+                view.consumer_settings,
+            )
 
     def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
         """How long a member of a consumer group may be silent."""
@@ -249,26 +258,6 @@ class Shard:
         groups.discard(group_id)
         if not groups:
             del self._pending_groups[producer_id]
-
-
-def _of_group(view: View, group: AnyGroup) -> View:
-    """What is seen when the group is this one, and all else as it was."""
-    classic: Group | None = None
-    of_consumers: ConsumerGroup | None = None
-    if isinstance(group, ConsumerGroup):
-        of_consumers = group
-    else:
-        classic = group
-    return View(
-        view.group_id,
-        classic,
-        view.offsets,
-        view.pending_offsets,
-        view.topics,
-        view.settings,
-        of_consumers,
-        view.consumer_settings,
-    )
 
 
 def committed_offset(value: OffsetCommitValue, log_offset: int = -1) -> CommittedOffset:

@@ -190,7 +190,7 @@ class _Decoder:
             source.line(f"{target} = buffer[p:{end}].decode()")
         elif wire_type.name == "Bytes":
             if self.limited and self.arrays:
-                self.take_room(f"({length}) >> {BYTES_SHIFT}")
+                source.take_room(f"({length}) >> {BYTES_SHIFT}")
             source.line(f"{target} = buffer[p:{end}]")
         else:
             source.line(f"{target} = view[p:{end}]")
@@ -218,7 +218,7 @@ class _Decoder:
         numbers = isinstance(element, Fixed) and len(element.code) == 1
         if self.limited:
             # Numbers are read all at once, in a small part of the time.
-            self.take_room(f"{n} >> 5" if numbers else n)
+            source.take_room(f"{n} >> 5" if numbers else n)
         if isinstance(element, Fixed) and numbers:
             source.line(f'{target} = list(unpack_array(f">{{{n}}}{element.code}", buffer, p))')
             source.line(f"p += {n} * {element.size}" if element.size > 1 else f"p += {n}")
@@ -234,11 +234,6 @@ class _Decoder:
             self.flush()
             source.line(f"{items}.append({item})")
         self.arrays -= 1
-
-    def take_room(self, elements: str) -> None:
-        self.source.line(f"room -= {elements}")
-        with self.source.block("if room < 0:"):
-            self.source.line("raise LongMessage")
 
     def nested(self, at: Layout, cls: Any, target: str, name: str, nullable: bool) -> None:
         """Read a struct that is a field; in front of a nullable one stands an int8, negative for null."""

@@ -215,7 +215,7 @@ class _Encoder:
             source.line(f"{data} = {content}")
             source.line(f"{n} = {length}")
         if self.limited and self.arrays and not is_text:
-            self.take_room(f"len({data}) >> {BYTES_SHIFT}")
+            source.take_room(f"len({data}) >> {BYTES_SHIFT}")
         self.length(at, wire_type.length_code, n, "string_varint" if is_text else "varint")
         self.write(data)
 
@@ -260,7 +260,7 @@ class _Encoder:
         if self.limited:
             # Numbers are written all at once, in a small part of the time.
             count = f"len({items})" if nullable or at.flexible else n
-            self.take_room(f"{count} >> 5" if numbers else count)
+            source.take_room(f"{count} >> 5" if numbers else count)
         if isinstance(element, Fixed) and numbers:
             self.write(f'pack_array(f">{{len({items})}}{element.code}", *{items})')
             return
@@ -273,11 +273,6 @@ class _Encoder:
                 self.value(at, element, item, nullable=False)
             self.flush()
         self.arrays -= 1
-
-    def take_room(self, elements: str) -> None:
-        self.source.line(f"room -= {elements}")
-        with self.source.block("if room < 0:"):
-            self.source.line("raise LongMessage")
 
     def nested(self, at: Layout, cls: Any, of: str, nullable: bool) -> None:
         """Write a struct that is a field; in front of a nullable one stands an int8, -1 for null."""

@@ -31,6 +31,12 @@ class Source:
         yield
         self._depth -= 1
 
+    def take_room(self, elements: str) -> None:
+        """Have so many elements, an expression, count against `room`, those that a message may have on the loop."""
+        self.line(f"room -= {elements}")
+        with self.block("if room < 0:"):
+            self.line("raise LongMessage")
+
     def fresh(self, prefix: str) -> str:
         """A local name that nothing else in this function has."""
         self._count += 1

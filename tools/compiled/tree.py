@@ -193,11 +193,12 @@ def _messages(out: Path) -> list[str]:
         name = api.request.__module__.rpartition(".")[2]
         if name not in HOT:
             continue
-        most = most_elements(api.key, HANDLERS[api.key])
-        text = codecs.module(api, codecs.spoken(api), most, has_tagged_header)
+        of_request, of_response = most_elements(api.key, HANDLERS[api.key])
+        text = codecs.module(api, codecs.spoken(api), (of_request, of_response), has_tagged_header)
         _path(out, f"protocol.codecs.{name}").write_text(text)
         names.append(f"protocol.codecs.{name}")
-        table[api.request.__name__], table[api.response.__name__] = (name, most[0]), (name, most[1])
+        table[api.request.__name__] = (name, of_request)
+        table[api.response.__name__] = (name, of_response)
     for name, value in RECORDS.items():
         text = codecs.record_module(getattr(importlib.import_module(f"protocol.records.{name}"), value))
         _path(out, f"protocol.codecs.{name}").write_text(text)
