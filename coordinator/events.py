@@ -27,13 +27,23 @@ KINDS: dict[str, type[Happening]] = {}
 _WORD_ENDS = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class Who(NamedTuple):
+@value
+class Who:
     """A member, as the process that acts: after a static member came back, its newest."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
+
+    def facts(self) -> dict[str, Any]:
+        """As keys of a log line, or of a record."""
+        return {
+            "member_id": self.member_id,
+            "instance_id": self.instance_id,
+            "client_id": self.client_id,
+            "client_host": self.client_host,
+        }
 
 
 class LeftBehind(NamedTuple):
@@ -455,7 +465,7 @@ def facts_of(what: Happening) -> dict[str, Any]:
         if isinstance(content, Cause):
             told |= cause_facts(content)
         elif isinstance(content, Who):
-            told |= content._asdict()
+            told |= content.facts()
         elif content is not default:
             told[name] = content
     return told

@@ -119,9 +119,9 @@ class Group:
     leader_id: str | None = None
     members: Mapping[str, Member] = field(default_factory=dict)
     static_members: Mapping[str, str] = field(default_factory=dict)  # instance id -> member id
-    # Two sets of ids, as dicts: a dict of a thousand is copied in a fifth of the time of a frozenset.
+    # A set of ids, as a dict: a dict of a thousand is copied in a fifth of the time of a frozenset.
     pending_members: Mapping[str, None] = field(default_factory=dict)  # given by MEMBER_ID_REQUIRED, not yet joined
-    pending_sync: Mapping[str, None] = field(default_factory=dict)  # of this generation, SyncGroup has not come
+    pending_sync_count: int = 0  # members without `synced_at_ms`; 0 in a join phase, and once it was loaded
     protocol_votes: Mapping[str, int] = field(default_factory=dict)  # name -> members that support it
     parked_join_count: int = 0
     subscribed_topics: frozenset[str] | None = None  # None: unknown, or not a `consumer` group
@@ -133,6 +133,12 @@ class Group:
     members_at_last_generation: int | None = None  # that had any; None when a loaded record had none
     loaded_at_ms: int | None = None  # it was loaded with members, and has not rebalanced since
     assigned_topic_ids: Mapping[str, bytes] | None = None  # of the subscribed topics, when last assigned
+
+    def pending_sync(self) -> list[Member]:
+        """The members whose SyncGroup of this generation has not come. Source: Kafka's pendingSyncMembers."""
+        if not self.pending_sync_count:
+            return []
+        return [member for member in self.members.values() if member.synced_at_ms is None]
 
     @property
     def rebalance_timeout_ms(self) -> int:

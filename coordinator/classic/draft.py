@@ -49,7 +49,7 @@ class Draft:
         "now_ms",
         "parked_join_count",
         "pending_members",
-        "pending_sync",
+        "pending_sync_count",
         "previous_state",
         "protocol_name",
         "protocol_type",
@@ -83,7 +83,7 @@ class Draft:
         self.members: Mapping[str, Member] = group.members
         self.static_members: Mapping[str, str] = group.static_members
         self.pending_members: Mapping[str, None] = group.pending_members
-        self.pending_sync: Mapping[str, None] = group.pending_sync
+        self.pending_sync_count = group.pending_sync_count
         self.protocol_votes: Mapping[str, int] = group.protocol_votes
         self.parked_join_count = group.parked_join_count
         self.subscribed_topics = group.subscribed_topics
@@ -118,7 +118,7 @@ class Draft:
             self.members,
             self.static_members,
             self.pending_members,
-            self.pending_sync,
+            self.pending_sync_count,
             self.protocol_votes,
             self.parked_join_count,
             self.subscribed_topics,
@@ -234,8 +234,6 @@ class Draft:
         self._vote(member, -1)
         if member.instance_id is not None:
             self.static_members = without(self.static_members, member.instance_id)
-        if member_id in self.pending_sync:
-            self.pending_sync = without(self.pending_sync, member_id)
         if member.parked_join is not None:
             self.parked_join_count -= 1
             # The id is gone, so the client must begin without one.
@@ -253,6 +251,8 @@ class Draft:
             self._vote(new, 1)
         if (old.parked_join is None) != (new.parked_join is None):
             self.parked_join_count += 1 if old.parked_join is None else -1
+        if old.synced_at_ms is None and new.synced_at_ms is not None:
+            self.pending_sync_count -= 1
         self.own_members()[new.member_id] = new
 
     def rename_member(self, old: Member, new: Member) -> None:
@@ -268,8 +268,6 @@ class Draft:
             self.parked_join_count += 1 if old.parked_join is None else -1
         if new.instance_id is not None:
             self.static_members = including(self.static_members, new.instance_id, new_id)
-        if old_id in self.pending_sync:
-            self.pending_sync = including(without(self.pending_sync, old_id), new_id, None)
         if self.leader_id == old_id:
             self.leader_id = new_id
 

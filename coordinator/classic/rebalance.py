@@ -55,7 +55,7 @@ def prepare(
     """Begin to collect JoinGroups. `departed`: who went and how, if that is why."""
     if draft.state is GroupState.COMPLETING_REBALANCE:
         refuse_parked_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
-    draft.pending_sync = {}
+    draft.pending_sync_count = 0
     draft.assignment_in_flight = False
     draft.cancel_timer("sync")
     tracking.began(draft, cause, further_causes, departed)
@@ -106,7 +106,6 @@ def complete(
         draft.event(events.RebalanceStalled(len(draft.members)))
         return
     draft.generation += 1
-    draft.pending_sync = {}
     draft.new_member_added = False
     if draft.members:
         _begin_generation(draft)
@@ -197,7 +196,7 @@ def _begin_generation(draft: Draft) -> None:
         members[member_id] = altered(member, parked_join=None, is_new=False, synced_at_ms=None)
     draft.replace_members(members)
     draft.parked_join_count = 0
-    draft.pending_sync = dict.fromkeys(members)
+    draft.pending_sync_count = len(members)
     draft.members_at_last_generation = len(members)
     draft.set_timer("sync", longest_rebalance_timeout_ms(draft.members), SyncTimedOut(draft.group_id, draft.generation))
     tracking.join_phase_over(draft)

@@ -138,7 +138,7 @@ def who(member: Member) -> events.Who:
 
 def member_facts(member: Member) -> dict[str, Any]:
     """Who it is, as keys."""
-    return who(member)._asdict()
+    return who(member).facts()
 
 
 def _span(begin_ms: int | None, end_ms: int | None) -> int | None:

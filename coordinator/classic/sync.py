@@ -22,7 +22,6 @@ from coordinator.classic.rebalance import prepare, refuse_parked_syncs
 from coordinator.classic.replacement import fenced
 from coordinator.classic.tokens import AssignmentToken
 from coordinator.group import GroupState
-from coordinator.layered import without
 from coordinator.outcome import Appended, AppendFailed, Outcome, Reply, SetTimer
 from coordinator.values import altered
 from protocol.errors import ErrorCode
@@ -61,7 +60,7 @@ def sync(view: View, request: Sync, now_ms: int) -> GroupOutcome:
         _park(draft, request)
         return draft.outcome()
     member = group.members[member_id]
-    if member_id not in group.pending_sync:
+    if not group.pending_sync_count or member.synced_at_ms is not None:
         # Asked again, which any member may at any time.
         return Outcome(
             group,
@@ -78,8 +77,8 @@ def sync(view: View, request: Sync, now_ms: int) -> GroupOutcome:
     draft.reply(request.reply_to, synced(group, member.assignment))
     draft.restart_session(member_id, member.session_timeout_ms)
     draft.update_member(member, altered(member, synced_at_ms=now_ms))
-    _has_synced(draft, member_id)
-    if not draft.pending_sync:
+    if not draft.pending_sync_count:
+        draft.cancel_timer("sync")
         draft.rest_members()
         tracking.ended(draft, "stable")
     return draft.outcome()
@@ -106,7 +105,7 @@ def assignment_written(view: View, success: Appended, now_ms: int) -> GroupOutco
     count_of = view.topics.partition_count
     draft.assigned_partition_counts = {topic: count_of(topic) or 0 for topic in group.subscribed_topics or ()}
     draft.assigned_topic_ids = ids_of(view.topics, group.subscribed_topics)
-    if not draft.pending_sync:
+    if not draft.pending_sync_count:
         tracking.ended(draft, "stable")
     return draft.outcome()
 
@@ -132,19 +131,18 @@ def sync_timed_out(view: View, timer: SyncTimedOut, now_ms: int) -> GroupOutcome
         group is None
         or group.generation != timer.generation
         or group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
-        or not group.pending_sync
+        or not group.pending_sync_count
     ):
         return Outcome(group)
     draft = Draft(view, group, now_ms)
     waited = {"waited_ms": group.rebalance_timeout_ms}
     departed, causes = [], []
-    for member in group.members.values():
-        if member.member_id in group.pending_sync:
-            draft.remove_member(member.member_id)
-            draft.forget_session(member.member_id)
-            departed.append((member, "expired"))
-            causes.append(cause_by(now_ms, "sync_timeout", member, detail=waited))
-            draft.event(events.MemberLeft(causes[-1]))
+    for member in group.pending_sync():
+        draft.remove_member(member.member_id)
+        draft.forget_session(member.member_id)
+        departed.append((member, "expired"))
+        causes.append(cause_by(now_ms, "sync_timeout", member, detail=waited))
+        draft.event(events.MemberLeft(causes[-1]))
     prepare(draft, causes[0], further_causes=causes[1:], departed=departed)
     return draft.outcome()
 
@@ -155,7 +153,8 @@ def _park(draft: Draft, request: Sync) -> None:
         # Without an answer to the older nothing behind it on its connection would ever be begun (D7).
         draft.reply(member.parked_sync, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     draft.update_member(member, altered(member, parked_sync=request.reply_to, synced_at_ms=draft.now_ms))
-    _has_synced(draft, request.member_id)
+    if not draft.pending_sync_count:
+        draft.cancel_timer("sync")
     if draft.leader_id == request.member_id and not draft.assignment_in_flight:
         _write_assignment(draft, request)
 
@@ -168,13 +167,6 @@ def _write_assignment(draft: Draft, request: Sync) -> None:
     draft.records.append(group_record(draft, assignments))
     draft.token = AssignmentToken(draft.group_id, draft.generation, draft.members[request.member_id], assignments)
     tracking.assignment_came(draft)
-
-
-def _has_synced(draft: Draft, member_id: str) -> None:
-    if member_id in draft.pending_sync:
-        draft.pending_sync = without(draft.pending_sync, member_id)
-        if not draft.pending_sync:
-            draft.cancel_timer("sync")
 
 
 def _still_waits_for(token: AssignmentToken, view: View) -> bool:

@@ -284,7 +284,7 @@ def _timers_of_classic(view: View, group: Group | None, now_ms: int) -> list[Set
         timers.append(SetTimer(("join", group_id), now_ms + delay_ms, InitialDelayPassed(group_id, delay_ms, 0)))
     elif group.state is GroupState.PREPARING_REBALANCE:
         timers.append(SetTimer(("join", group_id), until_ms, JoinTimedOut(group_id)))
-    elif group.pending_sync:
+    elif group.pending_sync_count:
         timers.append(SetTimer(("sync", group_id), until_ms, SyncTimedOut(group_id, group.generation)))
     return timers
 

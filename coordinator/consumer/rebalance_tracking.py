@@ -319,7 +319,7 @@ def who(member: ConsumerMember) -> Who:
 
 def member_facts(member: ConsumerMember) -> dict[str, Any]:
     """Who it is, as keys."""
-    return who(member)._asdict()
+    return who(member).facts()
 
 
 def _slowest_to_revoke(rebalance: EpochRebalance) -> dict[str, Any] | None:

@@ -74,7 +74,7 @@ def _phase(group: Group, rebalance: Rebalance) -> tuple[str, int, list[Member]]:
     if group.state is GroupState.PREPARING_REBALANCE:
         missing = [member for member in group.members.values() if member.parked_join is None]
         return "join", rebalance.began_at_ms, missing
-    late = [group.members[member_id] for member_id in group.pending_sync]
+    late = group.pending_sync()
     if rebalance.assigned_at_ms is not None:
         return "sync", rebalance.assigned_at_ms, late
     since_ms = rebalance.joined_at_ms if rebalance.joined_at_ms is not None else rebalance.began_at_ms

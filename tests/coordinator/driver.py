@@ -331,7 +331,7 @@ class Driver:
         plan = {member_id: client.encode() for member_id, client in zip(ids, clients, strict=True)}
         for member_id in ids:
             self.sync(member_id, 1, plan if member_id == ids[0] else None)
-        assert self.state is GroupState.STABLE and not self.live.pending_sync
+        assert self.state is GroupState.STABLE and not self.live.pending_sync()
         self.events.clear()
         return ids
 
@@ -373,8 +373,8 @@ def check_invariants(group: Group | None) -> None:
     assert dict(group.protocol_votes) == votes
     assert dict(group.static_members) == static
     assert not group.pending_members.keys() & members.keys()
-    assert group.pending_sync.keys() <= members.keys()
+    assert group.pending_sync_count == len(group.pending_sync())
     preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
     assert group.state is preparing or not parked_joins
-    assert group.state in (completing, GroupState.STABLE) or not group.pending_sync
+    assert group.state in (completing, GroupState.STABLE) or not group.pending_sync_count
     assert group.state is completing or not group.assignment_in_flight

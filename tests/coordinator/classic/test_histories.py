@@ -157,7 +157,7 @@ class Histories(RuleBasedStateMachine):
         assert expected <= sessions
         assert sessions <= expected | members.keys()
         assert (("join", "g") in timers) == (group is not None and group.state is GroupState.PREPARING_REBALANCE)
-        assert (("sync", "g") in timers) == bool(group and group.pending_sync)
+        assert (("sync", "g") in timers) == bool(group and group.pending_sync())
 
     @invariant()
     def what_is_durable_is_in_the_log(self) -> None:

@@ -90,7 +90,7 @@ def test_j21_a_newcomer_while_the_leader_plans_sends_everybody_back():
 
     assert sync.response == sync_error(ErrorCode.REBALANCE_IN_PROGRESS)
     assert broker.state is PREPARING
-    assert not broker.live.pending_sync
+    assert not broker.live.pending_sync()
     assert {member.assignment for member in broker.live.members.values()} == {b""}
     assert broker.timer_in("sync") is None
     assert broker.timer_in("heartbeat", b) == SESSION

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.classic.answers import sync_error
 from coordinator.group import GroupState
+from coordinator.loaded_records import group_of
 from protocol.errors import ErrorCode
 from protocol.messages.sync_group import SyncGroupResponse
 from protocol.records.group_records import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -289,3 +290,16 @@ def test_a_sync_in_a_stable_group_restarts_the_session():
     broker.sync(a, 1)
 
     assert broker.timer_in("heartbeat", a) == SESSION
+
+
+def test_a_member_of_a_group_that_was_loaded_is_told_its_assignment_again():
+    """Nobody is waited for in it: the log says that all had theirs."""
+    before = Driver()
+    _, b = before.stable_group("a", "b")
+    broker = Driver()
+    loaded = broker.core.groups["g"] = group_of("g", before.log[-1][1])
+    assert not loaded.pending_sync()
+
+    assert broker.sync(b, 1).response == assigned(b"b")
+    assert broker.live is loaded
+    assert broker.timer_in("heartbeat", b) == SESSION

@@ -177,6 +177,21 @@ def test_a_refused_upgrade_leaves_the_classic_group_and_who_waits_in_it():
     assert waiting.response.error_code == E.NONE
 
 
+def test_a_refused_upgrade_leaves_time_to_those_who_have_not_synced():
+    """D3."""
+    broker = Mixed()
+    for name in ("old", "late"):
+        broker.classic_join(new_id=name)
+    broker.advance(6_000)
+    broker.classic_sync("old", 1, {"old": assignment({"t": [0]})})
+    broker.fail_appends(E.KAFKA_STORAGE_ERROR)
+    assert broker.join("a") == E.NOT_COORDINATOR
+    assert [member.member_id for member in broker.shard.groups["g"].pending_sync()] == ["late"]
+    assert ("sync", "g") in broker.timers
+    broker.classic_sync("late", 1)
+    assert ("sync", "g") not in broker.timers
+
+
 def test_k66_a_custom_assignor_s_group_stays_classic():
     """K66: its user data would be lost."""
     broker = Mixed()

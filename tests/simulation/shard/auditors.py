@@ -150,7 +150,7 @@ class Auditor:
             waits = [one.joined_at_ms for one in group.members.values() if one.parked_join is not None]
             oldest_ms = max(min((at for at in waits if at is not None), default=now_ms), self.back_at_ms)
             assert now_ms - oldest_ms <= CLASSIC_REBALANCE_MS + slack_ms, "a join phase has no end"
-        elif group.pending_sync and since_ms is not None and self.loaded_at_ms < since_ms:
+        elif group.pending_sync_count and since_ms is not None and self.loaded_at_ms < since_ms:
             joined_ms = group.rebalance.joined_at_ms if group.rebalance is not None else None
             if joined_ms is not None:
                 waits_ms = now_ms - max(joined_ms, self.back_at_ms)
