@@ -3,9 +3,9 @@
 Always true:
 - the generation never falls, and rises whenever a rebalance ends, even with nobody left;
 - a group with members has a leader, and that leader is one of them;
-- `members`, `static_members` and `pending_members` are never changed in place: a changed group has new ones.
-
+- `members`, `static_members` and `pending_members` are never changed in place: a changed group has new ones;
 - `parked_join_count` and `protocol_votes` are what counting over `members` gives;
+- so is `pending_sync_count`, of those without `synced_at_ms`, while a generation's members sync; it is 0 else;
 - a parked join exists only in PreparingRebalance, a parked sync only in CompletingRebalance;
 - `pending_members` and `members` share no id; `static_members` names members only.
 
@@ -107,7 +107,7 @@ def longest_rebalance_timeout_ms(members: Mapping[str, Member]) -> int:
 
 @value
 class Group:
-    """A classic group. `group-coordinator` 2.3 lists the same fields."""
+    """A classic group. `group-coordinator` 2.3 lists the same fields; there, who must sync is a set."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -121,7 +121,7 @@ class Group:
     static_members: Mapping[str, str] = field(default_factory=dict)  # instance id -> member id
     # A set of ids, as a dict: a dict of a thousand is copied in a fifth of the time of a frozenset.
     pending_members: Mapping[str, None] = field(default_factory=dict)  # given by MEMBER_ID_REQUIRED, not yet joined
-    pending_sync_count: int = 0  # members without `synced_at_ms`; 0 in a join phase, and once it was loaded
+    pending_sync_count: int = 0  # of this generation, SyncGroup has not come
     protocol_votes: Mapping[str, int] = field(default_factory=dict)  # name -> members that support it
     parked_join_count: int = 0
     subscribed_topics: frozenset[str] | None = None  # None: unknown, or not a `consumer` group

@@ -228,7 +228,10 @@ class Draft:
         self.pending_members = without(self.pending_members, member_id)
 
     def remove_member(self, member_id: str) -> Member:
-        """Take a member out, answer what it had parked, and pass leadership on to the oldest that is left."""
+        """Take a member out, answer what it had parked, and pass leadership on to the oldest that is left.
+
+        Whoever goes while others sync begins a join phase (`prepare`): nobody is waited for to sync then.
+        """
         members = self._members_that_go()
         member = members.pop(member_id)
         self._vote(member, -1)

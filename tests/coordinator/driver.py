@@ -373,8 +373,10 @@ def check_invariants(group: Group | None) -> None:
     assert dict(group.protocol_votes) == votes
     assert dict(group.static_members) == static
     assert not group.pending_members.keys() & members.keys()
-    assert group.pending_sync_count == len(group.pending_sync())
     preparing, completing = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
     assert group.state is preparing or not parked_joins
-    assert group.state in (completing, GroupState.STABLE) or not group.pending_sync_count
+    syncs = group.state in (completing, GroupState.STABLE) and group.rebalance is not None
+    late = [member for member in members.values() if syncs and member.synced_at_ms is None]
+    assert group.pending_sync() == late
+    assert group.pending_sync_count == len(late)
     assert group.state is completing or not group.assignment_in_flight
