@@ -49,7 +49,8 @@ _NO_ANSWER = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._WAIT_COORD,
 }
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 
 
 def silent() -> logging.Logger:
@@ -121,9 +122,21 @@ class Cluster:
 
     @property
     def ever_had_groups(self) -> bool:
-        """Whether a group was ever there. Where none was, who only asks must not ask for its coordinator: that would
-        make `__consumer_offsets`."""
-        return "__consumer_offsets" in self.topics
+        """Whether a group was, or may have been, there. Where none was, who only asks must not ask for its coordinator:
+        that would make `__consumer_offsets`."""
+        return self._may_have(OFFSETS_TOPIC)
+
+    @property
+    def ever_had_transactions(self) -> bool:
+        """Whether a transactional id was, or may have been, there; else as for groups, of `__transaction_state`."""
+        return self._may_have(TRANSACTIONS_TOPIC)
+
+    def _may_have(self, topic: str) -> bool:
+        """Whether the topic is there, for all that we may know: a list leaves out what its reader may not describe."""
+        if topic in self.topics:
+            return True
+        _, errors = self.describe_topics([topic])
+        return topic not in errors or errors[topic].code() != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def await_coordinator(self, group_id: str) -> None:
         """For who is about to change something: return when somebody answers for the group, or the time is out.
@@ -132,7 +145,7 @@ class Cluster:
         three times within 0.3 s and after that waits in silence; and a client of it whose question ran out of time is
         never destroyed any more once the broker is gone. So it is asked over a connection of our own.
         """
-        if self.ever_had_groups:
+        if OFFSETS_TOPIC in self.topics:
             return
         deadline_s = time.monotonic() + self.timeout_s
         with self.wire(next(iter(self.brokers.values()))) as wire:

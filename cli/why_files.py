@@ -11,8 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.cluster import OFFSETS_TOPIC
 from cli.errors import Failed
-from cli.why_reading import OFFSETS_TOPIC, Told
+from cli.why_reading import Told
 from coordinator.routing import partition_for
 from coordinator.why.gaps import with_gaps
 from coordinator.why.inferred import generations

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from cli.cluster import make_client, parse_addresses, said, unknown
+from cli.cluster import OFFSETS_TOPIC, make_client, parse_addresses, said, unknown
 from cli.errors import Failed, UsageError
 from cli.groups.epochs import read_epochs
 from cli.groups.lags import first_unread_ms
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from cli.cluster import Cluster
     from coordinator.why.window import Finding
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _HTTP_TIMEOUT_S = 2.0
 _HTTP_PORT = 9644
 _HTTP_PLACE = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]]+):([0-9]{1,5})/?")

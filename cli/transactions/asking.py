@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cli.cluster import Cluster
 from cli.errors import Failed
 from cli.wire import text_of
+from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopicRequest,
@@ -50,7 +51,10 @@ class Asking:
         return found
 
     def described(self, transactional_id: str) -> tuple[int, DescribedTransaction]:
-        """The id's state, with the broker that coordinates it."""
+        """The id's state, with the broker that coordinates it. Where no id ever was, nobody is asked for it: that would
+        make `__transaction_state`."""
+        if not self.cluster.ever_had_transactions:
+            raise Failed(f"transactional id {transactional_id!r}: {text_of(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)}")
         address = next(iter(self.cluster.brokers.values()))
         found = self.ask(address, FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id), 1)
         if found.error_code:

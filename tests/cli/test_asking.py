@@ -29,6 +29,9 @@ ASKING = [
     "groups reset-offsets {group} --topic orders --to-earliest --timeout 5000 -b {at}",
     "why {group} --timeout 5000 -b {at}",
     "why nobody --timeout 5000 -b {at}",
+    "why --transaction nobody --timeout 5000 -b {at}",
+    "transactions list --timeout 5000 -b {at}",
+    "transactions describe --transactional-id nobody --timeout 5000 -b {at}",
     # Without a group it has to have a name for one all the same, whose coordinator the client library asks for.
     "consume nowhere --from-beginning --timeout-ms 100 --timeout 5000 -b {at}",
     "consume orders --from-beginning --timeout-ms 100 --timeout 5000 -b {at}",

@@ -26,6 +26,8 @@ HARMLESS = {
     ApiKey.DESCRIBE_CONFIGS,
     ApiKey.DESCRIBE_CLUSTER,
     ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
 }
 
@@ -114,7 +116,8 @@ def creates(recorder: Recorder, *, has_groups: bool) -> list[str]:
     for version, request in recorder.named(ApiKey.METADATA):
         if request.topics and (version < 4 or request.allow_auto_topic_creation):
             found.append(f"METADATA {[topic.name for topic in request.topics]}")
-    # The first question for a coordinator makes `__consumer_offsets`.
-    if not has_groups and recorder.named(ApiKey.FIND_COORDINATOR):
-        found.append("FIND_COORDINATOR")
+    # The first question for a coordinator makes `__consumer_offsets`, or `__transaction_state`, which is in no test.
+    for _, request in recorder.named(ApiKey.FIND_COORDINATOR):
+        if not has_groups or request.key_type:
+            found.append(f"FIND_COORDINATOR {request.key_type}")
     return found
