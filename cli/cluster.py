@@ -13,7 +13,9 @@ import json
 import logging
 import re
 import socket
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -23,32 +25,36 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cli.errors import Failed, UsageError
-from cli.wire import Wire
+from cli.wire import HungUp, Wire
 from pipeline.client_security import TOKEN_URL, translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import MetadataRequest
 from storage.directory.meta_properties import parse_properties
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Iterable, Mapping
-    from concurrent.futures import Future
 
-    from confluent_kafka.admin import TopicDescription
+    from confluent_kafka.admin import ClusterMetadata, TopicDescription
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 _CONNECT_TIMEOUT_S = 5.0
 _ASK_AGAIN_S = 0.1
+_LISTEN_EVERY_S = 0.05
+_PATIENCE_S = 1.0
 _ADDRESS = re.compile(r"(?:[A-Za-z_0-9]+://)?(?:\[([^\]]+)\]|([^:\[\]]+)):(\d+)")
+_AFTER = re.compile(r" \(after [^)]*\)$")  # how long it took, and in which state of the library's
 _NO_ANSWER = {
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._WAIT_COORD,
 }
+_REFUSALS = {KafkaError._AUTHENTICATION, KafkaError._SSL}
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 
@@ -68,26 +74,76 @@ class Cluster:
         self.bootstrap: str = options.bootstrap_server
         self.timeout_s: float = options.timeout / 1_000
         self._given = client_settings(options)
+        self._refusal = ""  # what the library said last of a connection that it could not use
+        self._is_refused = False  # for good, not only this time
         addresses = parse_addresses(self.bootstrap)
-        _reach(addresses)
-        self.admin: AdminClient = self._make(AdminClient, self.settings())
-        try:
-            metadata = self.admin.list_topics(timeout=self.timeout_s)
-        except KafkaException as error:
-            raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
+        address = _reach(addresses)
+        self.admin: AdminClient = self._make(AdminClient, {**self.settings(), "error_cb": self._heard})
+        metadata = self._listed(address)
         self.brokers: dict[int, str] = {id_: f"{node.host}:{node.port}" for id_, node in metadata.brokers.items()}
         self.cluster_id: str | None = metadata.cluster_id
         self.topics: dict[str, int] = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def _listed(self, address: str) -> ClusterMetadata:
+        """All topics and brokers. Raises: Failed, at once when a log-in or a handshake was refused.
+
+        The library would try again until the time is out, deaf to Ctrl-C: it does so in a thread of its own.
+        """
+        answered: Future[ClusterMetadata] = Future()
+
+        def ask() -> None:
+            try:
+                answered.set_result(self.admin.list_topics(timeout=self.timeout_s))
+            except KafkaException as error:
+                answered.set_exception(error)
+
+        threading.Thread(target=ask, name="list topics", daemon=True).start()
+        began_s, is_door_tried = time.monotonic(), False
+        while True:
+            try:
+                return answered.result(_LISTEN_EVERY_S)
+            except KafkaException as error:
+                self._try_the_door(address)
+                raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
+            except TimeoutError:
+                self.admin.poll(0)
+            is_late = time.monotonic() - began_s > _PATIENCE_S
+            if self._is_refused or (self._refusal and is_late):
+                raise Failed(self._refusal)
+            if is_late and not is_door_tried:
+                self._try_the_door(address)
+                is_door_tried = True
+
+    def _heard(self, error: KafkaError) -> None:
+        """What the library says of a connection. A wrong password or certificate is wrong at every try."""
+        if error.code() in _REFUSALS or "handshake failed" in error.str():
+            where, _, why = error.str().partition(": ")
+            place = where.rpartition("//")[2].partition("/")[0]  # of `sasl_ssl://localhost:9092/bootstrap`
+            self._refusal = f"{place}: {_AFTER.sub('', why).rstrip(': ')}"
+            self._is_refused = error.code() in _REFUSALS
+
+    def _try_the_door(self, address: str) -> None:
+        """Who speaks plainly where TLS or a log-in is wanted is hung up on, of which the library says nothing.
+
+        Raises: HungUp.
+        """
+        try:
+            with self.wire(address, timeout_s=_PATIENCE_S) as wire:
+                wire.ask(MetadataRequest(topics=[]), 1)
+        except HungUp:
+            raise
+        except Failed:
+            pass  # the library tells of it
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """The settings of a client of this cluster; `more` with underscores for dots."""
         own = {key.replace("_", "."): value for key, value in more.items()}
         return {"bootstrap.servers": self.bootstrap, "client.id": "kohort", **self._given, **own}
 
-    def wire(self, address: str) -> Wire:
+    def wire(self, address: str, *, timeout_s: float | None = None) -> Wire:
         """A connection of our own to one broker, with the cluster's settings. Raises: Failed, UsageError."""
         host, port = parse_addresses(address)[0]
-        return Wire(host, port, timeout_s=self.timeout_s, settings=self._given)
+        return Wire(host, port, timeout_s=timeout_s or self.timeout_s, settings=self._given)
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         return make_client(kind, settings)
@@ -244,8 +300,8 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return found
 
 
-def _reach(addresses: list[tuple[str, int]]) -> None:
-    """Raises: Failed when no address accepts a connection."""
+def _reach(addresses: list[tuple[str, int]]) -> str:
+    """The first address that accepts a connection. Raises: Failed when none does."""
     problems = []
     for host, port in addresses:
         try:
@@ -255,7 +311,7 @@ def _reach(addresses: list[tuple[str, int]]) -> None:
         except OSError as error:
             problems.append(f"{host}:{port} cannot be reached: {(error.strerror or str(error)).lower()}")
         else:
-            return
+            return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     raise Failed("; ".join(problems))
 
 

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from protocol.schema import Message
 
 _LARGEST_ANSWER_BYTES = 100 * 1024 * 1024
+_TLS_ALERT = b"\x15\x03"
+
+
+class HungUp(Failed):
+    """The connection was closed in the place of an answer: mostly, it should have been spoken to otherwise."""
 
 
 class Wire:
@@ -51,6 +56,8 @@ class Wire:
         try:
             self._socket.sendall(encode_request(request, version, self._last_id, "kohort"))
             head = self._receive(4)
+            if head.startswith(_TLS_ALERT):
+                raise HungUp(f"{self.where} wants TLS")
             size = int.from_bytes(head)
             if size > _LARGEST_ANSWER_BYTES:
                 raise Failed(f"{self.where} does not answer as Kafka does")
@@ -67,7 +74,7 @@ class Wire:
         while len(data) < size:
             more = self._socket.recv(size - len(data))
             if not more:
-                raise Failed(f"{self.where} closed the connection; does it want TLS or a log-in?")
+                raise HungUp(f"{self.where} closed the connection; does it want TLS or a log-in?")
             data += more
         return data
 

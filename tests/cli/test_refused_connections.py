@@ -1,0 +1,84 @@
+"""What is said, and how soon, where a broker does not want to be spoken to like that."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import kohort
+from tests.support.broker_process import ROOT, Kohort, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+LOG_IN = """
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism={mechanism}
+sasl.username=alice
+sasl.password={password}
+"""
+TEN_MINUTES = ("--timeout", "600000")
+"""As long as nobody would wait."""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """(a listener where nobody logs in, one where alice does, by a password that is `secret`)."""
+    opened, closed = free_port(), free_port()
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{opened},SASL_PLAINTEXT://127.0.0.1:{closed}",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} user_alice="secret";',
+    }
+    with Kohort(tmp_path_factory.mktemp("refusing"), settings, port=opened):
+        yield f"127.0.0.1:{opened}", f"127.0.0.1:{closed}"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "password", "says"),
+    [
+        ("PLAIN", "wrong", "SASL authentication error: Authentication failed: Invalid username or password"),
+        ("SCRAM-SHA-512", "secret", "Unsupported SASL mechanism: broker's supported mechanisms: PLAIN"),
+    ],
+)
+def test_a_log_in_that_is_refused(
+    mechanism: str, password: str, says: str, places: tuple[str, str], text_file: Callable[[str], str]
+) -> None:
+    _, closed = places
+    config = ("--command-config", text_file(LOG_IN.format(mechanism=mechanism, password=password)))
+    ended = kohort("topics", "list", "-b", closed, *config, *TEN_MINUTES)
+    assert (ended.code, ended.err.startswith(f"kohort: {closed}: "), says in ended.err) == (1, True, True), ended
+
+
+def test_plain_words_where_one_logs_in(places: tuple[str, str]) -> None:
+    _, closed = places
+    ended = kohort("topics", "list", "-b", closed, *TEN_MINUTES)
+    assert ended.err == f"kohort: {closed} closed the connection; does it want TLS or a log-in?\n"
+
+
+def test_tls_where_nobody_speaks_it(places: tuple[str, str], text_file: Callable[[str], str]) -> None:
+    opened, _ = places
+    ended = kohort(
+        *("topics", "list", "-b", opened, "--command-config", text_file("security.protocol=SSL\n"), *TEN_MINUTES)
+    )
+    assert (ended.code, ended.err.startswith(f"kohort: {opened}: SSL handshake failed")) == (1, True), ended
+
+
+def test_an_interrupt_is_heard_while_nobody_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = ("topics", "list", "-b", f"127.0.0.1:{silent.getsockname()[1]}", *TEN_MINUTES)
+        command = subprocess.Popen(
+            [sys.executable, "-m", "kohort", *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        connections = [silent.accept()[0] for _ in range(2)]  # a look whether anybody is there, and the library's
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=60)
+        assert (command.returncode, out, err) == (130, b"", b"kohort: interrupted\n")
+        for connection in connections:
+            connection.close()
