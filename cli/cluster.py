@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import ClusterMetadata, TopicDescription
 
+    from protocol.schema import Message
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -144,6 +146,11 @@ class Cluster:
         """A connection of our own to one broker, with the cluster's settings. Raises: Failed, UsageError."""
         host, port = parse_addresses(address)[0]
         return Wire(host, port, timeout_s=timeout_s or self.timeout_s, settings=self._given)
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer of one broker, whichever, over a connection of our own. Raises: Failed, UsageError."""
+        with self.wire(next(iter(self.brokers.values()))) as wire:
+            return wire.ask(request, version)
 
     def _make(self, kind: Any, settings: dict[str, Any]) -> Any:
         return make_client(kind, settings)

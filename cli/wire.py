@@ -1,4 +1,5 @@
-"""Requests that the client library cannot send (OffsetDelete, ApiVersions), over a connection of our own."""
+"""Requests that the client library cannot send (OffsetDelete, ApiVersions, quotas), and those whose refusal it loses
+(DescribeAcls) or does not outlive (DescribeUserScramCredentials), over a connection of our own."""
 
 from __future__ import annotations
 
@@ -85,6 +86,12 @@ class Wire:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._socket.close()
+
+
+def told(answer: Any) -> str:
+    """What an answer, or a part of one, says of its own error: its message, else the words for its code."""
+    text: str = answer.error_message or text_of(answer.error_code)
+    return text.rstrip(".")
 
 
 def text_of(code: int) -> str:

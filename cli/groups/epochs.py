@@ -1,6 +1,6 @@
 """Epochs of consumer groups (KIP-848), which the client library does not tell: asked of the coordinator itself.
 
-Behind TLS or SASL they cannot be asked, and stay unknown.
+Where they cannot be asked for they stay unknown.
 """
 
 from __future__ import annotations

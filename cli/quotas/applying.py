@@ -12,7 +12,7 @@ from cli.cluster import Cluster
 from cli.errors import DONE, Failed, UsageError
 from cli.options import print_json
 from cli.tables import print_table
-from cli.wire import text_of
+from cli.wire import told
 from protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
@@ -85,10 +85,9 @@ def read(
         for kind, name in entity.items()
     ]
     requested += [ComponentData(entity_type=kind, match_type=_ANY, match=None) for kind in any_of]
-    with cluster.wire(next(iter(cluster.brokers.values()))) as wire:
-        answer = wire.ask(DescribeClientQuotasRequest(components=requested, strict=strict), _VERSION)
+    answer = cluster.ask(DescribeClientQuotasRequest(components=requested, strict=strict), _VERSION)
     if answer.error_code:
-        raise Failed(answer.error_message or text_of(answer.error_code))
+        raise Failed(told(answer))
     found = [
         ({one.entity_type: one.entity_name for one in entry.entity}, {one.key: one.value for one in entry.values})
         for entry in answer.entries
@@ -102,11 +101,9 @@ def change(cluster: Cluster, entity: Entity, added: Mapping[str, float], removed
     ops += [OpData(key=key, remove=True) for key in removed]
     parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()]
     request = AlterClientQuotasRequest(entries=[EntryData(entity=parts, ops=ops)])
-    with cluster.wire(next(iter(cluster.brokers.values()))) as wire:
-        answer = wire.ask(request, _VERSION)
-    for one in answer.entries:
+    for one in cluster.ask(request, _VERSION).entries:
         if one.error_code:
-            raise Failed(f"{words_of(entity)}: {(one.error_message or text_of(one.error_code)).rstrip('.')}")
+            raise Failed(f"{words_of(entity)}: {told(one)}")
 
 
 def words_of(entity: Mapping[str, str | None]) -> str:
