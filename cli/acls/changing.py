@@ -1,43 +1,63 @@
 """ACLs listed, added, removed; printed as Kafka's tool prints them.
 
+They are listed over a connection of our own: to the client library a DescribeAcls that is refused has found nothing.
+
 Source: Kafka's AclCommand.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka.admin import ResourcePatternType, ResourceType
+from confluent_kafka.admin import ResourcePatternType
 
-from cli.acls.bindings import CLUSTER_NAME, bindings, everything, filter_of, filters
+from cli.acls.bindings import bindings, filter_of, filters
 from cli.cluster import Cluster, said
 from cli.errors import DONE, Failed, UsageError
 from cli.options import print_json
 from cli.tables import plain
-from protocol.errors import ErrorCode
+from cli.wire import told
+from protocol.messages.describe_acls import DescribeAclsRequest
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from confluent_kafka.admin import AclBindingFilter
+_VERSION = 1
+_KINDS = ("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
+_PATTERNS = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
+_OPERATIONS = (
+    "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION",
+    "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
+)  # fmt: skip
+_PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
 
-# Its fields are typed as what the library takes for them; it always gives enums.
+# Their fields are typed as what the library takes for them; it always gives enums.
 Binding = Any
-Acls = dict[tuple[str, str, str], list[Binding]]
+Filter = Any
+
+
+class Acl(NamedTuple):
+    """One ACL in Kafka's words, as --json has it."""
+
+    resource: str
+    name: str
+    pattern: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
 
 
 def list_acls(options: argparse.Namespace) -> int:
     """Print ACLs. Raises: Failed."""
     cluster = Cluster(options)
     found = _found(cluster, filters(options))
-    if not found:
-        _has_authorizer(cluster)
     if options.principal:
         found = [acl for acl in found if acl.principal in options.principal]
     if options.json:
-        print_json([_facts(acl) for acl in found])
+        print_json([acl._asdict() for acl in found])
     else:
         _print_all("Current", found)
     return DONE
@@ -51,7 +71,7 @@ def add(options: argparse.Namespace) -> int:
     if any(acl.resource_pattern_type not in (_LITERAL, _PREFIXED) for acl in wanted):
         raise UsageError(f"--resource-pattern-type {options.resource_pattern_type}: an ACL is literal or prefixed")
     cluster = Cluster(options)
-    _print_all("Adding", wanted)
+    _print_all("Adding", map(_of_binding, wanted))
     _, errors = cluster.results(cluster.admin.create_acls(wanted, request_timeout=cluster.timeout_s))
     for error in errors.values():
         raise Failed(said(error))
@@ -65,7 +85,7 @@ def remove(options: argparse.Namespace) -> int:
     if not (wanted or options.topic or options.group or options.transactional_id or options.cluster):
         raise UsageError("remove takes a resource, such as --topic")
     if not options.force:
-        what = "\n".join(map(_line, wanted)) or "all ACLs of these resources"
+        what = "\n".join(_line(_of_binding(acl)) for acl in wanted) or "all ACLs of these resources"
         print(f"Are you sure you want to remove ACLs: \n{what}\n (y/n)", end="", flush=True)
         if sys.stdin.readline().strip().lower() != "y":
             return DONE
@@ -79,54 +99,55 @@ def remove(options: argparse.Namespace) -> int:
 _LITERAL, _PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
 
 
-def _found(cluster: Cluster, wanted: Iterable[AclBindingFilter]) -> list[Binding]:
-    found: dict[Binding, None] = {}
+def _found(cluster: Cluster, wanted: Iterable[Filter]) -> list[Acl]:
+    """The ACLs that any of the filters means, each once. Raises: Failed."""
+    found: dict[Acl, None] = {}
     for one in wanted:
-        future: Any = cluster.admin.describe_acls(one, request_timeout=cluster.timeout_s)
-        found.update(dict.fromkeys(cluster.result(future)))
+        request = DescribeAclsRequest(
+            resource_type_filter=one.restype.value,
+            resource_name_filter=one.name,
+            pattern_type_filter=one.resource_pattern_type.value,
+            principal_filter=one.principal,
+            host_filter=one.host,
+            operation=one.operation.value,
+            permission_type=one.permission_type.value,
+        )
+        answer = cluster.ask(request, _VERSION)
+        if answer.error_code:
+            raise Failed(told(answer))
+        for resource in answer.resources:
+            place = (
+                _word(_KINDS, resource.resource_type), resource.resource_name, _word(_PATTERNS, resource.pattern_type),
+            )  # fmt: skip
+            for acl in resource.acls:
+                right = _word(_OPERATIONS, acl.operation), _word(_PERMISSIONS, acl.permission_type)
+                found[Acl(*place, acl.principal, acl.host, *right)] = None
     return list(found)
 
 
-def _has_authorizer(cluster: Cluster) -> None:
-    """The library does not tell when ACLs cannot be listed at all, only when they cannot be removed. Raises: Failed."""
-    nothing = everything(ResourceType.TOPIC, "\\ no topic has this name", _LITERAL)
-    _, errors = cluster.results(cluster.admin.delete_acls([nothing], request_timeout=cluster.timeout_s))
-    for error in errors.values():
-        if error.code() == ErrorCode.SECURITY_DISABLED:
-            raise Failed(said(error))
+def _word(words: Sequence[str], number: int) -> str:
+    """Kafka's word for a number of the wire; what is newer is UNKNOWN, as to Kafka's own tools."""
+    return words[number] if 0 <= number < len(words) else words[0]
 
 
-def _grouped(acls: Iterable[Binding]) -> Acls:
-    grouped: Acls = {}
+def _of_binding(acl: Binding) -> Acl:
+    kind, pattern = _word(_KINDS, acl.restype.value), acl.resource_pattern_type.name
+    return Acl(kind, acl.name, pattern, acl.principal, acl.host, acl.operation.name, acl.permission_type.name)
+
+
+def _print_all(word: str, acls: Iterable[Acl]) -> None:
+    grouped: dict[tuple[str, str, str], list[Acl]] = {}
     for acl in acls:
-        kind = "CLUSTER" if acl.name == CLUSTER_NAME and acl.restype == ResourceType.BROKER else acl.restype.name
-        grouped.setdefault((kind, acl.name, acl.resource_pattern_type.name), []).append(acl)
-    return grouped
-
-
-def _print_all(word: str, acls: Iterable[Binding]) -> None:
-    for (kind, name, pattern), entries in _grouped(acls).items():
+        grouped.setdefault((acl.resource, acl.name, acl.pattern), []).append(acl)
+    for (kind, name, pattern), entries in grouped.items():
         resource = f"ResourcePattern(resourceType={kind}, name={plain(name)}, patternType={pattern})"
         # Kafka's tool puts a blank at the end of one head and not of the other.
         print(f"{word} ACLs for resource `{resource}`:{' ' if word == 'Adding' else ''}")
         print(*map(_line, entries), sep="\n", end="\n\n")
 
 
-def _line(acl: Binding) -> str:
+def _line(acl: Acl) -> str:
     return (
-        f"\t(principal={plain(acl.principal)}, host={plain(acl.host)}, operation={acl.operation.name}, "
-        f"permissionType={acl.permission_type.name})"
+        f"\t(principal={plain(acl.principal)}, host={plain(acl.host)}, operation={acl.operation}, "
+        f"permissionType={acl.permission})"
     )
-
-
-def _facts(acl: Binding) -> dict[str, str]:
-    ((kind, name, pattern),) = _grouped([acl])
-    return {
-        "resource": kind,
-        "name": name,
-        "pattern": pattern,
-        "principal": acl.principal,
-        "host": acl.host,
-        "operation": acl.operation.name,
-        "permission": acl.permission_type.name,
-    }

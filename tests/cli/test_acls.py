@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from tests.cli.conftest import Run, kohort
 from tests.support.broker_process import Kohort
+from tests.support.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +87,23 @@ def test_prefixes_are_listed_by_the_names_that_they_cover(run: Run, name: str) -
     assert (found["pattern"], found["operation"], found["permission"]) == ("PREFIXED", "ALL", "DENY")
 
 
+def test_what_the_client_library_does_not_know_is_listed_in_words_of_kafka(authorized: Kohort, run: Run) -> None:
+    user, create_tokens, allow = 7, 13, 3
+    made = AclCreation(
+        resource_type=user,
+        resource_name="User:carol",
+        resource_pattern_type=3,
+        principal="User:alice",
+        host="*",
+        operation=create_tokens,
+        permission_type=allow,
+    )
+    with Wire(authorized.address) as wire:
+        assert wire.call(CreateAclsRequest(creations=[made]), 3).results[0].error_code == 0
+    (told,) = (acl for acl in run("acls", "list", "--json").json if acl["name"] == "User:carol")
+    assert (told["resource"], told["operation"]) == ("USER", "CREATE_TOKENS")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -102,4 +121,4 @@ def test_what_makes_no_acl_is_said_in_a_sentence(run: Run, words: tuple[str, ...
 
 def test_a_broker_without_an_authorizer_says_so(broker: Kohort) -> None:
     ended = kohort("acls", "list", "--bootstrap-server", broker.address)
-    assert (ended.code, ended.err) == (1, "kohort: No Authorizer is configured\n")
+    assert (ended.code, ended.err) == (1, "kohort: No Authorizer is configured on the broker\n")
