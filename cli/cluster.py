@@ -17,7 +17,7 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -183,23 +183,19 @@ class Cluster:
         why = f" ({said(error)})" if error is not None else ""
         return Failed(f"no answer within {self.timeout_s:g} s{why}; the cluster says that it is reached at {where}")
 
-    @property
+    @cached_property
     def ever_had_groups(self) -> bool:
-        """Whether a group was, or may have been, there. Where none was, who only asks must not ask for its coordinator:
-        that would make `__consumer_offsets`."""
-        return self._may_have(OFFSETS_TOPIC)
+        """Whether a group was ever there. Where none was, who only asks must not ask for its coordinator: that would
+        make `__consumer_offsets`. Who may not see that topic knows by the groups that may be seen."""
+        if OFFSETS_TOPIC in self.topics:
+            return True
+        return bool(self.result(self.admin.list_consumer_groups(request_timeout=self.timeout_s)).valid)
 
     @property
     def ever_had_transactions(self) -> bool:
-        """Whether a transactional id was, or may have been, there; else as for groups, of `__transaction_state`."""
-        return self._may_have(TRANSACTIONS_TOPIC)
-
-    def _may_have(self, topic: str) -> bool:
-        """Whether the topic is there, for all that we may know: a list leaves out what its reader may not describe."""
-        if topic in self.topics:
-            return True
-        _, errors = self.describe_topics([topic])
-        return topic not in errors or errors[topic].code() != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """Whether a transactional id was, or may have been, there; else the same, of `__transaction_state`."""
+        _, errors = self.describe_topics([TRANSACTIONS_TOPIC])
+        return not errors or errors[TRANSACTIONS_TOPIC].code() != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def await_coordinator(self, group_id: str) -> None:
         """For who is about to change something: return when somebody answers for the group, or the time is out.
@@ -226,9 +222,11 @@ class Cluster:
         return self.results(futures)
 
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
-        """How many partitions each topic has. Raises: Failed for one that is not there."""
+        """How many partitions each topic has. Raises: Failed for one that is not there, or may not be seen."""
         found, errors = self.describe_topics(names)
-        for name in errors:
+        for name, error in errors.items():
+            if error.code() != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Failed(f"topic {name!r}: {said(error)}")
             raise unknown("topic", name, self.topics)
         return {name: len(topic.partitions) for name, topic in found.items()}
 

@@ -21,7 +21,7 @@ from cli.cluster import OFFSETS_TOPIC, make_client, parse_addresses, said, unkno
 from cli.errors import Failed, UsageError
 from cli.groups.epochs import read_epochs
 from cli.groups.lags import first_unread_ms
-from cli.groups.reading import end_offsets, read_groups, read_offsets
+from cli.groups.reading import end_offsets, never_seen, read_groups, read_offsets
 from cli.why_context import session_timeout_ms, topic_names
 from coordinator.routing import partition_for
 from coordinator.why.findings import LIVE_RULES, findings
@@ -30,6 +30,7 @@ from coordinator.why.inferred import generations
 from coordinator.why.terms import plural
 from coordinator.why.verdicts import verdicts
 from coordinator.why.window import of_last_rebalances
+from protocol.errors import ErrorCode
 from protocol.records.errors import UnparsableRecord
 from protocol.records.ledger import LEDGER_TOPIC, ForeignRecord, NewerRecord, decode_whole
 
@@ -126,7 +127,7 @@ def read(cluster: Cluster, group_id: str, http: str | None, now_ms: int) -> Told
     """All there is about the group. Raises: Failed, also when nobody knows it; UsageError."""
     told = Told(group_id)
     if not cluster.ever_had_groups:
-        raise unknown("group", group_id, ())
+        raise never_seen(cluster, group_id)
     topics, _ = cluster.describe_topics([LEDGER_TOPIC])
     if LEDGER_TOPIC in topics:
         told.records = ledger_records(cluster, group_id, len(topics[LEDGER_TOPIC].partitions))
@@ -221,12 +222,16 @@ def _whole_partition(cluster: Cluster, topic: str, partition: int) -> Iterator[t
 
 def _describe(cluster: Cluster, told: Told) -> None:
     """State and members as DescribeGroups says. Raises: Failed when neither the cluster nor the ledger knows it."""
+    errors: dict[str, KafkaError] = {}
     with suppress(Failed):  # the records tell the rest
-        groups, _ = read_groups(cluster, [told.group_id])
+        groups, errors = read_groups(cluster, [told.group_id])
         read_epochs(groups, cluster)
         for group in groups:
             told.state, told.members = group.state, len(group.members)
     if told.state in (None, "Dead") and not told.records:
+        for error in errors.values():
+            if error.code() != ErrorCode.GROUP_ID_NOT_FOUND:
+                raise Failed(f"group {told.group_id!r}: {said(error)}")
         listed = cluster.result(cluster.admin.list_consumer_groups(request_timeout=cluster.timeout_s))
         raise unknown("group", told.group_id, [group.group_id for group in listed.valid])
 

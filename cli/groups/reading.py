@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from cli.cluster import said, unknown
 from cli.errors import Failed, UsageError
+from cli.wire import text_of
 from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsRequest
 
 if TYPE_CHECKING:
     import argparse
@@ -123,7 +126,7 @@ def _without_a_name(cluster: Cluster) -> Group:
 def existing_groups(cluster: Cluster, names: Sequence[str]) -> list[Group]:
     """The groups by name. Raises: Failed for one that is not there, or cannot be described."""
     if names and not cluster.ever_had_groups:
-        raise unknown("group", names[0], ())
+        raise never_seen(cluster, names[0])
     groups, errors = read_groups(cluster, names)
     for name, error in errors.items():
         if error.code() == ErrorCode.GROUP_ID_NOT_FOUND:
@@ -133,6 +136,15 @@ def existing_groups(cluster: Cluster, names: Sequence[str]) -> list[Group]:
         if not group.exists and not read_offsets(cluster, group.group_id):
             raise unknown("group", group.group_id, all_groups(cluster))
     return groups
+
+
+def never_seen(cluster: Cluster, name: str) -> Failed:
+    """Where no group was ever seen: there is none, or it may not be. DescribeGroups tells that, and makes nothing."""
+    with suppress(UsageError):  # a log-in that our own connection does not know
+        (group,) = cluster.ask(DescribeGroupsRequest(groups=[name]), 0).groups
+        if group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return Failed(f"group {name!r}: {text_of(group.error_code)}")
+    return unknown("group", name, ())
 
 
 def _group(one: ConsumerGroupDescription) -> Group:

@@ -62,7 +62,7 @@ def alter(options: argparse.Namespace) -> int:
     if not names:
         raise Failed(f"no topic matches {' '.join(wanted)}")
     _, missing = cluster.describe_topics(names)
-    silent = set(missing) if options.if_exists else set()
+    silent = {name for name, error in missing.items() if options.if_exists and _is_unknown(error)}
     texts = {name: _text(cluster, name, error) for name, error in missing.items() if name not in silent}
     for name in names:
         if name not in missing:

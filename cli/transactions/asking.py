@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli.cluster import Cluster
+from cli.cluster import Cluster, said
 from cli.errors import Failed
-from cli.wire import text_of
+from cli.wire import text_of, told
 from protocol.errors import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -69,7 +69,7 @@ class Asking:
         """The address of the partition's leader."""
         found, errors = self.cluster.describe_topics([topic])
         if errors:
-            raise Failed(f"topic {topic}: {errors[topic].str()}")
+            raise Failed(f"topic {topic}: {said(errors[topic])}")
         for one in found[topic].partitions:
             if one.id == partition:
                 if one.leader is None:
@@ -83,6 +83,6 @@ class Asking:
         answer = self.ask(self.leader(topic, partition), DescribeProducersRequest(topics=[wanted]), 0)
         one = answer.topics[0].partitions[0]
         if one.error_code:
-            raise Failed(f"{topic}-{partition}: {one.error_message or text_of(one.error_code)}")
+            raise Failed(f"{topic}-{partition}: {told(one)}")
         found: list[ProducerState] = one.active_producers
         return found

@@ -32,13 +32,12 @@ def find(options: argparse.Namespace) -> int:
     if options.partition is not None and options.topic is None:
         raise UsageError("--partition needs --topic")
     asking = Asking(options)
-    topics = [options.topic] if options.topic else sorted(asking.cluster.topics)
+    counts = asking.cluster.partition_counts([options.topic]) if options.topic else asking.cluster.topics
     longest_ms = options.max_transaction_timeout * 60_000 + _GRACE_MS
     now_ms = int(time.time() * 1000)
     rows: list[dict[str, Any]] = []
-    for topic in topics:
-        counts = range(asking.cluster.topics.get(topic, 0))
-        for partition in counts if options.partition is None else [options.partition]:
+    for topic, count in sorted(counts.items()):
+        for partition in range(count) if options.partition is None else [options.partition]:
             for one in asking.producers(topic, partition):
                 if one.current_txn_start_offset < 0 or now_ms - one.last_timestamp <= longest_ms:
                     continue

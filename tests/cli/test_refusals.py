@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import Ended, kohort, kohort_process
+from tests.cli.conftest import Ended, committed_group, fill, kohort, kohort_process
 from tests.support.broker_process import QUICK_GROUPS, Kohort
 
 if TYPE_CHECKING:
@@ -99,3 +99,55 @@ def test_acls_that_may_not_be_seen_are_a_sentence_and_only_looked_for(place: Pla
     assert (ended.code, ended.out, ended.err) == (1, "", REFUSED)
     denied = re.findall(r"authorization_denied .*operation=(\w+)", place.broker.log()[seen:])
     assert set(denied) <= {"DESCRIBE"}
+
+
+@pytest.fixture(scope="module")
+def orders(place: Place) -> str:
+    """A topic that nobody but ANONYMOUS may see."""
+    fill(place.open, "orders")
+    return "orders"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("consume", "orders", "--from-beginning", "--max-messages", "1"),
+        ("groups", "reset-offsets", "g", "--topic", "orders", "--to-earliest"),
+        ("topics", "alter", "orders", "--partitions", "9", "--if-exists"),
+        ("topics", "describe", "orders", "--if-exists"),
+        ("topics", "delete", "orders", "--if-exists"),
+        ("transactions", "find-hanging", "--topic", "orders"),
+        ("transactions", "describe-producers", "--topic", "orders", "--partition", "0"),
+    ],
+)
+def test_a_topic_that_may_not_be_seen_is_not_one_that_is_not_there(
+    place: Place, orders: str, words: tuple[str, ...]
+) -> None:
+    ended = place.ask("nobody", *words)
+    assert ended.code == 1, ended
+    assert re.fullmatch(
+        rf"kohort: topic '?{orders}'?( could not be (altered|deleted))?: Topic authorization failed\n", ended.err
+    )
+
+
+def test_a_group_that_may_not_be_seen_is_not_one_that_is_not_there(place: Place, orders: str) -> None:
+    """Its topic, by which it is known that there were groups at all, is hidden from nearly all users."""
+    for resource in (("--group", "billing"), ("--topic", orders)):
+        words = ("acls", "add", "--allow-principal", "User:member", "--operation", "Read", *resource)
+        assert kohort(*words, "-b", place.open).code == 0
+    refused = "Group authorization failed"
+    for verb in (("groups", "describe"), ("why",)):
+        absent = place.ask("member", *verb, "billing")
+        assert (absent.code, absent.err) == (1, "kohort: group 'billing' does not exist\n")
+        assert refused in place.ask("nobody", *verb, "billing").err
+    assert "__consumer_offsets" not in kohort("topics", "list", "-b", place.open).out  # asking makes nothing
+
+    committed_group(place.open, "billing", orders)
+    (told,) = place.ask("member", "groups", "describe", "billing", "--json").json
+    assert {row["topic"] for row in told["offsets"]} == {orders}
+    assert place.ask("member", "groups", "describe", "--all-groups").code == 0
+    assert place.ask("member", "why", "billing").code == 0
+    for verb in (("groups", "describe"), ("groups", "delete-offsets", "--topic", orders), ("why",)):
+        for user, group in (("nobody", "billing"), ("member", "other")):
+            ended = place.ask(user, *verb, group)
+            assert (ended.code, refused in ended.err) == (1, True), (user, verb, ended)
