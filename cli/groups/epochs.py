@@ -1,6 +1,6 @@
-"""Epochs of consumer groups (KIP-848), which the client library does not tell: asked of the coordinator itself.
+"""Epochs and states of consumer groups (KIP-848), unknown to the client library: the coordinator itself is asked.
 
-Where they cannot be asked for they stay unknown.
+Where that one does not answer (Kafka before 4.0, GSSAPI) they stay unknown.
 """
 
 from __future__ import annotations
