@@ -67,6 +67,8 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     logs.configure(json=json_logs or settings.kohort_log_format == "json", level=settings.kohort_log_level)
     for key in sources.unknown:
         log.warning("unknown_setting", key=key)
+    for key, lines in sources.repeated.items():
+        log.warning("setting_repeated", key=key, lines=",".join(map(str, lines)), line_that_counts=lines[-1])
     raise_descriptor_limit()
     _check_memory(settings)
     listeners = parse_listeners(settings)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from broker.config.listener_keys import LISTENER_PREFIX
 from broker.config.setting_types import SettingsError
 from broker.config.settings import Settings
-from storage.directory.meta_properties import parse_properties
+from storage.directory.meta_properties import property_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 # What the images' start scripts look at: never a key, and not worth a warning, since people paste them.
@@ -38,34 +38,60 @@ _LOG_LEVELS = {
 class Sources:
     """The settings, and what is to be warned of."""
 
-    __slots__ = ("settings", "unknown")
+    __slots__ = ("repeated", "settings", "unknown")
 
-    def __init__(self, settings: Settings, unknown: list[str]) -> None:
+    def __init__(self, settings: Settings, unknown: list[str], repeated: dict[str, list[int]]) -> None:
         self.settings = settings
         self.unknown = unknown
+        self.repeated = repeated
+        """The lines of each key that the file has with different values, of which the last one counts."""
 
 
 def gather(path: Path | None, environment: Mapping[str, str], overrides: Iterable[str]) -> Sources:
     """The settings of this start. Raises: SettingsError, also for a file that cannot be read."""
-    known, unknown = _sort_out(everything_given(path, environment, overrides))
-    return Sources(Settings(known, cluster_id=environment.get("CLUSTER_ID") or None), unknown)
+    lines = _lines(path)
+    of_file, behind = _given(lines, environment, overrides)
+    known, unknown = _sort_out({**of_file, **behind})
+    settings = Settings(known, cluster_id=environment.get("CLUSTER_ID") or None)
+    return Sources(settings, unknown, _repeated(lines, but=behind))
 
 
 def everything_given(path: Path | None, environment: Mapping[str, str], overrides: Iterable[str]) -> dict[str, str]:
     """All keys and values of the three sources, also such as have no effect. Raises: SettingsError."""
-    given: dict[str, str] = {}
-    if path is not None:
-        try:
-            given.update(parse_properties(path.read_bytes().decode("latin-1")))
-        except OSError as error:
-            raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
-    given.update(from_environment(environment, given))
+    of_file, behind = _given(_lines(path), environment, overrides)
+    return {**of_file, **behind}
+
+
+def _lines(path: Path | None) -> list[tuple[int, str, str]]:
+    if path is None:
+        return []
+    try:
+        return property_lines(path.read_bytes().decode("latin-1"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _given(
+    lines: Iterable[tuple[int, str, str]], environment: Mapping[str, str], overrides: Iterable[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """What the file gives, and what the sources behind it give."""
+    of_file = {key: value for _, key, value in lines}
+    behind = from_environment(environment, of_file)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key.strip():
             raise SettingsError(f"--override {override}: it takes key=value")
-        given[key.strip()] = value.strip()
-    return given
+        behind[key.strip()] = value.strip()
+    return of_file, behind
+
+
+def _repeated(lines: Iterable[tuple[int, str, str]], *, but: Collection[str]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    values: dict[str, set[str]] = {}
+    for number, key, value in lines:
+        numbers.setdefault(key, []).append(number)
+        values.setdefault(key, set()).add(value.strip())
+    return {key: numbers[key] for key in numbers if len(values[key]) > 1 and key not in but}
 
 
 def _sort_out(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:

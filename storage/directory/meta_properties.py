@@ -34,18 +34,23 @@ class MetaProperties:
 
 def parse_properties(text: str) -> dict[str, str]:
     """The keys and values of a Java properties text; the last of equal keys wins. Source: java.util.Properties."""
-    values: dict[str, str] = {}
-    lines = iter(re.split(r"\r\n|\r|\n", text))
-    for line in lines:
+    return {key: value for _, key, value in property_lines(text)}
+
+
+def property_lines(text: str) -> list[tuple[int, str, str]]:
+    """(number of the line in which it begins, key, value) of each pair of a Java properties text, in its order."""
+    pairs: list[tuple[int, str, str]] = []
+    lines = enumerate(re.split(r"\r\n|\r|\n", text), start=1)
+    for number, line in lines:
         whole = line.lstrip(" \t\f")
         if not whole or whole[0] in "#!":
             continue
         while (len(whole) - len(whole.rstrip("\\"))) % 2:  # an odd number of backslashes goes on in the next line
-            whole = whole[:-1] + next(lines, "").lstrip(" \t\f")
+            whole = whole[:-1] + next(lines, (0, ""))[1].lstrip(" \t\f")
         match = _LINE.match(whole)
         assert match is not None  # every part of the pattern can be empty
-        values[_unescaped(match[1])] = _unescaped(match[2])
-    return values
+        pairs.append((number, _unescaped(match[1]), _unescaped(match[2])))
+    return pairs
 
 
 def _unescaped(text: str) -> str:

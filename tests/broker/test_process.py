@@ -347,6 +347,26 @@ def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(
     assert "num.partitons" in err
 
 
+def test_a_setting_that_stands_twice_in_the_file_is_warned_of_and_the_last_counts(tmp_path: Path):
+    """As after `kohort certificates ... >> server.properties`."""
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"listeners=PLAINTEXT://127.0.0.1:1\nlog.dirs={tmp_path / 'data'}\nkohort.http.listener=\n"
+        "listeners=PLAINTEXT://127.0.0.1:0\n"
+    )
+    program = Program("serve", str(config))
+    try:
+        program.ready()
+        program.process.send_signal(signal.SIGTERM)
+        code, _, err = program.end()
+    finally:
+        program.kill()
+
+    assert code == 0
+    (line,) = (line for line in err.splitlines() if "setting_repeated" in line)
+    assert line.endswith("WARN setting_repeated key=listeners lines=1,4 line_that_counts=4")
+
+
 def test_the_official_images_documented_environment(tmp_path: Path):
     """What apache/kafka's page on Docker Hub tells to give, word for word but for the ports."""
     documented = {

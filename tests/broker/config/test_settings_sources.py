@@ -77,6 +77,26 @@ def test_a_provider_of_values_is_refused_since_passwords_would_be_its_placeholde
         gather(None, {}, ["config.providers=file", "config.providers.file.class=x", jaas])
 
 
+def test_a_key_that_stands_twice_in_a_file_is_told_with_its_lines_and_the_last_counts(tmp_path: Path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "listeners=PLAINTEXT://127.0.0.1:9092\nnum.partitions=2\n# listeners=SSL://:1\nlog.dirs=/a,\\\n  /b\n"
+        "num.partitions = 2\nlisteners=SSL://0.0.0.0:9093\nlog.dirs:/c\nlisteners = SSL://0.0.0.0:9094\n"
+    )
+
+    sources = gather(path, {}, [])
+
+    assert sources.settings.listeners == ("SSL://0.0.0.0:9094",)
+    assert sources.repeated == {"listeners": [1, 7, 9], "log.dirs": [4, 8]}
+
+
+def test_a_key_that_stands_twice_in_a_file_and_again_behind_it_is_not_told(tmp_path: Path):
+    path = tmp_path / "server.properties"
+    path.write_text("num.partitions=2\nlog.retention.ms=1\nnum.partitions=3\nlog.retention.ms=2\n")
+
+    assert gather(path, {"KAFKA_NUM_PARTITIONS": "4"}, ["log.retention.ms=5"]).repeated == {}
+
+
 def test_a_file_that_cannot_be_read_and_an_override_that_is_none_are_refused(tmp_path: Path):
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
         gather(tmp_path / "none.properties", {}, [])
