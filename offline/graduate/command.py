@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.config.settings import Settings
 
 _REFUSED = 1
+_ONCE = "once the levels are appended"
 
 
 @dataclass(slots=True)
@@ -93,17 +94,23 @@ def _graduate(directories: LogDirectories, wish: Wish, settings: Settings, given
         verb = "to append" if wish.only_check else "appended"
         _say(f"{verb:11} {record.name} {record.feature_level}, which was {features.get(record.name, 0)}")
     _tell_what_carries_over(directory, wish, given)
-    oldest = oldest_kafka({**features, **{record.name: record.feature_level for record in raising}})
+    raised = {**features, **{record.name: record.feature_level for record in raising}}
+    still_to_come = raising and wish.only_check
+    oldest = oldest_kafka(raised)
     if oldest is not None:
-        _say(f"{'careful':11} no Kafka older than {oldest} starts on it {'after that' if raising else 'any more'}")
+        _say(f"{'careful':11} no Kafka older than {oldest} starts on it {_ONCE if still_to_come else 'any more'}")
     if wish.only_check:
-        ready = [one.version for one in TARGETS if not one.refusals(features)]
-        _say(f"{'ready for':11} Kafka {', '.join(ready)}")
+        afterwards = f" as it is now; Kafka {_ready(raised)} {_ONCE}" if still_to_come else ""
+        _say(f"{'ready for':11} Kafka {_ready(features)}{afterwards}")
         return 0
     version = _likely_version(directory, wish)
     print("\n".join(server_properties(directory, settings, given, version)), flush=True)
     _say(f"{'next':11} give the lines on standard output to Kafka as server.properties; do not format the directory")
     return 0
+
+
+def _ready(features: Mapping[str, int]) -> str:
+    return ", ".join(one.version for one in TARGETS if not one.refusals(features))
 
 
 def _likely_version(directory: Directory, wish: Wish) -> str:

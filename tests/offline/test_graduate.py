@@ -181,10 +181,14 @@ def test_ranges_of_hosts_are_told_to_whom_an_older_kafka_would_let_in(graduate, 
 def test_to_4_4_says_that_no_older_kafka_starts_on_it_any_more(graduate, data: Path) -> None:
     """metadata.version 33 is what Kafka 4.4's own storage tool formats with, too."""
     code, _, err = graduate("--check", "--to", "4.4")
-    assert code == 0 and "careful     no Kafka older than 4.4 starts on it after that" in err
+    assert code == 0 and "careful     no Kafka older than 4.4 starts on it once the levels are appended\n" in err
+    assert (
+        "ready for   Kafka 3.9, 4.0, 4.1, 4.2, 4.3, 4.4 as it is now; Kafka 4.4 once the levels are appended\n" in err
+    )
     assert graduate("--check")[2].count("careful") == 0
 
-    assert graduate("--to", "4.4.0")[0] == 0
+    code, _, err = graduate("--to", "4.4.0")
+    assert code == 0 and "careful     no Kafka older than 4.4 starts on it any more" in err
 
     code, _, err = graduate("--check")
     assert code == 0
