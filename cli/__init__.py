@@ -116,7 +116,9 @@ def run(program: str, place: str, words: list[str]) -> int:
     except WrongInput as error:
         return refuse(str(error), MISUSED)
     except UsageError as error:
-        return refuse(f"{error}\n{program} --help tells how", MISUSED)
+        # Of Kafka's tools the help is their own, whatever verb carries them out.
+        command = error.command if error.command.startswith(f"{program} ") else program
+        return refuse(f"{error}\n{command} --help tells how", MISUSED)
     except Failed as error:
         return refuse(str(error), FAILED)
     except ModuleNotFoundError as error:

@@ -10,6 +10,9 @@ MISUSED = 2
 class UsageError(Exception):
     """What was asked for makes no command; the message says what is wrong with it. Exit code 2."""
 
+    command = ""
+    """Whose --help tells more, such as `kohort topics create`, where it is known."""
+
 
 class WrongInput(UsageError):
     """A setting, a file or a line that was given is wrong: exit code 2 too, but --help would not tell more."""

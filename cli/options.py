@@ -29,10 +29,13 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         named.setdefault("allow_abbrev", False)
         super().__init__(*arguments, **named)
+        self.set_defaults(command=self.prog)  # the innermost parser's is what the options have
 
     def error(self, message: str) -> NoReturn:
         """Arguments that make no command. Raises: UsageError."""
-        raise UsageError(message)
+        error = UsageError(message)
+        error.command = self.prog
+        raise error
 
 
 def described(verb: str, about: str, options: Iterable[tuple[str, str, str]], positional: tuple[str, str]) -> Parser:
@@ -135,11 +138,17 @@ CLUSTER = (BOOTSTRAP, COMMAND_CONFIG, TIMEOUT)
 
 def carry_out(parser: argparse.ArgumentParser, words: list[str]) -> int:
     """Parse the words and call what their command names; its exit code. Raises: UsageError, Failed."""
-    options = parser.parse_args(words)
-    place = getattr(options, "run", None)
-    if place is None:
-        raise UsageError(f"{parser.prog} needs a command")
-    code: int = entry(parser.prog, place)(options)
+    options, unknown = parser.parse_known_args(words)
+    try:
+        if unknown:
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)}")
+        place = getattr(options, "run", None)
+        if place is None:
+            raise UsageError(f"{parser.prog} needs a command")
+        code: int = entry(parser.prog, place)(options)
+    except UsageError as error:
+        error.command = error.command or options.command
+        raise
     return code
 
 

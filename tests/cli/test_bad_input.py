@@ -137,6 +137,28 @@ def test_what_a_verb_raises_is_its_exit_code(
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (("topics", "create", "x", "--partitions", "0"), "kohort topics create"),
+        (("topics", "create"), "kohort topics create"),
+        (("topics", "create", "x", "--colour", "red"), "kohort topics create"),
+        (("topics", "--colour", "red"), "kohort topics"),
+        (("topics",), "kohort topics"),
+        (("topics", "fly"), "kohort topics"),
+        (("transactions", "abort"), "kohort transactions abort"),
+        (("storage", "format", "--add-scram", "alice"), "kohort storage format"),
+        (("storage", "dump", "--offset", "x"), "kohort storage dump"),
+        (("produce", "x", "--acks", "5"), "kohort produce"),
+        (("kafka-topics.sh", "--create", "--topic", "x", "--partitions", "0"), "kafka-topics.sh"),
+    ],
+)
+def test_the_help_that_tells_how_is_that_of_the_command(words: tuple[str, ...], program: str) -> None:
+    ended = kohort(*words)
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == f"{program} --help tells how"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_behind_standard_output_is_one_sentence(broker: BrokerProcess) -> None:
     with Path("/dev/full").open("w") as full:
