@@ -25,7 +25,8 @@ def parser() -> argparse.ArgumentParser:
     one = add_command(
         commands, "describe", "state and partitions of one transactional id", "cli.transactions.showing:describe"
     )
-    one.add_argument("--transactional-id", metavar="ID", required=True, help="the id")
+    one.add_argument("id", metavar="ID", nargs="?", help="the id")
+    one.add_argument("--transactional-id", metavar="ID", help="the same, as Kafka's tool spells it")
     one = add_command(
         commands, "describe-producers", "who writes to a partition", "cli.transactions.showing:describe_producers"
     )

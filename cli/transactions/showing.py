@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from cli.errors import UsageError
 from cli.options import print_json
 from cli.tables import print_table
 from cli.transactions.asking import Asking
@@ -32,8 +33,11 @@ def list_transactions(options: argparse.Namespace) -> int:
 
 
 def describe(options: argparse.Namespace) -> int:
-    """Raises: Failed."""
-    coordinator, one = Asking(options).described(options.transactional_id)
+    """Raises: Failed, UsageError."""
+    ids = {id_ for id_ in (options.id, options.transactional_id) if id_}
+    if len(ids) != 1:
+        raise UsageError("name one transactional ID")
+    coordinator, one = Asking(options).described(*ids)
     begun = one.transaction_start_time_ms
     row = {
         "CoordinatorId": coordinator,

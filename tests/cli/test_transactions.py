@@ -33,8 +33,10 @@ def test_a_transaction_is_listed_and_described(run: Run, broker: BrokerProcess, 
 
     (listed,) = run("transactions", "list", "--transactional-id-pattern", name).rows("TransactionalId")
     assert (listed["TransactionalId"], listed["TransactionState"]) == (name, "Ongoing")
-    (row,) = run("transactions", "describe", "--transactional-id", name).rows("CoordinatorId")
+    (row,) = run("transactions", "describe", name).rows("CoordinatorId")
     assert (row["TransactionState"], row["TopicPartitions"]) == ("Ongoing", f"{name}-0")
+    (spelt_as_in_kafkas_tool,) = run("transactions", "describe", "--transactional-id", name).rows("CoordinatorId")
+    assert spelt_as_in_kafkas_tool["TransactionalId"] == row["TransactionalId"] == name
     (writes,) = run("transactions", "describe-producers", "--topic", name, "--partition", "0", "--json").json
     assert (writes["ProducerId"], writes["CurrentTransactionStartOffset"]) == (int(row["ProducerId"]), 1)
     assert run("transactions", "find-hanging", "--topic", name).rows("Topic") == []
@@ -126,3 +128,11 @@ def test_what_hangs_is_found_and_ended_and_metrics_count_what_is_open(
     assert kohort("transactions", "abort", *where).code == 0
     assert hanging() == []
     producer.commit_transaction(30)
+
+
+def test_describe_takes_one_id():
+    """A usage error, before anybody is asked."""
+    for words in ((), ("a", "--transactional-id", "b"), ("a", "b")):
+        ended = kohort("transactions", "describe", *words)
+        assert ended.code == 2
+        assert ended.err.endswith("\nkohort transactions describe --help tells how\n")
