@@ -114,10 +114,14 @@ def produce(options: argparse.Namespace) -> int:
     )
     producer = make_client(Producer, settings)
     outcome = {"acknowledged": 0, "failed": 0}
+    well = "acknowledged"
+    if options.acks == "0":  # the library calls delivered what has left it
+        well = "sent"
+        outcome[well] = 0
     problems: list[str] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
-        outcome["failed" if error else "acknowledged"] += 1
+        outcome["failed" if error else well] += 1
         if error is not None and len(problems) < _SHOWN_ERRORS and said(error) not in problems:
             problems.append(said(error))
 
@@ -153,9 +157,11 @@ def _tell(outcome: dict[str, int], problems: list[str], topic: str, options: arg
 
     if options.json:
         print_json(outcome)
+    elif "sent" in outcome and not options.quiet:
+        print(f"{plural(outcome['sent'], 'record')} sent, none acknowledged (--acks 0)")
     elif not options.quiet:
         print(f"{plural(outcome['acknowledged'], 'record')} acknowledged")
     if outcome["failed"]:
         why = "; ".join(problems) or f"no answer within {options.timeout / 1_000:g} s"
         failed = plural(outcome["failed"], f"record for {topic!r} was", f"records for {topic!r} were")
-        print(f"kohort: {failed} not acknowledged: {why}", file=sys.stderr)
+        print(f"kohort: {failed} not {'sent' if 'sent' in outcome else 'acknowledged'}: {why}", file=sys.stderr)

@@ -55,6 +55,17 @@ def test_bytes_that_are_no_text_are_kept(run: Run, name: str) -> None:
     assert read(run, name, 1)[0]["value_base64"] == "/wA="
 
 
+def test_what_nobody_acknowledges_is_said_to_be_sent(run: Run, name: str) -> None:
+    """--acks 0: the client library calls what has left it delivered."""
+    run("topics", "create", name)
+    sent = run("produce", name, "--acks", "0", stdin="a\nb\n")
+    assert (sent.code, sent.out) == (0, "2 records sent, none acknowledged (--acks 0)\n")
+    told = run("produce", name, "--acks", "0", "--json", stdin="c\n")
+    assert (told.code, told.json) == (0, {"acknowledged": 0, "failed": 0, "sent": 1})
+    assert run("produce", name, "--json", stdin="d\n").json == {"acknowledged": 1, "failed": 0}
+    assert len(read(run, name, 4)) == 4
+
+
 def test_a_group_goes_on_where_it_was(run: Run, name: str) -> None:
     """--group commits what was printed and nothing more."""
     run("topics", "create", name)
