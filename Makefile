@@ -122,14 +122,17 @@ lock: $(VENV)/.dev ## write requirements.lock anew: the newest of everything tha
 	  $(BIN)/uv pip compile --universal --python-version 3.11 --all-extras --upgrade --no-header --no-annotate -q pyproject.toml; \
 	} > requirements.lock.new && mv requirements.lock.new requirements.lock
 
-PIP_INSTALL = $(BIN)/python -m pip install -q --disable-pip-version-check -c requirements.lock
+# Two makes that are started together would write into one $(VENV): each waits for what the other is installing. Without
+# util-linux, as on macOS, or where this directory cannot be locked, nobody waits.
+ALONE = $(shell flock --nonblock --conflict-exit-code 0 . true 2> /dev/null && echo flock .)
+PIP_INSTALL = $(ALONE) $(BIN)/python -m pip install -q --disable-pip-version-check -c requirements.lock
 
 $(VENV)/.run: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Kohort needs Python 3.11 or newer as $(PYTHON); name another with: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null \
 	  || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(ALONE) $(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) -e '.[cli]'
 	@touch $@
 
