@@ -4,12 +4,16 @@ Whoever has had the loop for more than `NOTED_NS` says so. The time from then un
 read again, is a stall; it is put down to the one that took most of it. What comes short of that each time is not seen
 one by one, so a timer asks ten times a second how late it is. Usual turns pay for one comparison.
 
+A stall is wall time: on a busy machine others may have had the processor. How much of it this process had since the
+last such look, which is at least what it had during the stall, is told beside it.
+
 Always true: a stall is counted once, under one name.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from time import process_time_ns
 from typing import TYPE_CHECKING, Any
 
 from broker.loop.logs import get_logger
@@ -34,6 +38,9 @@ class Stalls:
     __slots__ = (
         "_after_turn",
         "_began_ns",
+        "_cpu_clock_ns",
+        "_cpu_looked_ns",
+        "_cpu_ns",
         "_longest_part_ns",
         "_name",
         "_told",
@@ -47,9 +54,18 @@ class Stalls:
         "total_ns",
     )
 
-    def __init__(self, clock_ns: Callable[[], int], after_turn: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        clock_ns: Callable[[], int],
+        after_turn: Callable[[Callable[[], None]], None],
+        cpu_clock_ns: Callable[[], int] = process_time_ns,
+    ) -> None:
+        """`cpu_clock_ns`: of all threads, since one that has Python's lock keeps the loop from going on, too."""
         self.clock_ns = clock_ns
         self._after_turn = after_turn
+        self._cpu_clock_ns = cpu_clock_ns
+        self._cpu_looked_ns = cpu_clock_ns()  # what it said at the last look
+        self._cpu_ns = 0  # what it said at the last look before the stall that is not over
         self._began_ns = 0  # of a turn in which somebody has taken long; 0: there is none
         self._longest_part_ns = 0
         self._name = ""
@@ -69,6 +85,7 @@ class Stalls:
         """`name` (an API, a task) has just had the loop for so long, for `whose` sake; call it above `NOTED_NS`."""
         if not self._began_ns:
             self._began_ns = self.clock_ns() - took_ns
+            self._cpu_ns = self._cpu_looked_ns
             self._longest_part_ns = 0
             self._after_turn(self._turn_over)
         # What is little more than a part of it, which has been noted before, is known by that part's name.
@@ -78,8 +95,9 @@ class Stalls:
 
     def late(self, by_ns: int) -> None:
         """A timer has come so late. What made it late has been noted by itself, unless it was many small things."""
+        cpu_ns, self._cpu_looked_ns = self._cpu_looked_ns, self._cpu_clock_ns()
         if by_ns > NOTED_NS and not self._began_ns:
-            self._count("many", "", by_ns)
+            self._count("many", "", by_ns, self._cpu_looked_ns - cpu_ns)
 
     def held_ns(self, since_ns: int) -> int:
         """How much of the time since then the loop was held up, by counted stalls and by one that is not over."""
@@ -90,9 +108,9 @@ class Stalls:
 
     def _turn_over(self) -> None:
         took_ns, self._began_ns = self.clock_ns() - self._began_ns, 0
-        self._count(self._name, self._whose, took_ns)
+        self._count(self._name, self._whose, took_ns, self._cpu_clock_ns() - self._cpu_ns)
 
-    def _count(self, name: str, whose: str, took_ns: int) -> None:
+    def _count(self, name: str, whose: str, took_ns: int, cpu_ns: int) -> None:
         self.total_ns += took_ns
         if took_ns > self.longest_ns.get(name, 0):
             self.longest_ns[name] = took_ns
@@ -112,6 +130,7 @@ class Stalls:
             api=name,
             client=whose,
             took_ms=took_ns // 1_000_000,
+            cpu_ms=cpu_ns // 1_000_000,
             since_last_line=self._untold.pop(name, 0),
         )
 

@@ -39,7 +39,7 @@ class VirtualRuntime(Runtime):
         self.step_ns = 0
         self._worked_ns = 0
         self.clock_ns = self._work_clock_ns
-        self.stalls = Stalls(self._work_clock_ns, self.next_turn)
+        self.stalls = Stalls(self._work_clock_ns, self.next_turn, lambda: self._worked_ns)
         self.slices = Slices(self, self._work_clock_ns)
         self.long_turns = LongTurns(self.next_turn, self._work_clock_ns)
         self._soon: list[Callable[[], None]] = []

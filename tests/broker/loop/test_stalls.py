@@ -21,13 +21,15 @@ class Watched:
 
     def __init__(self) -> None:
         self.now_ns = 1
+        self.cpu_ns = 1
         self.after: list[Callable[[], None]] = []
-        self.stalls = Stalls(lambda: self.now_ns, self.after.append)
+        self.stalls = Stalls(lambda: self.now_ns, self.after.append, lambda: self.cpu_ns)
         self.log = io.StringIO()
         logs.configure(stream=self.log)
 
-    def works(self, name: str, ms: int, client: str = "client@1.2.3.4:5") -> None:
+    def works(self, name: str, ms: int, client: str = "client@1.2.3.4:5", *, cpu_ms: int | None = None) -> None:
         self.now_ns += ms * MS
+        self.cpu_ns += (ms if cpu_ms is None else cpu_ms) * MS
         if ms * MS > NOTED_NS:
             self.stalls.note(name, client, ms * MS)
 
@@ -52,7 +54,8 @@ def test_a_stall_is_all_of_a_turn_and_has_the_name_of_what_took_most_of_it(watch
     assert watched.stalls.longest_ns == {"ListOffsets": 110 * MS}
     assert watched.stalls.counts == {"ListOffsets": 1}
     assert watched.stalls.total_ns == 110 * MS
-    assert "loop_held api=ListOffsets client=client@1.2.3.4:5 took_ms=110" in watched.log.getvalue()
+    line = "loop_held api=ListOffsets client=client@1.2.3.4:5 took_ms=110 cpu_ms=111 since_last_line=0"
+    assert line in watched.log.getvalue()
 
 
 def test_a_turn_in_which_nobody_took_long_is_not_noted(watched: Watched) -> None:
@@ -94,7 +97,23 @@ def test_one_that_is_twice_as_long_as_the_one_told_is_told_within_the_minute(wat
     for by_ms in (250, 499, 8_700, 8_700):
         watched.stalls.late(by_ms * MS)
     lines = watched.log.getvalue().splitlines()
-    assert [line.partition("took_ms=")[2] for line in lines] == ["250 since_last_line=0", "8700 since_last_line=1"]
+    assert [line.partition("took_ms=")[2] for line in lines] == [
+        "250 cpu_ms=0 since_last_line=0",
+        "8700 cpu_ms=0 since_last_line=1",
+    ]
+
+
+def test_a_stall_in_which_the_process_did_not_run_is_told_with_the_little_that_it_did(watched: Watched) -> None:
+    """A busy machine's: of all that the line says, the processor time alone tells it from the broker's own work."""
+    watched.works("Heartbeat", 1)
+    watched.stalls.late(0)
+    watched.works("Heartbeat", 2, cpu_ms=2)
+    watched.stalls.late(146 * MS)
+    watched.works("Fetch", 90, cpu_ms=3)
+    watched.stalls.late(0)  # a look between the stall and the end of its turn
+    watched.turn_ends()
+    lines = watched.log.getvalue().splitlines()
+    assert [line.partition("took_ms=")[2].partition(" since")[0] for line in lines] == ["146 cpu_ms=2", "90 cpu_ms=3"]
 
 
 def test_many_small_things_are_found_by_the_timer_that_comes_late_and_a_noted_stall_counts_once(
