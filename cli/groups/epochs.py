@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli.errors import Failed
+from cli.errors import Failed, UsageError
 from protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def read_epochs(groups: Iterable[Group], cluster: Cluster) -> None:
     for address, by_id in requested.items():
         try:
             _ask(address, by_id, cluster)
-        except Failed:
+        except (Failed, UsageError):  # such as a log-in that our own connection does not know
             continue
 
 
