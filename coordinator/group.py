@@ -5,7 +5,8 @@ Always true:
 - a group with members has a leader, and that leader is one of them;
 - `members`, `static_members` and `pending_members` are never changed in place: a changed group has new ones;
 - `parked_join_count` and `protocol_votes` are what counting over `members` gives;
-- so is `pending_sync_count`, of those without `synced_at_ms`, while a generation's members sync; it is 0 else;
+- so is `pending_sync_count`, of those without `synced_at_ms`, in CompletingRebalance, and in Stable while there is a
+  `rebalance`; it is 0 else;
 - a parked join exists only in PreparingRebalance, a parked sync only in CompletingRebalance;
 - `pending_members` and `members` share no id; `static_members` names members only.
 

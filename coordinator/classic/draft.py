@@ -259,7 +259,7 @@ class Draft:
         self.own_members()[new.member_id] = new
 
     def rename_member(self, old: Member, new: Member) -> None:
-        """Put `new` in the place of `old`, under another id: same instance, same age, same leadership."""
+        """Put `new` in the place of `old`, under another id: same instance, age and leadership, synced if it was."""
         old_id, new_id = old.member_id, new.member_id
         self.replace_members(
             {(new_id if key == old_id else key): (new if key == old_id else m) for key, m in self.members.items()}

@@ -226,6 +226,23 @@ def test_a_refused_replacement_gives_way_to_a_later_one_that_was_written():
     assert broker.heartbeat(follower, 1, "f") is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_who_synced_under_an_id_that_was_refused_has_synced():
+    """3.6: the old id has the place of the new one, and nobody is waited for twice."""
+    broker = Driver()
+    leader, _, late = broker.completing_group("a", "b", "c", static=("a", "b", "c"))
+    broker.sync(leader, 1, {}, instance_id="a")
+    broker.hold_appends()
+    broker.join(instance_id="b", version=9)
+    broker.sync(broker.live.static_members["b"], 1, instance_id="b")
+
+    broker.release_appends(refused=1)
+
+    assert [member.member_id for member in broker.live.pending_sync()] == [late]
+    assert broker.live.pending_sync_count == 1
+    broker.sync(late, 1, instance_id="c")
+    assert broker.last("rebalance_ended").facts["outcome"] == "stable"
+
+
 def test_m12_a_wrong_pair_of_ids_is_refused():
     """M12: instance i of another id: FENCED_INSTANCE_ID; unknown instance: UNKNOWN_MEMBER_ID."""
     broker, leader, _ = static_group()

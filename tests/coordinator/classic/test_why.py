@@ -181,6 +181,21 @@ def test_rl07_rl08_the_phases_and_the_slowest_are_told():
     assert (facts["protocol"], facts["mode"], facts["leader"], facts["leader_changed"]) == ("range", "eager", a, False)
 
 
+def test_who_asks_for_its_assignment_again_is_not_the_slowest():
+    """RL07: the answer may have been lost; what counts is when it came first."""
+    broker = Driver()
+    a, b, c = broker.completing_group("a", "b", "c")
+    broker.sync(a, 1, {})
+    broker.advance(1_000)
+    broker.sync(b, 1)
+    broker.advance(3_000)
+    broker.sync(b, 1)
+    broker.sync(c, 1)
+
+    facts = broker.last("rebalance_ended").facts
+    assert (facts["slowest_to_sync"]["client_id"], facts["slowest_to_sync"]["after_ms"]) == ("c", 4_000)
+
+
 def test_rl09_a_changed_subscription_names_the_topics():
     """RL09"""
     broker = Driver()

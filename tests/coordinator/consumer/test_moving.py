@@ -190,6 +190,9 @@ def test_a_refused_upgrade_leaves_time_to_those_who_have_not_synced():
     assert ("sync", "g") in broker.timers
     broker.classic_sync("late", 1)
     assert ("sync", "g") not in broker.timers
+    broker.fail_appends(E.KAFKA_STORAGE_ERROR)
+    assert broker.join("a") == E.NOT_COORDINATOR
+    assert ("sync", "g") not in broker.timers
 
 
 def test_k66_a_custom_assignor_s_group_stays_classic():
