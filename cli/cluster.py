@@ -134,8 +134,8 @@ class Cluster:
                 wire.ask(MetadataRequest(topics=[]), 1)
         except HungUp:
             raise
-        except Failed:
-            pass  # the library tells of it
+        except (Failed, UsageError):
+            pass  # the library tells of it, or knows a log-in that our own connection does not
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """The settings of a client of this cluster; `more` with underscores for dots."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from cli.errors import Failed
+from cli.errors import Failed, UsageError
 from cli.groups.reading import read_offsets
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.types import uuid_of_halves
@@ -35,8 +35,8 @@ def session_timeout_ms(cluster: Cluster, group_id: str) -> int | None:
     requested = DescribeConfigsResource(
         resource_type=_GROUP, resource_name=group_id, configuration_keys=[_SESSION_TIMEOUT]
     )
-    with suppress(Failed, ValueError), cluster.wire(next(iter(cluster.brokers.values()))) as wire:
-        answer = wire.ask(DescribeConfigsRequest(resources=[requested], include_synonyms=False), 4)
+    with suppress(Failed, UsageError, ValueError):  # UsageError: a log-in that our own connection does not know
+        answer = cluster.ask(DescribeConfigsRequest(resources=[requested], include_synonyms=False), 4)
         for one in answer.results:
             for config in one.configs:
                 if config.name == _SESSION_TIMEOUT and config.value:

@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from cli.cluster import Cluster
+from cli.errors import UsageError
 from tests.cli.conftest import kohort
 from tests.support.broker_process import ROOT, Kohort, free_port
 
@@ -68,6 +70,16 @@ def test_tls_where_nobody_speaks_it(places: tuple[str, str], text_file: Callable
         *("topics", "list", "-b", opened, "--command-config", text_file("security.protocol=SSL\n"), *TEN_MINUTES)
     )
     assert (ended.code, ended.err.startswith(f"kohort: {opened}: SSL handshake failed")) == (1, True), ended
+
+
+def test_a_log_in_that_our_own_connection_does_not_know_is_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kerberos, which may well take more than a second."""
+
+    def wire(*_: object, **__: object) -> NoReturn:
+        raise UsageError("sasl.mechanism=GSSAPI: this command takes PLAIN")
+
+    monkeypatch.setattr(Cluster, "wire", wire)
+    object.__new__(Cluster)._try_the_door("127.0.0.1:1")
 
 
 def test_an_interrupt_is_heard_while_nobody_answers() -> None:
