@@ -16,13 +16,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from broker.authorization.acl_types import CLUSTER_NAME
 from cli.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-CLUSTER_NAME = "kafka-cluster"
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _ID, _CLUSTER = ResourceType.TRANSACTIONAL_ID, ResourceType.BROKER  # the library's name for what Kafka calls a cluster
 _READ, _WRITE, _CREATE, _DESCRIBE = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka.admin import ResourcePatternType
 
+from broker.authorization.acl_types import Operation, PatternType, Permission, ResourceType
 from cli.acls.bindings import bindings, filter_of, filters
 from cli.cluster import Cluster, said
 from cli.errors import DONE, Failed, UsageError
@@ -22,17 +23,10 @@ from protocol.messages.describe_acls import DescribeAclsRequest
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+    from enum import IntEnum
 
 _VERSION = 1
-_KINDS = ("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
-_PATTERNS = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
-_OPERATIONS = (
-    "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION",
-    "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS", "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
-)  # fmt: skip
-_PERMISSIONS = ("UNKNOWN", "ANY", "DENY", "ALLOW")
-
 # Their fields are typed as what the library takes for them; it always gives enums.
 Binding = Any
 Filter = Any
@@ -116,22 +110,21 @@ def _found(cluster: Cluster, wanted: Iterable[Filter]) -> list[Acl]:
         if answer.error_code:
             raise Failed(told(answer))
         for resource in answer.resources:
-            place = (
-                _word(_KINDS, resource.resource_type), resource.resource_name, _word(_PATTERNS, resource.pattern_type),
-            )  # fmt: skip
+            kind, pattern = _word(ResourceType, resource.resource_type), _word(PatternType, resource.pattern_type)
+            place = kind, resource.resource_name, pattern
             for acl in resource.acls:
-                right = _word(_OPERATIONS, acl.operation), _word(_PERMISSIONS, acl.permission_type)
+                right = _word(Operation, acl.operation), _word(Permission, acl.permission_type)
                 found[Acl(*place, acl.principal, acl.host, *right)] = None
     return list(found)
 
 
-def _word(words: Sequence[str], number: int) -> str:
+def _word(words: type[IntEnum], number: int) -> str:
     """Kafka's word for a number of the wire; what is newer is UNKNOWN, as to Kafka's own tools."""
-    return words[number] if 0 <= number < len(words) else words[0]
+    return words(number).name if number in set(words) else "UNKNOWN"
 
 
 def _of_binding(acl: Binding) -> Acl:
-    kind, pattern = _word(_KINDS, acl.restype.value), acl.resource_pattern_type.name
+    kind, pattern = _word(ResourceType, acl.restype.value), acl.resource_pattern_type.name
     return Acl(kind, acl.name, pattern, acl.principal, acl.host, acl.operation.name, acl.permission_type.name)
 
 

@@ -55,8 +55,7 @@ class Asking:
         make `__transaction_state`."""
         if not self.cluster.ever_had_transactions:
             raise Failed(f"transactional id {transactional_id!r}: {text_of(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)}")
-        address = next(iter(self.cluster.brokers.values()))
-        found = self.ask(address, FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id), 1)
+        found = self.cluster.ask(FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id), 1)
         if found.error_code:
             raise Failed(f"the coordinator of {transactional_id!r}: {text_of(found.error_code)}")
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
