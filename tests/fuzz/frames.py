@@ -27,13 +27,17 @@ _EDGES = (b"\0", b"\xff", b"\x7f", b"\x80", b"\xff\xff", b"\x7f\xff\xff\xff", b"
 
 
 class Frames:
-    """An endless source of frames, all made from `seed`; one in a thousand of those that are whole has a wide array."""
+    """An endless source of frames, all made from `seed`; one in a thousand of those that are whole has a wide array.
+
+    Counted, not drawn: what a broker answers decides what is drawn next, and by chance there were hardly any.
+    """
 
     def __init__(self, seed: int, *, wide: float = 0.001, apis: Iterable[int] = APIS) -> None:
         self.random = random.Random(seed)
         self.wide_ones = 0
         """How many there were."""
         self._wide = wide
+        self._due = 0.0  # wide arrays that are owed
         self._widens = False  # the next array is a wide one
         self.member_ids: list[str] = [""]  # told by whoever reads the answers
         self.consumers: list[tuple[str, Any]] = []  # groups and their members of the new protocol, told likewise
@@ -57,7 +61,8 @@ class Frames:
         rng = self.random
         api: Api = rng.choice(self._apis)
         version = rng.randint(*api.served)
-        self._widens = rng.random() < self._wide
+        self._due += self._wide
+        self._widens = self._due >= 1
         request = self._struct(message_layout(api.request, version))
         frame = encode_request(request, version, rng.getrandbits(31), rng.choice((None, "", "fuzz")))
         if len(self._recent) < 500:
@@ -87,6 +92,7 @@ class Frames:
             if self._widens:
                 # The outermost one: a few different elements, over and over.
                 self._widens, count = False, rng.choice(WIDE)
+                self._due -= 1
                 self.wide_ones += 1
                 return [self._value(at, wire_type.element, name) for _ in range(7)] * (count // 7 + 1)
             return [self._value(at, wire_type.element, name) for _ in range(count)]

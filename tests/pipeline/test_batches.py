@@ -4,6 +4,8 @@ import random
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -123,11 +125,29 @@ def test_the_kernels_find_the_batches_that_storage_finds(
     if len(sound) == len(list(Walk.of_bytes(data).batches())):
         assert (walked.stop, not walked.reason) == (whole.position, whole.verdict is Verdict.WHOLE)
 
-    found = b.find_batch(data + bytes(b.PAD_BYTES), 1, len(data), above)
-    assert (found is not None) == sound_batch_after(data, 0, above + 1)
-    if found is not None:
-        assert batch.verify(data, found).base_offset > above
-        assert not sound_batch_after(data[:found] + bytes(len(data) - found), 0, above + 1)
+    offsets = dict(sound_ones(data[1:]))
+    # Storage must not cut what may be sound, wherever it says to belong; the pipeline believes what a segment can hold.
+    assert sound_batch_after(data, 0, above + 1) == any(offset % (1 << 64) > above for offset in offsets.values())
+    believed = (at + 1 for at, offset in offsets.items() if above < offset < above + (1 << 32))
+    assert b.find_batch(data + bytes(b.PAD_BYTES), 1, len(data), above) == next(believed, None)
+
+
+def sound_ones(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where a sound batch lies, and its base offset: any position may begin one."""
+    for at in range(len(data)):
+        with suppress(KafkaError):
+            yield at, batch.verify(data, at).base_offset
+
+
+@pytest.mark.parametrize(("octet", "is_believed"), [(0, False), (3, False), (4, True)])
+def test_a_batch_that_no_segment_can_hold_is_not_believed(octet: int, is_believed: bool):
+    """The CRC does not cover the base offset, so that a sound batch may say any."""
+    damaged = bytearray(SOUND)
+    at = max(position for position, _ in sound_ones(SOUND))
+    damaged[at + octet] ^= 0x40
+
+    assert sound_batch_after(bytes(damaged), 0, 5)
+    assert b.find_batch(bytes(damaged) + bytes(b.PAD_BYTES), 1, len(damaged), 4) == (at if is_believed else None)
 
 
 def encoded(groups: list[list[Any]], codec: int = 0) -> bytes:
