@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import asyncio
     import socket
     from collections.abc import Callable, Iterable
-    from concurrent.futures import Future, ThreadPoolExecutor
 
     from broker.loop.worker import WorkerProcess
+    from broker.loop.worker_threads import WorkerThreads
 
 T = TypeVar("T")
 log = get_logger(__name__)
@@ -59,8 +59,8 @@ class LoopRuntime(Runtime):
         self._wake: asyncio.TimerHandle | None = None
         self._wake_deadline_ms = 0
         self._descriptors = Descriptors()
-        self._threads: ThreadPoolExecutor | None = None
-        self._speaker: ThreadPoolExecutor | None = None
+        self._threads: WorkerThreads | None = None
+        self._speaker: WorkerThreads | None = None
         self._process: WorkerProcess | None = None
         self._closed = False
         self._servers: list[asyncio.AbstractServer] = []
@@ -187,10 +187,8 @@ class LoopRuntime(Runtime):
     def in_thread(self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """In one of a few threads."""
         if self._threads is None:
-            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  start-up does not pay for it
-
-            self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="kohort-worker")
-        self._deliver(self._threads.submit(work), done, failed)
+            self._threads = self._new_threads(_THREADS, "kohort-worker")
+        self._threads.submit(work, done, failed)
 
     def in_process(
         self,
@@ -200,13 +198,11 @@ class LoopRuntime(Runtime):
         failed: Callable[[Exception], None],
     ) -> None:
         """In the one other process, started with the first work."""
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  start-up does not pay for it
-
-        from broker.loop.worker import WorkerDied, WorkerProcess  # noqa: PLC0415
+        from broker.loop.worker import WorkerDied, WorkerProcess  # noqa: PLC0415  start-up does not pay for it
 
         if self._speaker is None:
             # One thread that speaks with the process: works queue up behind each other there.
-            self._speaker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kohort-process")
+            self._speaker = self._new_threads(1, "kohort-process")
 
         def speak() -> T:
             if self._process is None:
@@ -221,33 +217,35 @@ class LoopRuntime(Runtime):
                 raise
             return result
 
-        self._deliver(self._speaker.submit(speak), done, failed)
+        self._speaker.submit(speak, done, failed)
 
-    def _deliver(self, future: Future[T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
-        # The future is an argument and not part of the closures, which it holds: with what came out of the work they
-        # would wait for the garbage collector.
-        def back_on_the_loop(ended: Future[T]) -> None:
-            began_ns = perf_counter_ns()
-            try:
-                error = ended.exception()
-                if error is None:
-                    done(ended.result())
-                elif isinstance(error, Exception):
-                    failed(error)
-                else:
-                    raise error
-            except Exception:
-                log.exception("completion_failed", callback=repr(done))
-            took_ns = perf_counter_ns() - began_ns
-            if took_ns > NOTED_NS:
-                self.stalls.note(name_of(done), client_of(done), took_ns)
+    def _new_threads(self, most: int, name: str) -> WorkerThreads:
+        from broker.loop.worker_threads import WorkerThreads  # noqa: PLC0415  start-up does not pay for it
 
-        def from_the_worker(ended: Future[T]) -> None:
-            # When the loop has closed meanwhile (a forced stop) nobody waits for the result any more.
-            if not self._closed:
-                self._loop.call_soon_threadsafe(back_on_the_loop, ended)
+        return WorkerThreads(most, name, self._loop.call_soon_threadsafe, self._work_ended)
 
-        future.add_done_callback(from_the_worker)
+    def _work_ended(
+        self,
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        result: object,
+        error: BaseException | None,
+    ) -> None:
+        if self._closed:  # a forced stop: nobody waits for the result any more
+            return
+        began_ns = perf_counter_ns()
+        try:
+            if error is None:
+                done(result)
+            elif isinstance(error, Exception):
+                failed(error)
+            else:
+                raise error
+        except Exception:
+            log.exception("completion_failed", callback=repr(done))
+        took_ns = perf_counter_ns() - began_ns
+        if took_ns > NOTED_NS:
+            self.stalls.note(name_of(done), client_of(done), took_ns)
 
     # --- for the process alone
 
@@ -345,9 +343,9 @@ class LoopRuntime(Runtime):
             self._wake.cancel()
             self._wake = None
         if self._threads is not None:
-            self._threads.shutdown(wait=True, cancel_futures=True)
+            self._threads.close()
         if self._process is not None:
             # The cleaner's half-written files are swept at the next start: nothing is lost by ending it at once.
             self._process.kill()
         if self._speaker is not None:
-            self._speaker.shutdown(wait=True, cancel_futures=True)
+            self._speaker.close()
