@@ -24,7 +24,6 @@ from protocol.records.errors import DecompressedTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from broker.loop.runtime import Runtime
     from broker.partitions.partition import AppendInfo, Partition, Unchecked
@@ -67,7 +66,7 @@ class Checks:
         self._writer = writer
         self.limit_bytes = limit_bytes
         self._busy: set[Partition] = set()
-        self._turns: dict[Path, deque[Partition]] = {}  # by log directory: whose first batch nobody looks at yet
+        self._turns: dict[str, deque[Partition]] = {}  # by log directory: whose first batch nobody looks at yet
         self._running = 0
         self._looked: dict[Partition, Prepared] = {}  # the first batch of each, where it is known already
 
@@ -132,7 +131,7 @@ class Checks:
                 pass  # as it was not known to be
             except Exception as error:
                 return _refusal(partition, error)
-        self._turns.setdefault(partition.log.directory.parent, deque()).append(partition)
+        self._turns.setdefault(partition.log.log_dir, deque()).append(partition)
         self._start()
         return None
 
@@ -144,7 +143,7 @@ class Checks:
     def _start(self) -> None:
         if not self._turns:
             return
-        waiting = Counter(partition.log.directory.parent for partition in self._looked)
+        waiting = Counter(partition.log.log_dir for partition in self._looked)
         for directory, turns in list(self._turns.items()):
             while turns and self._running < AT_ONCE and waiting[directory] < LOOKED_MAX:
                 self._running += 1
@@ -184,7 +183,7 @@ class Checks:
             return _refusal(partition, error)
 
     def _want(self, partition: Partition) -> None:
-        self._writer.want(partition.log.directory.parent, partial(self._place, partition))
+        self._writer.want(partition.log.log_dir, partial(self._place, partition))
 
     def _place(self, partition: Partition) -> tuple[Placed, Callable[[], None]] | None:
         """The partition has its turn to be written: the first batches that wait, as many as may be written together."""

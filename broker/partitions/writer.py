@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 from broker.loop.logs import get_logger
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from broker.loop.runtime import Runtime
     from storage.log.placed import Placed
 
@@ -49,8 +47,8 @@ class Writer:
 
     def __init__(self, runtime: Runtime, at_once_bytes: int = USUALLY_AT_ONCE_BYTES) -> None:
         self._runtime = runtime
-        self._turns: dict[Path, deque[Begin]] = {}  # by log directory
-        self._writing: dict[Path, int] = {}  # by log directory: how many partitions
+        self._turns: dict[str, deque[Begin]] = {}  # by log directory
+        self._writing: dict[str, int] = {}  # by log directory: how many partitions
         self._slow_until_ms = 0
         self.clock_ns = runtime.clock_ns
         self.at_once_bytes = at_once_bytes
@@ -61,9 +59,12 @@ class Writer:
         """Begin nothing more, and tell nobody of what is being written: it is for whoever closes the logs."""
         self.stopped = True
 
-    def want(self, directory: Path, begin: Begin) -> None:
+    def want(self, directory: str, begin: Begin) -> None:
         """Write what `begin()` gives when there is a turn in this log directory."""
-        self._turns.setdefault(directory, deque()).append(begin)
+        turns = self._turns.get(directory)
+        if turns is None:
+            turns = self._turns[directory] = deque()
+        turns.append(begin)
         self._start(directory)
 
     def took(self, took_ns: int) -> None:
@@ -84,7 +85,7 @@ class Writer:
             log.info("disk_keeps_up")
             self.at_once_bytes = usually
 
-    def _start(self, directory: Path) -> None:
+    def _start(self, directory: str) -> None:
         turns = self._turns[directory]
         while turns and self._has_room(directory) and not self.stopped:
             begin, begun = turns.popleft(), None
@@ -98,17 +99,17 @@ class Writer:
             if begun is not None:
                 self._write(directory, *begun)
 
-    def _has_room(self, directory: Path) -> bool:
+    def _has_room(self, directory: str) -> bool:
         """A disk that hangs takes one thread, or two where nothing else is written."""
         writing = self._writing.get(directory, 0)
         return not writing or (writing < WRITES_AT_ONCE and len(self._writing) == 1)
 
-    def _wrote(self, directory: Path) -> None:
+    def _wrote(self, directory: str) -> None:
         self._writing[directory] -= 1
         if not self._writing[directory]:
             del self._writing[directory]
 
-    def _write(self, directory: Path, placed: Placed, done: Callable[[], None]) -> None:
+    def _write(self, directory: str, placed: Placed, done: Callable[[], None]) -> None:
         clock_ns = self.clock_ns
 
         def write() -> int:
