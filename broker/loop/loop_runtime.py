@@ -1,4 +1,4 @@
-"""The one module that touches asyncio, threads and processes (D6): a `Runtime` on an asyncio loop."""
+"""A `Runtime` on an asyncio loop: with its threads and its other process all that touches asyncio and both (D6)."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 from collections import deque
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,23 +43,31 @@ class WorkerThreads:
         self._untold = 0  # works of whose end nobody has been told
         self._is_woken = False
         self._closed = False
-        atexit.register(self.close)  # a write that has begun is not cut short, whoever ends the process
+        atexit.register(self.close)  # a write that has begun is not cut short, however the interpreter ends
 
     def submit(self, work: Callable[[], T], done: Callable[[T], None], failed: Failed) -> None:
-        """Have a thread do it as soon as one is free. Raises: RuntimeError when they are closed."""
+        """Have a thread do it as soon as one is free. Raises: RuntimeError when closed, or when none can be started."""
         if self._closed:
             raise RuntimeError(f"the threads of {self._name} are closed")
+        at_work = self._untold - len(self._ended)  # or about to be
+        if len(self._threads) < min(at_work + 1, self._most):
+            self._start_one()
         self._untold += 1
-        if len(self._threads) < min(self._untold, self._most):
-            thread = Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
         self._works.put((work, done, failed))
+
+    def _start_one(self) -> None:
+        thread = Thread(target=self._run, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # of threads, or of memory, the system gives no more
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def close(self) -> None:
         """Drop what has not begun, and wait for what has; nobody is told of either."""
         self._closed = True
-        atexit.unregister(self.close)
         try:
             while True:
                 self._works.get_nowait()
@@ -69,9 +78,10 @@ class WorkerThreads:
         for thread in self._threads:
             thread.join()
         self._ended.clear()
+        atexit.unregister(self.close)
 
     def _run(self) -> None:
-        while (taken := self._works.get()) is not None:
+        while (taken := self._works.get()) is not None and not self._closed:
             work, done, failed = taken
             try:
                 ended: tuple[Done, Failed, object, BaseException | None] = (done, failed, work(), None)
@@ -81,12 +91,23 @@ class WorkerThreads:
             # While it waits for the next it holds nothing of this one.
             del taken, work, done, failed, ended
             # Looked at after the append, and set to false before what is there is counted: no end is left behind.
-            if not self._is_woken and not self._closed:
-                self._is_woken = True
-                self._wake(self._tell_all)
+            self._wake_once()
+
+    def _wake_once(self) -> None:
+        if self._is_woken or self._closed:
+            return
+        self._is_woken = True
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._wake(self._tell_all)
 
     def _tell_all(self) -> None:
         self._is_woken = False
-        for _ in range(len(self._ended)):  # and not of what ends meanwhile: sockets are read in between
-            self._untold -= 1
-            self._tell(*self._ended.popleft())
+        left = len(self._ended)  # and not of what ends meanwhile: sockets are read in between
+        try:
+            while left and self._ended:  # there are none any more when one who is told closes
+                left -= 1
+                self._untold -= 1
+                self._tell(*self._ended.popleft())
+        finally:
+            if left and self._ended:  # an error that is the loop's, `SystemExit` say, is not the others'
+                self._wake_once()

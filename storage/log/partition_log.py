@@ -119,7 +119,7 @@ class PartitionLog:
 
     @property
     def log_dir(self) -> str:
-        """Where that lies: one of `log.dirs`. As text, which costs less to make and to look up than a path."""
+        """What tells its log directory from others: the path as text, which costs less to make and to look up."""
         return str(self.state.directory).rpartition("/")[0]
 
     @property

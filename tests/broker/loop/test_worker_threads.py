@@ -45,11 +45,17 @@ def loop():
     loop.threads.close()
 
 
+def threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("tested_"))
+
+
 def test_every_work_is_told_of_once(loop: Loop):
     told: list[int] = []
     for number in range(500):
         loop.threads.submit(lambda number=number: number, told.append, told.append)
     loop.until(lambda: len(told) >= 500)
+    while not loop.woken.empty():
+        loop.turn()
 
     assert sorted(told) == list(range(500))
 
@@ -85,7 +91,6 @@ def test_what_ends_while_others_are_told_waits_for_its_turn(loop: Loop):
 
 
 def test_as_many_threads_as_there_is_work_for_and_no_more(loop: Loop):
-    before = threading.active_count()
     release = threading.Event()
     at_work: SimpleQueue[str] = SimpleQueue()
     told: list[object] = []
@@ -94,19 +99,78 @@ def test_as_many_threads_as_there_is_work_for_and_no_more(loop: Loop):
         at_work.put(threading.current_thread().name)
         release.wait(PATIENCE_S)
 
-    loop.threads.submit(lambda: None, told.append, told.append)
-    loop.until(lambda: len(told) == 1)
-    loop.threads.submit(work, told.append, told.append)
-    at_work.get(timeout=PATIENCE_S)
-    assert threading.active_count() == before + 1
-    for _ in range(3):
+    for ended in range(3):  # of whose ends the loop has not heard
+        loop.threads.submit(lambda: None, told.append, told.append)
+        eventually(lambda ended=ended: len(loop.threads._ended) == ended + 1)
+    assert threads() == ["tested_0"]
+    for _ in range(4):
         loop.threads.submit(work, told.append, told.append)
-    at_work.get(timeout=PATIENCE_S)
-    assert threading.active_count() == before + 2
+    assert {at_work.get(timeout=PATIENCE_S) for _ in range(2)} == {"tested_0", "tested_1"}
+    assert threads() == ["tested_0", "tested_1"]
 
     release.set()
-    loop.until(lambda: len(told) == 5)
-    assert {at_work.get(timeout=PATIENCE_S) for _ in range(2)} <= {"tested_0", "tested_1"}
+    loop.until(lambda: len(told) == 7)
+
+
+def test_those_that_are_there_do_it_when_no_thread_can_be_started(loop: Loop, monkeypatch: pytest.MonkeyPatch):
+    """A limit of threads in a container, say."""
+    release = threading.Event()
+    told: list[object] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            loop.threads.submit(lambda: 0, told.append, told.append)
+    loop.threads.submit(lambda: release.wait(PATIENCE_S), told.append, told.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        loop.threads.submit(lambda: 2, told.append, told.append)
+    assert threads() == ["tested_0"]
+    release.set()
+    loop.until(lambda: len(told) == 2)
+    assert told == [True, 2]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), MemoryError()])
+def test_an_error_that_is_the_loops_leaves_the_others_to_be_told(loop: Loop, error: BaseException):
+    told: list[object] = []
+
+    def raise_it(_: object) -> None:
+        raise error
+
+    for done in (told.append, raise_it, told.append, told.append):
+        loop.threads.submit(lambda: 1, done, told.append)
+    eventually(lambda: len(loop.threads._ended) == 4)
+    with pytest.raises(type(error)):
+        loop.turn()
+    loop.turn()
+
+    assert told == [1, 1, 1]
+
+
+def test_a_loop_that_is_closed_takes_no_thread_with_it():
+    def wake(_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    threads = WorkerThreads(1, "tested", wake, print)
+    ended: SimpleQueue[int] = SimpleQueue()
+    for number in range(3):
+        threads.submit(lambda number=number: ended.put(number), print, print)
+    assert [ended.get(timeout=PATIENCE_S) for _ in range(3)] == [0, 1, 2]
+    threads.close()
+
+
+def test_who_is_told_may_close(loop: Loop):
+    told: list[object] = []
+    for done in (told.append, lambda _: loop.threads.close(), told.append):
+        loop.threads.submit(lambda: 1, done, told.append)
+    eventually(lambda: len(loop.threads._ended) == 3)
+    loop.turn()
+
+    assert told == [1]
 
 
 def test_errors_are_for_who_asked_even_those_that_end_a_program(loop: Loop):
@@ -127,20 +191,27 @@ def test_closing_drops_what_has_not_begun_and_waits_for_what_has():
     begun, release = threading.Event(), threading.Event()
     happened: list[str] = []
 
+    class Works(SimpleQueue):
+        def get_nowait(self) -> object:
+            """The thread is free just when what waits is dropped."""
+            release.set()
+            eventually(lambda: "second began" in happened or not threads())
+            return super().get_nowait()
+
     def first() -> None:
         begun.set()
         release.wait(PATIENCE_S)
         happened.append("first ended")
 
+    loop.threads._works = Works()
     loop.threads.submit(first, happened.append, happened.append)
     loop.threads.submit(lambda: happened.append("second began"), happened.append, happened.append)
     begun.wait(PATIENCE_S)
-    threading.Timer(0.1, release.set).start()
     loop.threads.close()
 
     assert happened == ["first ended"]
     assert loop.woken.empty()
-    assert all(thread.name != "tested_0" for thread in threading.enumerate())
+    assert threads() == []
     with pytest.raises(RuntimeError, match="closed"):
         loop.threads.submit(first, happened.append, happened.append)
     loop.threads.close()
