@@ -87,10 +87,9 @@ def serve(sources: Sources, *, json_logs: bool) -> int:
     runtime = LoopRuntime.create()
     try:
         composition = open_composition(settings, runtime, bound, secured)
-    except BaseException:
-        runtime.close()
-        raise
-    return _run(composition, runtime, bound, (http_sockets, http_tls), secured)
+        return _run(composition, runtime, bound, (http_sockets, http_tls), secured)
+    finally:
+        runtime.close()  # else the exit would wait for a child that cleans
 
 
 def _run(
@@ -141,7 +140,6 @@ def _run(
     broker.catalogue.queue.on_intruder = ending.give_up
     runtime.soon(ready)
     runtime.run()
-    runtime.close()
     return 0 if ending.clean and not ending.gave_up else 1
 
 

@@ -231,8 +231,6 @@ class LoopRuntime(Runtime):
         result: object,
         error: BaseException | None,
     ) -> None:
-        if self._closed:  # a forced stop: nobody waits for the result any more
-            return
         began_ns = perf_counter_ns()
         try:
             if error is None:

@@ -336,6 +336,26 @@ def test_an_end_that_fails_is_an_end_all_the_same(capfd: pytest.CaptureFixture[s
     assert "stop_failed" in capfd.readouterr().err
 
 
+def test_a_loop_that_falls_does_not_wait_for_a_cleaning(tmp_path: Path):
+    program = f"""
+import time
+from pathlib import Path
+from broker.config.settings_sources import gather
+from broker.loop.loop_runtime import LoopRuntime
+from broker.process import serve
+def fall(runtime):
+    runtime.in_process(time.sleep, (600,), print, print)
+    raise RuntimeError("the loop fell")
+LoopRuntime.run = fall
+sources = gather(None, {{}}, ["log.dirs={tmp_path / "data"}", "listeners=PLAINTEXT://127.0.0.1:0"])
+serve(sources, json_logs=False)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, "RuntimeError: the loop fell"), ended
+
+
 def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(serve):
     program = serve(KAFKA_NUM_PARTITONS="3", KAFKA_KOHORT_LOG_FORMAT="json")
     program.ready()

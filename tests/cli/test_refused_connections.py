@@ -6,6 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -80,6 +83,31 @@ def test_a_log_in_that_our_own_connection_does_not_know_is_left_to_the_library(m
 
     monkeypatch.setattr(Cluster, "wire", wire)
     object.__new__(Cluster)._try_the_door("127.0.0.1:1")
+
+
+@pytest.fixture
+def full() -> Iterator[str]:
+    """Where every connection is closed before a word is said, as by a broker with `max.connections` of them."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def hang_up() -> None:
+            with suppress(OSError):  # it is closed: the test is over
+                while True:
+                    listening.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_who_hangs_up_on_everybody_is_tried_until_the_time_is_out(full: str) -> None:
+    """It may pass, and has nothing to do with a log-in."""
+    began_s = time.monotonic()
+    ended = kohort("topics", "list", "-b", full, "--timeout", "2500")
+    assert ended.err == f"kohort: {full} closes every connection at once: it may be full, or ending\n"
+    assert (ended.code, time.monotonic() - began_s >= 2.5) == (1, True)
 
 
 def test_an_interrupt_is_heard_while_nobody_answers() -> None:

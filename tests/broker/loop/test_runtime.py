@@ -230,6 +230,25 @@ def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_clos
     assert time.monotonic() - began < 60  # the works are not waited for: each would take a minute
 
 
+@pytest.mark.parametrize("where", ["in_thread", "in_process"])
+def test_nobody_is_told_of_what_ended_before_the_runtime_was_closed(where: str):
+    """A forced stop: the end of a work waits for the loop's next turn, which finds all closed."""
+    loop = asyncio.new_event_loop()
+    runtime = LoopRuntime(loop)
+    told: list[object] = []
+    if where == "in_thread":
+        runtime.in_thread(lambda: 1, told.append, told.append)
+    else:
+        runtime.in_process(abs, (-1,), told.append, told.append)
+    eventually(lambda: bool(loop._ready))  # whose threads have asked it to tell of them
+
+    runtime.close()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+    assert told == []
+
+
 def test_the_other_process_ends_when_its_parent_is_killed_in_the_middle_of_a_work():
     """A cleaner must not go on writing into a directory that the next broker serves."""
     program = """
