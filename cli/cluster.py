@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cli.errors import Failed, UsageError
-from cli.wire import HungUp, Wire, hangs_up_unasked
+from cli.wire import HungUp, Wire, hangs_up_at_once
 from pipeline.client_security import TOKEN_URL, translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
@@ -106,7 +106,7 @@ class Cluster:
                 return answered.result(_LISTEN_EVERY_S)
             except KafkaException as error:
                 self._try_the_door(address)
-                if hangs_up_unasked(*parse_addresses(address)[0]):
+                if hangs_up_at_once(*parse_addresses(address)[0]):
                     raise Failed(f"{address} closes every connection at once: it may be full, or ending") from None
                 raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
             except TimeoutError:
@@ -135,7 +135,7 @@ class Cluster:
             with self.wire(address, timeout_s=_PATIENCE_S) as wire:
                 wire.ask(MetadataRequest(topics=[]), 1)
         except HungUp:
-            if not hangs_up_unasked(*parse_addresses(address)[0]):
+            if not hangs_up_at_once(*parse_addresses(address)[0]):
                 raise
         except (Failed, UsageError):
             pass  # the library tells of it, or knows a log-in that our own connection does not

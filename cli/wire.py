@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from protocol.schema import Message
 
 _LARGEST_ANSWER_BYTES = 100 * 1024 * 1024
-_UNASKED_WITHIN_S = 0.3  # many times what a broker takes for it
+_AT_ONCE_S = 0.3  # many times what a broker takes for it
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -89,10 +89,10 @@ class Wire:
         self._socket.close()
 
 
-def hangs_up_unasked(host: str, port: int) -> bool:
+def hangs_up_at_once(host: str, port: int) -> bool:
     """Whether who listens there closes connections before a word is said: a broker that is full, or ending."""
     try:
-        with socket.create_connection((host, port), timeout=_UNASKED_WITHIN_S) as connected:
+        with socket.create_connection((host, port), timeout=_AT_ONCE_S) as connected:
             return not connected.recv(1)
     except TimeoutError:
         return False
