@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 import re
 import socket
 import threading
@@ -25,7 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from cli.errors import Failed, UsageError
-from cli.wire import HungUp, Wire, hangs_up_at_once
+from cli.wire import HungUp, Wire, hangs_up_on_everybody
 from pipeline.client_security import TOKEN_URL, translated
 from pipeline.errors import UsageError as WrongSetting
 from protocol.errors import ErrorCode
@@ -48,6 +49,7 @@ _CONNECT_TIMEOUT_S = 5.0
 _ASK_AGAIN_S = 0.1
 _LISTEN_EVERY_S = 0.05
 _PATIENCE_S = 1.0
+_AT_ONCE_S = 0.3
 _ADDRESS = re.compile(r"(?:[A-Za-z_0-9]+://)?(?:\[([^\]]+)\]|([^:\[\]]+)):(\d+)")
 _AFTER = re.compile(r" \(after [^)]*\)$")  # how long it took, and in which state of the library's
 _NO_ANSWER = {
@@ -100,23 +102,24 @@ class Cluster:
                 answered.set_exception(error)
 
         threading.Thread(target=ask, name="list topics", daemon=True).start()
-        began_s, is_door_tried = time.monotonic(), False
+        is_late_s = tries_door_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 return answered.result(_LISTEN_EVERY_S)
             except KafkaException as error:
-                self._try_the_door(address)
-                if hangs_up_at_once(*parse_addresses(address)[0]):
-                    raise Failed(f"{address} closes every connection at once: it may be full, or ending") from None
+                _reach(parse_addresses(self.bootstrap))
+                if not self._try_the_door(address):
+                    raise Failed(
+                        f"{address} closes every connection: this host may have too many of them, or it is ending"
+                    ) from None
                 raise Failed(f"{self.bootstrap} accepts, and does not answer as Kafka does: {said(error)}") from None
             except TimeoutError:
                 self.admin.poll(0)
-            is_late = time.monotonic() - began_s > _PATIENCE_S
-            if self._is_refused or (self._refusal and is_late):
+            now_s = time.monotonic()
+            if self._is_refused or (self._refusal and now_s > is_late_s):
                 raise Failed(self._refusal)
-            if is_late and not is_door_tried:
-                self._try_the_door(address)
-                is_door_tried = True
+            if now_s > tries_door_s:
+                tries_door_s = math.inf if self._try_the_door(address) else now_s + _PATIENCE_S
 
     def _heard(self, error: KafkaError) -> None:
         """What the library says of a connection. A wrong password or certificate is wrong at every try."""
@@ -126,19 +129,23 @@ class Cluster:
             self._refusal = f"{place}: {_AFTER.sub('', why).rstrip(': ')}"
             self._is_refused = error.code() in _REFUSALS
 
-    def _try_the_door(self, address: str) -> None:
+    def _try_the_door(self, address: str) -> bool:
         """Who speaks plainly where TLS or a log-in is wanted is hung up on, of which the library says nothing.
 
-        Raises: HungUp; not where that is done to everybody, which may pass.
+        False where that is done to everybody, which may pass. Raises: HungUp.
         """
+        began_s = time.monotonic()
         try:
             with self.wire(address, timeout_s=_PATIENCE_S) as wire:
                 wire.ask(MetadataRequest(topics=[]), 1)
         except HungUp:
-            if not hangs_up_at_once(*parse_addresses(address)[0]):
+            within_s = _AT_ONCE_S + 2 * (time.monotonic() - began_s)  # a broker may take its time for it
+            if not hangs_up_on_everybody(*parse_addresses(address)[0], within_s=within_s):
                 raise
+            return False
         except (Failed, UsageError):
             pass  # the library tells of it, or knows a log-in that our own connection does not
+        return True
 
     def settings(self, **more: Any) -> dict[str, Any]:
         """The settings of a client of this cluster; `more` with underscores for dots."""

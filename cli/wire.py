@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from protocol.schema import Message
 
 _LARGEST_ANSWER_BYTES = 100 * 1024 * 1024
-_AT_ONCE_S = 0.3  # many times what a broker takes for it
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -66,6 +65,8 @@ class Wire:
             return decode_response(request.API_KEY, version, head + self._receive(size))[1]
         except TimeoutError:
             raise Failed(f"{self.where} does not answer in time") from None
+        except ConnectionError:  # closed before it had read what was said
+            raise self._hung_up() from None
         except OSError as error:
             raise Failed(f"{self.where}: {(error.strerror or str(error)).lower()}") from None
         except ProtocolError as error:
@@ -76,9 +77,12 @@ class Wire:
         while len(data) < size:
             more = self._socket.recv(size - len(data))
             if not more:
-                raise HungUp(f"{self.where} closed the connection; does it want TLS or a log-in?")
+                raise self._hung_up()
             data += more
         return data
+
+    def _hung_up(self) -> HungUp:
+        return HungUp(f"{self.where} closed the connection; does it want TLS or a log-in?")
 
     def __enter__(self) -> Self:
         return self
@@ -89,10 +93,13 @@ class Wire:
         self._socket.close()
 
 
-def hangs_up_at_once(host: str, port: int) -> bool:
-    """Whether who listens there closes connections before a word is said: a broker that is full, or ending."""
+def hangs_up_on_everybody(host: str, port: int, *, within_s: float) -> bool:
+    """Whether who listens there closes connections before a word is said, in so many seconds at most.
+
+    A broker does that to a host that has too many (`max.connections.per.ip`) or makes them too fast, and as it ends.
+    """
     try:
-        with socket.create_connection((host, port), timeout=_AT_ONCE_S) as connected:
+        with socket.create_connection((host, port), timeout=within_s) as connected:
             return not connected.recv(1)
     except TimeoutError:
         return False

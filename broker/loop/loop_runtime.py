@@ -231,6 +231,8 @@ class LoopRuntime(Runtime):
         result: object,
         error: BaseException | None,
     ) -> None:
+        if self._closed:  # before there were threads to close
+            return
         began_ns = perf_counter_ns()
         try:
             if error is None:

@@ -87,7 +87,7 @@ def test_a_log_in_that_our_own_connection_does_not_know_is_left_to_the_library(m
 
 @pytest.fixture
 def full() -> Iterator[str]:
-    """Where every connection is closed before a word is said, as by a broker with `max.connections` of them."""
+    """Where every connection is closed before a word is said, as by a broker that lets a host have so many of them."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def hang_up() -> None:
@@ -106,7 +106,9 @@ def test_who_hangs_up_on_everybody_is_tried_until_the_time_is_out(full: str) -> 
     """It may pass, and has nothing to do with a log-in."""
     began_s = time.monotonic()
     ended = kohort("topics", "list", "-b", full, "--timeout", "2500")
-    assert ended.err == f"kohort: {full} closes every connection at once: it may be full, or ending\n"
+    assert (
+        ended.err == f"kohort: {full} closes every connection: this host may have too many of them, or it is ending\n"
+    )
     assert (ended.code, time.monotonic() - began_s >= 2.5) == (1, True)
 
 

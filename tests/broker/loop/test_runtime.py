@@ -231,11 +231,14 @@ def test_nothing_is_left_of_a_process_or_of_its_keeper_when_the_runtime_has_clos
 
 
 @pytest.mark.parametrize("where", ["in_thread", "in_process"])
-def test_nobody_is_told_of_what_ended_before_the_runtime_was_closed(where: str):
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_nobody_is_told_when_the_runtime_is_closed(where: str, when: str):
     """A forced stop: the end of a work waits for the loop's next turn, which finds all closed."""
     loop = asyncio.new_event_loop()
     runtime = LoopRuntime(loop)
     told: list[object] = []
+    if when == "after":  # and no thread was ever made
+        runtime.close()
     if where == "in_thread":
         runtime.in_thread(lambda: 1, told.append, told.append)
     else:
