@@ -71,6 +71,8 @@ def test_it_says_which_tree_runs_and_serves(
         eventually(lambda: "kohort ready on " in log.read_text(), deadline_s=120, what="a ready line")
         assert f"({tree}, {INTERPRETER})" in log.read_text()
         address = log.read_text().split("kohort ready on ")[1].split()[0]
+        # Served a moment after the ready line, which does not wait for it.
+        eventually(lambda: "kohort metrics on " in log.read_text(), what="the HTTP listener")
         with urllib.request.urlopen(f"http://{http}/readyz") as answer:
             told = json.load(answer)
         assert (told["tree"], told["interpreter"]) == (tree, INTERPRETER)
