@@ -339,7 +339,6 @@ def test_an_end_that_fails_is_an_end_all_the_same(capfd: pytest.CaptureFixture[s
 def test_a_loop_that_falls_does_not_wait_for_a_cleaning(tmp_path: Path):
     program = f"""
 import time
-from pathlib import Path
 from broker.config.settings_sources import gather
 from broker.loop.loop_runtime import LoopRuntime
 from broker.process import serve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import socket
 import subprocess
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from cli import cluster
 from cli.cluster import Cluster
 from cli.errors import UsageError
+from cli.wire import HungUp, hangs_up_on_everybody
 from tests.cli.conftest import kohort
-from tests.support.broker_process import ROOT, Kohort, free_port
+from tests.support.broker_process import ROOT, Kohort, eventually, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,31 +88,78 @@ def test_a_log_in_that_our_own_connection_does_not_know_is_left_to_the_library(m
     object.__new__(Cluster)._try_the_door("127.0.0.1:1")
 
 
+class Full:
+    """Closes every connection before a word is said, as a broker that lets a host have so many; until `wants_words`."""
+
+    def __init__(self) -> None:
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
+        self.hung_up = 0
+        self.wants_words = threading.Event()
+        self._thread = threading.Thread(target=self._hang_up, daemon=True)
+        self._thread.start()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):  # it listens no more
+            while True:
+                connection, _ = self.listening.accept()
+                if self.wants_words.is_set():
+                    threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+                else:
+                    connection.close()
+                    self.hung_up += 1
+
+    def _hear(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.recv(1)
+
+    def close(self) -> None:
+        with suppress(OSError):  # closed before
+            self.listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self.listening.close()
+
+
 @pytest.fixture
-def full() -> Iterator[str]:
-    """Where every connection is closed before a word is said, as by a broker that lets a host have so many of them."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def hang_up() -> None:
-            with suppress(OSError):  # it is closed: the test is over
-                while True:
-                    listening.accept()[0].close()
-
-        thread = threading.Thread(target=hang_up, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-    thread.join()
+def full() -> Iterator[Full]:
+    full = Full()
+    yield full
+    full.close()
 
 
-def test_who_hangs_up_on_everybody_is_tried_until_the_time_is_out(full: str) -> None:
+def test_who_hangs_up_on_everybody_is_tried_until_the_time_is_out(full: Full) -> None:
     """It may pass, and has nothing to do with a log-in."""
     began_s = time.monotonic()
-    ended = kohort("topics", "list", "-b", full, "--timeout", "2500")
+    ended = kohort("topics", "list", "-b", full.address, "--timeout", "2500")
     assert (
-        ended.err == f"kohort: {full} closes every connection: this host may have too many of them, or it is ending\n"
+        ended.err
+        == f"kohort: {full.address} closes every connection: this host may have too many of them, or it is ending\n"
     )
     assert (ended.code, time.monotonic() - began_s >= 2.5) == (1, True)
+
+
+def test_who_hangs_up_on_everybody_and_then_wants_a_log_in_is_understood(
+    full: Full, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_first(host: str, port: int, *, within_s: float) -> bool:
+        found = hangs_up_on_everybody(host, port, within_s=within_s)
+        full.wants_words.set()
+        return found
+
+    monkeypatch.setattr(cluster, "hangs_up_on_everybody", at_first)
+    began_s = time.monotonic()
+    with pytest.raises(HungUp, match=r"closed the connection; does it want TLS or a log-in\?$"):
+        Cluster(argparse.Namespace(bootstrap_server=full.address, timeout=20_000))
+    assert time.monotonic() - began_s < 20  # and not when the time is out
+
+
+def test_who_is_gone_when_the_time_is_out_cannot_be_reached(full: Full) -> None:
+    words = ("topics", "list", "-b", full.address, "--timeout", "2500")
+    command = subprocess.Popen([sys.executable, "-m", "kohort", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: full.hung_up > 1)  # one that looks whether anybody is there, and the library's
+    full.close()
+    _, err = command.communicate(timeout=60)
+    assert err == f"kohort: {full.address} cannot be reached: connection refused\n"
 
 
 def test_an_interrupt_is_heard_while_nobody_answers() -> None:
