@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
-_GROUPS = Path("/sys/fs/cgroup")
+from broker.loop.cgroups import of_all_groups, of_the_container
+
 _UNLIMITED = 1 << 60  # cgroup v1 writes a number near 2^63 for "no limit"
 
 
@@ -18,7 +18,8 @@ def memory_limit_bytes() -> int:
     limits = []
     with suppress(ValueError, OSError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    limits += [limit for path in _limit_files() if 0 < (limit := _number(path)) < _UNLIMITED]
+    texts = [*of_all_groups("memory.max"), of_the_container("memory", "memory.limit_in_bytes")]
+    limits += [limit for text in texts if 0 < (limit := _limit(text)) < _UNLIMITED]
     return min(limits, default=0)
 
 
@@ -34,26 +35,8 @@ def anonymous_bytes() -> int:
     return 0
 
 
-def _limit_files() -> list[Path]:
-    files = [_GROUPS / "memory" / "memory.limit_in_bytes"]
-    own = "/"
+def _limit(text: str) -> int:
     try:
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            number, _, path = line.split(":", 2)
-            if number == "0":
-                own = path
-    except (OSError, ValueError):
-        pass
-    group = _GROUPS / own.lstrip("/")
-    files.append(_GROUPS / "memory.max")
-    while group != _GROUPS and _GROUPS in group.parents:  # a limit of any group above holds too
-        files.append(group / "memory.max")
-        group = group.parent
-    return files
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
+        return int(text)
+    except ValueError:
         return 0  # not there, or "max"

@@ -14,20 +14,17 @@ from broker.config.settings import Settings
 from broker.loop import machine_memory
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
 from broker.network.memory import NO_BOUND, Shares
+from tests.support.control_groups import ControlGroups
 
 MB = 1 << 20
 MACHINE = 64 << 30
 
 
-class Machine:
+class Machine(ControlGroups):
     """One with made-up files."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._folder = folder
-        self._monkeypatch = monkeypatch
-        (folder / "cgroup").mkdir()
-        monkeypatch.setattr(machine_memory, "_GROUPS", folder / "cgroup")
-        self.is_in("0::/\n")
+        super().__init__(folder, monkeypatch)
         self.has(MACHINE)
 
     def has(self, memory_bytes: int) -> None:
@@ -42,24 +39,6 @@ class Machine:
             raise ValueError(f"unrecognized configuration name: {name}")
 
         self._monkeypatch.setattr(machine_memory, "os", SimpleNamespace(sysconf=sysconf))
-
-    def is_in(self, text: str | None) -> None:
-        """The groups of this process: its /proc/self/cgroup, None if there is none."""
-        path = self._folder / "self"
-        path.unlink(missing_ok=True)
-        if text is not None:
-            path.write_text(text)
-
-        def made_up(name: str) -> Path:
-            return path if name == "/proc/self/cgroup" else Path(name)
-
-        self._monkeypatch.setattr(machine_memory, "Path", made_up)
-
-    def limits(self, name: str, text: str) -> None:
-        """The limit file of a group."""
-        path = self._folder / "cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
 
 
 @pytest.fixture
