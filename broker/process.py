@@ -23,6 +23,7 @@ from broker.loop import logs
 from broker.loop.collector import Collector
 from broker.loop.loop_runtime import CLOCK_CHECK_MS, LoopRuntime
 from broker.loop.machine_memory import anonymous_bytes, memory_limit_bytes
+from broker.loop.machine_processors import processors
 from broker.loop.process_age import ms_since_process_start
 from broker.loop.running import tree_and_interpreter
 from broker.network.binding import bind
@@ -51,6 +52,7 @@ _SMALL_BYTES = 1 << 30  # of memory, below which less is kept for later
 _SMALL_RECEIVE_BYTES = 32_768  # what a new connection's first read can bring before it can be held back
 _HTTP_BACKLOG = 50
 _SWITCH_INTERVAL_S = 0.0002
+_POLLS_WITH = 2  # processors: on one alone the loop would look while its clients cannot ask
 _STOP_WITHIN_MS = 500  # what is owed to clients gets so long; then their connections are closed all the same
 
 
@@ -121,6 +123,7 @@ def _run(
         SHARED_TAIL.limit_bytes = min(SHARED_TAIL.limit_bytes, max_bytes // 16)
         follow(server.memory, runtime, max_bytes, anonymous_bytes, collector.look_at_everything)
     _keep_freed_memory(max_bytes)
+    runtime.busy_polling.allow(_busy_poll_ns(broker.settings))
     # How long a thread that reads a long request or looks into a batch keeps the loop from going on. The loop asks for
     # its turn at every callback, so that with Python's five milliseconds ten requests would wait for fifty.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -325,6 +328,11 @@ def _check_memory(settings: Settings) -> None:
             f"kohort.memory.max.bytes={settings.kohort_memory_max_bytes} is too little: with nothing loaded and nobody "
             f"connected at least {least_bytes} are needed"
         )
+
+
+def _busy_poll_ns(settings: Settings) -> int:
+    """A container that has used up its quota stands still until the next period: looks would use it up."""
+    return settings.kohort_busy_poll_us * 1_000 if processors() >= _POLLS_WITH else 0
 
 
 def _keep_freed_memory(max_bytes: int) -> None:

@@ -115,6 +115,13 @@ class Settings(SecuritySettings):
         "container or the machine has.",
         at_least=0,
     )
+    kohort_busy_poll_us: int = int32(
+        200,
+        "After a request the loop looks for the next one for so many microseconds before it sleeps, where clients are "
+        "served faster that way; 0: never. Not done with less than two processors.",
+        at_least=0,
+        at_most=1_000,
+    )
     quota_window_num: int = int32(11, "Windows over which the rates of quotas are measured.", at_least=1)
     quota_window_size_seconds: int = int32(1, "Length of such a window.", at_least=1)
     controller_quota_window_num: int = int32(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import time
 from _thread import get_ident
+from os import sched_yield
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.busy_polling import BusyPolling
 from broker.loop.clock import Clock
 from broker.loop.descriptors import Descriptors
 from broker.loop.event_loop import new_event_loop
@@ -53,6 +55,7 @@ class LoopRuntime(Runtime):
         self.stalls = Stalls(perf_counter_ns, self.next_turn)
         self.slices = Slices(self, perf_counter_ns)
         self.long_turns = LongTurns(self.next_turn, perf_counter_ns)
+        self.busy_polling = BusyPolling(self.next_turn, perf_counter_ns, sched_yield)
         self._soon: list[Callable[[], None]] = []
         self._last: list[Callable[[], None]] = []
         self._turn_scheduled = False
@@ -234,6 +237,7 @@ class LoopRuntime(Runtime):
         if self._closed:  # before there were threads to close
             return
         began_ns = perf_counter_ns()
+        self.busy_polling.stirred()
         try:
             if error is None:
                 done(result)

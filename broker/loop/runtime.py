@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from broker.loop.busy_polling import BusyPolling
     from broker.loop.long_turns import LongTurns
     from broker.loop.slices import Slices, Steps
     from broker.loop.stalls import Stalls
@@ -30,6 +31,7 @@ class Runtime(ABC):
     slices: Slices
     stalls: Stalls
     long_turns: LongTurns
+    busy_polling: BusyPolling
     clock_ns: Callable[[], int]
     """What work takes is measured by: it only goes forward, and says nothing of the time of day."""
 

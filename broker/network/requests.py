@@ -59,6 +59,7 @@ class Requests:
     __slots__ = (
         "_answers",
         "_broker",
+        "_busy_polling",
         "_caller",
         "_clock_ns",
         "_connection",
@@ -90,6 +91,7 @@ class Requests:
         self._broker = owner.broker
         self._clock_ns = owner.broker.runtime.clock_ns
         self._long_turns = owner.broker.runtime.long_turns
+        self._busy_polling = owner.broker.runtime.busy_polling
         self._side = side
         self._answers = answers
         self._caller = caller
@@ -255,6 +257,7 @@ class Requests:
         clock_ns = self._clock_ns
         began_ns = answers.since_ns = answers.since_ns or start_ns
         self._peer.heard_ns = start_ns
+        before = len(backlog)
         frame = b""
         looks = unlooked_bytes = 0
         enough = side.write_paused
@@ -293,6 +296,9 @@ class Requests:
             took_ns = now_ns - began_ns  # as `tally`, without the call
             answered.durations[(took_ns >> DURATION_SHIFT).bit_length()] += count
             answered.total_ns += took_ns * count
+        handled = before - len(backlog)
+        if handled and (answered is not None or waiting):  # a stranger's logging in is no reason to stay awake
+            self._busy_polling.came(now_ns, handled)
         if not backlog or answers.held or self._stalled:
             # Requests that are held up count from when their turn comes: Kafka would not have read them yet.
             answers.since_ns = 0

@@ -355,6 +355,25 @@ serve(sources, json_logs=False)
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (1, "RuntimeError: the loop fell"), ended
 
 
+@pytest.mark.parametrize(("there_are", "span_ns"), [(2.0, 150_000), (1.9, 0)])
+def test_the_loop_stays_awake_as_set_where_there_are_two_processors(tmp_path: Path, there_are: float, span_ns: int):
+    program = f"""
+from broker import process
+from broker.config.settings_sources import gather
+from broker.loop.loop_runtime import LoopRuntime
+process.processors = lambda: {there_are}
+def tell(runtime):
+    print("looks for", runtime.busy_polling._span_ns)
+LoopRuntime.run = tell
+settings = ["log.dirs={tmp_path / "data"}", "listeners=PLAINTEXT://127.0.0.1:0", "kohort.busy.poll.us=150"]
+process.serve(gather(None, {{}}, settings), json_logs=False)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout == f"looks for {span_ns}\n", ended
+
+
 def test_an_unknown_setting_is_warned_of_and_settings_come_from_the_environment(serve):
     program = serve(KAFKA_NUM_PARTITONS="3", KAFKA_KOHORT_LOG_FORMAT="json")
     program.ready()

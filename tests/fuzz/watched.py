@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.busy_polling import BusyPolling
 from broker.loop.collector import Collector
 from broker.loop.long_turns import LongTurns
 from broker.loop.slices import Slices
@@ -50,6 +51,7 @@ class WatchedRuntime(VirtualRuntime):
         self.stalls = Stalls(time.thread_time_ns, self.next_turn)
         self.slices = Slices(self, time.thread_time_ns)
         self.long_turns = LongTurns(self.next_turn, time.thread_time_ns)
+        self.busy_polling = BusyPolling(self.next_turn, time.thread_time_ns, int)
         self.longest_ns = 0
         """The longest turn so far."""
 

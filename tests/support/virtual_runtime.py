@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.loop.busy_polling import BusyPolling
 from broker.loop.long_turns import LongTurns
 from broker.loop.runtime import Runtime
 from broker.loop.slices import Slices
@@ -42,6 +43,7 @@ class VirtualRuntime(Runtime):
         self.stalls = Stalls(self._work_clock_ns, self.next_turn, lambda: self._worked_ns)
         self.slices = Slices(self, self._work_clock_ns)
         self.long_turns = LongTurns(self.next_turn, self._work_clock_ns)
+        self.busy_polling = BusyPolling(self.next_turn, self._work_clock_ns, int)
         self._soon: list[Callable[[], None]] = []
         self._last: list[Callable[[], None]] = []
         self._next: list[Callable[[], None]] = []

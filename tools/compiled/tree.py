@@ -92,6 +92,7 @@ NATIVE = [
     "broker.partitions.fetch_sessions",
     "broker.partitions.checks",
     "broker.partitions.settings",
+    "broker.loop.busy_polling",
     "broker.loop.clock",
     "broker.loop.long_turns",
     "broker.loop.timers",

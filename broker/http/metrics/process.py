@@ -50,8 +50,9 @@ def section(scrape: Scrape) -> Iterator[str]:
 
 
 def loop(scrape: Scrape) -> Iterator[str]:
-    """Who held the loop, and for how long. Source: `broker.loop.stalls`."""
-    stalls = scrape.app.broker.runtime.stalls
+    """Who held the loop, and for how long, and whether it sleeps. Source: `broker.loop.stalls`, `busy_polling`."""
+    runtime = scrape.app.broker.runtime
+    stalls = runtime.stalls
     yield from scrape.many(
         "kohort_loop_longest_stall_seconds",
         "gauge",
@@ -69,6 +70,12 @@ def loop(scrape: Scrape) -> Iterator[str]:
         "counter",
         "Time of all turns of the loop in which somebody took more than 2 ms.",
         stalls.total_ns / 1e9,
+    )
+    yield scrape.one(
+        "kohort_loop_awake",
+        "gauge",
+        "1 while the loop looks for the next request after each instead of sleeping at once: up to a core.",
+        int(runtime.busy_polling.awake),
     )
 
 

@@ -129,11 +129,11 @@ def test_many_small_things_are_found_by_the_timer_that_comes_late_and_a_noted_st
     assert watched.stalls.counts == {"many": 1, "Fetch": 1}
 
 
-def test_the_longest_stall_of_each_is_a_metric(watched: Watched) -> None:
+def test_the_longest_stall_of_each_is_a_metric_and_whether_the_loop_sleeps(watched: Watched) -> None:
     for name, ms in (("ListOffsets", 80), ("Fetch", 60), ("ListOffsets", 70)):
         watched.works(name, ms)
         watched.turn_ends()
-    runtime = SimpleNamespace(stalls=watched.stalls)
+    runtime = SimpleNamespace(stalls=watched.stalls, busy_polling=SimpleNamespace(awake=True))
     app: Any = SimpleNamespace(broker=SimpleNamespace(runtime=runtime, settings=Settings({})))
     told = "".join(process.loop(Scrape(app))).splitlines()
     assert [line for line in told if not line.startswith("#")] == [
@@ -142,4 +142,5 @@ def test_the_longest_stall_of_each_is_a_metric(watched: Watched) -> None:
         'kohort_loop_stalls_total{api="Fetch"} 1',
         'kohort_loop_stalls_total{api="ListOffsets"} 2',
         "kohort_loop_stall_seconds_total 0.21",
+        "kohort_loop_awake 1",
     ]

@@ -684,6 +684,17 @@ def test_one_turn_of_a_connection_is_bounded_by_time_and_those_that_want_more_sh
     assert len(harness.frames()) == 50
 
 
+@pytest.mark.parametrize("handler", [at_once, Parked()])
+def test_a_request_is_followed_by_a_look_for_the_next_one(handler: Any):
+    """Answered, or still waiting: see `broker.loop.busy_polling`."""
+    harness = Harness({ApiKey.HEARTBEAT: handler})
+    polling = harness.runtime.busy_polling
+    polling.allow(200_000)
+    assert polling._tried < 0
+    harness.send(HEARTBEAT, 1, correlation_id=1)
+    assert polling._tried == 0
+
+
 def waiting(harness: Harness) -> None:
     """A turn has lasted too long, and somebody else waits."""
     harness.runtime.long_turns.put_off(lambda: None)

@@ -518,6 +518,18 @@ def test_who_was_not_let_in_leaves_nothing_behind(frames: list[bytes]):
         assert gone() is None
 
 
+def test_the_loop_looks_for_nobody_before_he_has_logged_in():
+    """`kohort.busy.poll.us`: strangers cannot keep it awake."""
+    peer = Peer()
+    polling = peer.runtime.busy_polling
+    polling.allow(200_000)
+    peer.sends(versions())
+    peer.log_in()
+    assert polling._tried < 0
+    peer.sends(heartbeat())
+    assert polling._tried == 0
+
+
 def test_the_plaintext_listener_has_no_gate():
     harness = Harness()
     assert harness.connection.requests.gate is None
