@@ -59,11 +59,11 @@ class Loop:
         self.now_ns = max(self.now_ns, ready_ns + (0 if awake else WAKES_NS))
         return awake
 
-    def one_after_the_other(self, requests: int, thinks_us: int = 40, together: int = 1) -> int:
+    def one_after_the_other(self, requests: int, thinks_us: int = 40) -> int:
         """A client that sends the next one so long after the answer; how many found the loop awake."""
         awake = 0
         for _ in range(requests):
-            self.request(together)
+            self.request()
             awake += self.until(self.now_ns + thinks_us * US)
         return awake
 
