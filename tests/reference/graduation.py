@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -92,8 +93,22 @@ def _environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in ("KAFKA_VERSION", "KAFKA_HEAP")}
 
 
+class _ToldOfNoBroker(logging.Handler):
+    """Whether a client of librdkafka has been told, in an answer to Metadata, that there is no broker at all."""
+
+    told = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told = self.told or ": 0 brokers, " in record.getMessage()
+
+
 class Load:
-    """An idempotent producer and a group of one, both alive until they are stopped, whatever the broker becomes."""
+    """An idempotent producer and a group of one, both alive until they are stopped, whatever the broker becomes.
+
+    A Kafka that stops fences itself before it closes its listeners, and until then its metadata name no broker. Of
+    librdkafka (2.16.0) a client that asks just then may let go of the only one it knew, and connects to nobody again,
+    whatever `metadata.recovery.strategy` says (docs/graduate.md). Either of the two is replaced then.
+    """
 
     def __init__(self, address: str, topic: str = TOPIC, *, per_turn: int = 20, pause_s: float = 0.02) -> None:
         self.written = 0
@@ -101,6 +116,9 @@ class Load:
         self.read: dict[int, int] = {}
         self.told: list[str] = []
         """What the reader met, in its order: joins, errors, refused commits."""
+        self.rewritten: set[int] = set()
+        """What a second producer has written because the first was lost: these the topic may have twice."""
+        self._unacknowledged: set[int] = set()
         self._address, self._topic = address, topic
         self._per_turn, self._pause_s = per_turn, pause_s
         self._stop = threading.Event()
@@ -111,31 +129,49 @@ class Load:
             thread.start()
 
     def _write(self) -> None:
-        producer = Producer(
+        heard = _ToldOfNoBroker()
+        producer = self._producer(heard)
+        while not self._stop.is_set():
+            for _ in range(self._per_turn):
+                self._produce(producer, self.written)
+                self.written += 1
+            producer.poll(0)
+            self._stop.wait(self._pause_s)
+        if producer.flush(LOST_AFTER_S) and heard.told:
+            self.rewritten = set(self._unacknowledged)
+            producer.purge()
+            producer.flush(LOST_AFTER_S)
+            producer = self._producer()
+            for number in sorted(self.rewritten):
+                self._produce(producer, number)
+        producer.flush(300)
+        if not self._unacknowledged:
+            self._settled.set()
+
+    def _producer(self, heard: logging.Handler | None = None) -> Producer:
+        log = logging.Logger("writer")
+        log.addHandler(heard or logging.NullHandler())
+        return Producer(
             {
                 "bootstrap.servers": self._address,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": 600_000,
                 "reconnect.backoff.max.ms": 200,
-                **QUIET,
-            }
+                "debug": "metadata",
+            },
+            logger=log,
         )
 
-        def delivered(error: Any, _: Any) -> None:
-            if error is not None:
+    def _produce(self, producer: Producer, number: int) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._unacknowledged.discard(number)
+            elif number not in self.rewritten:
                 self.failed.append(str(error))
 
-        while not self._stop.is_set():
-            for _ in range(self._per_turn):
-                producer.produce(
-                    self._topic, b"%d" % self.written, partition=self.written % PARTITIONS, on_delivery=delivered
-                )
-                self.written += 1
-            producer.poll(0)
-            self._stop.wait(self._pause_s)
-        producer.flush(300)
-        self._settled.set()
+        self._unacknowledged.add(number)
+        producer.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=delivered)
 
     def _read(self) -> None:
         while not self._reading.is_set():
@@ -147,9 +183,7 @@ class Load:
         It may be told that another one has its instance id. That is itself: where the answer to its join is lost with
         the broker it joins again, and librdkafka goes on with the member id from before, to its death.
 
-        Or it stays silent for ever: a Kafka that stops has fenced itself, and while its listeners are still open its
-        metadata name no broker. librdkafka (2.16.0) may then let go of the only one it knew, and connects to nobody
-        again, whatever `metadata.recovery.strategy` says. Even its end may take minutes.
+        Or it stays silent for ever, having been told of no broker. Even its end may take minutes.
 
         One commit is on its way at a time: those that a broker has left unanswered are sent to the next one after newer
         ones, even after the last that was waited for, and what is acknowledged last is the group's offset.
@@ -266,11 +300,16 @@ class Load:
         self.check_at(broker.address)
 
     def check_at(self, address: str) -> None:
-        """In the topic is each record once, in order; the group has read each, and committed the end."""
+        """In the topic is each record once, in order; the group has read each, and committed the end.
+
+        What had to be written by another producer than at first may be there twice.
+        """
         ends = {}
         for partition in range(PARTITIONS):
             values = [int(value) for _, value in records(address, self._topic, partition)]
-            assert values == list(range(partition, self.written, PARTITIONS)), f"partition {partition}"
+            once = list(dict.fromkeys(values))
+            assert once == list(range(partition, self.written, PARTITIONS)), f"partition {partition}"
+            assert set(Counter(values) - Counter(once)) <= self.rewritten, f"partition {partition}: more than once"
             ends[partition] = len(values)
         found = committed(address, "readers", self._topic)
         assert found == ends, f"committed {found}, of {ends}; {self.told[-20:]}"
