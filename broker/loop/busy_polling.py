@@ -9,7 +9,7 @@ That would take a whole core for clients that wait for nothing: of 5,000 request
 the one before, whether we sleep or not. So it is tried from time to time: as many requests asleep as awake. Only if
 these followed each other in an eighth less time the loop stays awake between requests until the next trial. What is
 tried and decided is the same for all connections together, since they share the loop. Others that could run on this
-processor are offered it before each look.
+processor are offered it between one look in vain and the next, never between a request and its answer.
 
 Always true: after `_MOST_MISSES` looks in vain one after the other the loop sleeps until the next trial.
 
@@ -64,7 +64,7 @@ class BusyPolling:
 
     def __init__(
         self,
-        next_turn: Callable[[Callable[[], None]], None],
+        next_turn: Callable[[Callable[[], None]], object],
         clock_ns: Callable[[], int],
         give_way: Callable[[], None],
     ) -> None:
@@ -108,8 +108,9 @@ class BusyPolling:
     def stirred(self) -> None:
         """What some request waited for may be done: soon somebody may send the next one."""
         if self.awake:
-            self._first_look = True
-            if not self._looking:
+            if self._looking:
+                self._first_look = True
+            else:
                 self._look_out()
 
     # --- trials
@@ -151,7 +152,6 @@ class BusyPolling:
         self._next_turn(self._look)
 
     def _look(self) -> None:
-        self._give_way()
         now_ns = self._clock_ns()
         if self._first_look:  # what came in the turn that is over is no answer to it
             self._first_look = self._came = False
@@ -166,4 +166,6 @@ class BusyPolling:
             if self._misses >= _MOST_MISSES:
                 self._decide(False, now_ns)
             return
+        else:
+            self._give_way()
         self._next_turn(self._look)

@@ -20,6 +20,7 @@ from broker.loop.runtime import Runtime
 from broker.loop.slices import Slices
 from broker.loop.stalls import NOTED_NS, Stalls, client_of, name_of
 from broker.loop.timers import Timers
+from broker.loop.turn_end import TurnEnd
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,8 +35,6 @@ log = get_logger(__name__)
 
 CLOCK_CHECK_MS = 10_000
 
-# Callbacks of `soon` may ask for more; after so many rounds the rest waits for the next turn, so that sockets are read.
-_MAX_ROUNDS = 64
 _LOOK_EVERY_MS = 100
 # Three flush, two look into batches, one has what is taken from the loop in slices, one writes for each log directory,
 # or two for the only one; who finds none waits for another.
@@ -55,10 +54,10 @@ class LoopRuntime(Runtime):
         self.stalls = Stalls(perf_counter_ns, self.next_turn)
         self.slices = Slices(self, perf_counter_ns)
         self.long_turns = LongTurns(self.next_turn, perf_counter_ns)
-        self.busy_polling = BusyPolling(self.next_turn, perf_counter_ns, sched_yield)
-        self._soon: list[Callable[[], None]] = []
-        self._last: list[Callable[[], None]] = []
-        self._turn_scheduled = False
+        self.busy_polling = BusyPolling(loop.call_soon, perf_counter_ns, sched_yield)
+        turn_end = TurnEnd(loop.call_soon, self.stalls, perf_counter_ns)
+        self.soon = turn_end.soon
+        self.last = turn_end.last
         self._wake: asyncio.TimerHandle | None = None
         self._wake_deadline_ms = 0
         self._descriptors = Descriptors()
@@ -96,47 +95,9 @@ class LoopRuntime(Runtime):
         if step_ns:
             log.warning("wall_clock_stepped", by_ms=step_ns // 1_000_000)
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        """At the end of this turn."""
-        self._soon.append(callback)
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._end_turn)
-
-    def last(self, callback: Callable[[], None]) -> None:
-        """At the very end of this turn."""
-        self._last.append(callback)
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._end_turn)
-
     def next_turn(self, callback: Callable[[], None]) -> None:
         """In the next turn, beside its reading."""
         self._loop.call_soon(callback)
-
-    def _end_turn(self) -> None:
-        began_ns = perf_counter_ns()
-        for _ in range(_MAX_ROUNDS):
-            if self._soon:
-                callbacks, self._soon = self._soon, []
-            elif self._last:
-                callbacks, self._last = self._last, []
-            else:
-                break
-            for callback in callbacks:
-                try:
-                    callback()
-                except Exception:
-                    # A bug of one caller; the others' callbacks (answers, flushes) must run all the same.
-                    log.exception("callback_failed", callback=repr(callback))
-                ended_ns = perf_counter_ns()
-                if ended_ns - began_ns > NOTED_NS:
-                    self.stalls.note(name_of(callback), client_of(callback), ended_ns - began_ns)
-                began_ns = ended_ns
-        self._turn_scheduled = False
-        if self._soon or self._last:
-            self._turn_scheduled = True
-            self._loop.call_soon(self._end_turn)
 
     def _wake_at(self, deadline_ms: int) -> None:
         if self._wake is not None:

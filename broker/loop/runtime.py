@@ -34,6 +34,10 @@ class Runtime(ABC):
     busy_polling: BusyPolling
     clock_ns: Callable[[], int]
     """What work takes is measured by: it only goes forward, and says nothing of the time of day."""
+    soon: Callable[[Callable[[], None]], None]
+    """Call back at the end of this loop turn, after the requests that were read in it. See `broker.loop.turn_end`."""
+    last: Callable[[Callable[[], None]], None]
+    """Call back after all that `soon` was asked for in this turn, what that asked for included."""
 
     def in_slices(
         self,
@@ -69,14 +73,6 @@ class Runtime(ABC):
     def clock_ms(self) -> Callable[[], int]:
         """`now_ms`, to be kept by who asks it for every request."""
         return self.now_ms
-
-    @abstractmethod
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Call `callback` at the end of this loop turn, after the requests that were read in it."""
-
-    @abstractmethod
-    def last(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after all that `soon` was asked for in this turn, what that asked for included."""
 
     @abstractmethod
     def next_turn(self, callback: Callable[[], None]) -> None:

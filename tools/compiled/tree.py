@@ -97,6 +97,7 @@ NATIVE = [
     "broker.loop.long_turns",
     "broker.loop.timers",
     "broker.loop.slices",
+    "broker.loop.turn_end",
     "broker.loop.uuids",
 ]
 """The path of a request: modules, and packages with all that is in them."""
