@@ -9,7 +9,7 @@ That would take a whole core for clients that wait for nothing: of 5,000 request
 the one before, whether we sleep or not. So it is tried from time to time: as many requests asleep as awake. Only if
 these followed each other in an eighth less time the loop stays awake between requests until the next trial. What is
 tried and decided is the same for all connections together, since they share the loop. Others that could run on this
-processor are offered it between one look in vain and the next, never between a request and its answer.
+processor are offered it between one look in vain and the next, never before what a turn has read is answered.
 
 Always true: after `_MOST_MISSES` looks in vain one after the other the loop sleeps until the next trial.
 
@@ -39,7 +39,7 @@ class BusyPolling:
     """Of one loop.
 
     `next_turn` calls back when sockets have been read once more, without sleeping before that; `give_way` lets others
-    run on this processor first.
+    run on this processor.
     """
 
     __slots__ = (

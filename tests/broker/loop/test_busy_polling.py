@@ -216,7 +216,8 @@ def test_a_trial_that_a_pause_divides_begins_anew() -> None:
 def test_others_are_offered_the_processor_after_a_look_in_vain_not_before_an_answer() -> None:
     loop = Loop()
     loop.one_after_the_other(TRIED + 2)
-    for _ in range(3):  # one that finds it looking, too
+    assert not loop.until(loop.now_ns + MS)
+    for _ in range(3):  # the first finds it asleep, the others looking
         loop.request()
         gave_way = loop.gave_way
         for in_vain in range(20):
