@@ -145,16 +145,16 @@ class Load:
             self.rewritten = set(self._unacknowledged)
             producer.purge()
             producer.flush(LOST_AFTER_S)
-            producer = self._producer()
+            producer = self._producer(heard)
             for number in sorted(self.rewritten):
                 self._produce(producer, number)
         producer.flush(300)
         if not self._unacknowledged:
             self._settled.set()
 
-    def _producer(self, heard: logging.Handler | None = None) -> Producer:
+    def _producer(self, heard: _Heard) -> Producer:
         log = logging.Logger("writer")
-        log.addHandler(heard or logging.NullHandler())
+        log.addHandler(heard)
         return Producer(
             {
                 "bootstrap.servers": self._address,
@@ -279,7 +279,7 @@ class Load:
     def finish_writing(self) -> None:
         """Write no more, and leave the group; everything is acknowledged."""
         self._stop.set()
-        assert self._settled.wait(400), f"{len(self._unacknowledged)} records are unacknowledged"
+        assert self._settled.wait(300), f"{len(self._unacknowledged)} records are unacknowledged"
         assert not self.failed, self.failed[:3]
         self._reading.set()
         self._threads[1].join(20)
@@ -287,7 +287,7 @@ class Load:
     def finish(self) -> None:
         """Write no more; wait until everything is acknowledged, read and committed."""
         self._stop.set()
-        assert self._settled.wait(400), f"{len(self._unacknowledged)} records are unacknowledged"
+        assert self._settled.wait(300), f"{len(self._unacknowledged)} records are unacknowledged"
         assert not self.failed, self.failed[:3]
         try:
             eventually(lambda: len(self.read) == self.written, deadline_s=180)

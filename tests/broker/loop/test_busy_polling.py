@@ -45,12 +45,15 @@ class Loop:
             self.now_ns += HANDLES_NS
             self.polling.came(self.now_ns, 1)
 
+    def turn(self) -> None:
+        asked, self.next_turn[:] = list(self.next_turn), []
+        for callback in asked:
+            callback()
+
     def until(self, ready_ns: int) -> bool:
         """Nothing comes until then; whether the loop is awake when something does. Else it takes time to be woken."""
         while self.next_turn:
-            asked, self.next_turn[:] = list(self.next_turn), []
-            for callback in asked:
-                callback()
+            self.turn()
             if not self.next_turn or self.now_ns >= ready_ns:
                 break
             self.now_ns += LOOK_NS
@@ -221,9 +224,7 @@ def test_others_are_offered_the_processor_after_a_look_in_vain_not_before_an_ans
         loop.request()
         gave_way = loop.gave_way
         for in_vain in range(20):
-            asked, loop.next_turn[:] = list(loop.next_turn), []
-            for callback in asked:
-                callback()
+            loop.turn()
             assert loop.gave_way == gave_way + in_vain
 
 
